@@ -1,4 +1,4 @@
-"""The time and new ids, as an object that callers pass.
+"""Give the time and new ids, as an object that callers pass.
 
 Nothing below ``cli`` reads the system clock or makes random ids itself, so that a test can repeat
 retention, commit timestamps and file names exactly.

@@ -1,4 +1,4 @@
-"""All errors that deltactl raises: one tree, each class with a stable code and an exit status.
+"""Define all errors that deltactl raises, each class with a stable code and an exit status.
 
     DeltactlError                     exit 1
     ├── UsageError                    exit 2   an option or argument is wrong

@@ -1,4 +1,4 @@
-"""The interface of engines, which run one worker function over many tasks."""
+"""Define the interface of engines, which run one worker function for many tasks."""
 
 from __future__ import annotations
 

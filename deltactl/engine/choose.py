@@ -1,4 +1,4 @@
-"""Choose the engine of a job from given facts, without reading or starting anything."""
+"""Choose the engine of a job from given facts, without reading data or starting Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exchange: rows of many sources go to the destinations that their keys name."""
+"""Exchange rows between files: read the rows of many sources, and send each to its destination."""
 
 from __future__ import annotations
 

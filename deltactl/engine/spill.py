@@ -1,4 +1,4 @@
-"""Rows on their way to their destinations: in memory, and beyond a limit in a file on disk."""
+"""Keep the rows of an exchange in memory, and above a limit in a file on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that are built when an engine needs them, and a counter of those done."""
+"""Build tasks when an engine needs them, and count those that are done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``_last_checkpoint``: only a hint where to start listing.
+"""Read and replace ``_last_checkpoint``, the hint at which checkpoint a listing can start.
 
 Source: PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
 """

@@ -1,4 +1,4 @@
-"""Find in which versions each file was live, by one pass over the commits.
+"""Find the versions in which each file was live, with one pass over the commits.
 
 Files that no commit in the range names were live in all of its versions. For every other
 (path, deletion vector) the commits give the versions: it begins with an ``add``

@@ -1,4 +1,4 @@
-"""The error for a path that is not a Delta table."""
+"""Build the error for a path that is not a Delta table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map the paths of the log to physical names under the root: one spelling for each file."""
+"""Convert paths of the log to physical names under the root: one name for each file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Action reconciliation over Arrow columns: the latest action of a (path, DV id) wins.
+"""Reconcile actions as Arrow columns: the latest action of each (path, DV id) is kept.
 
 Paths are compared as Delta on Spark does (:func:`file_keys`). Readers on the Delta kernel compare
 them as they are written, so more files may be live for them: ``by_text`` includes those.

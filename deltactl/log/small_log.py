@@ -1,4 +1,4 @@
-"""Read a short log without Arrow, whose import takes longer than everything else on such a table.
+"""Read a short log without Arrow, because the import of Arrow would take most of the time.
 
 Only plain logs are read: a few commits after no checkpoint, of actions whose members have their
 types, and paths that no rule changes. Anything else is left to :mod:`deltactl.log.snapshot`, which

@@ -1,4 +1,4 @@
-"""A table at one version: non-file actions loaded, files on demand."""
+"""Load a table at one version: non-file actions at once, file actions when needed."""
 
 from __future__ import annotations
 

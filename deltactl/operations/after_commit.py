@@ -1,4 +1,4 @@
-"""The steps after our commits, by the table's properties: manifests, checkpoint, log cleanup.
+"""Run the steps after our commits: manifests, a checkpoint if due, log cleanup.
 
 Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpointInterval`` and
 ``delta.enableExpiredLogCleanup``.

@@ -1,4 +1,4 @@
-"""Notes of shallow clones, in the source: which tables use files of this one.
+"""Read and write notes of shallow clones: tables that use files of this table.
 
     _deltactl/clones/<digest of the clone's address>.json
 

@@ -1,4 +1,4 @@
-"""``describe-detail``: the properties of a table at a version."""
+"""``describe-detail``: size, columns, properties and features of a table at a version."""
 
 from __future__ import annotations
 

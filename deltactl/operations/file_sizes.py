@@ -1,4 +1,4 @@
-"""A histogram of file sizes, and the share of small files."""
+"""Count files by size, and calculate the share of small files."""
 
 from __future__ import annotations
 

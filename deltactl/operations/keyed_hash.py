@@ -1,4 +1,4 @@
-"""Hashes of names under a key that is drawn for each process.
+"""Hash names with a key that is random for each process.
 
 Paths are chosen by others, and for a hash without a key, anyone can make texts with equal hashes.
 Here two texts have equal hashes of 64 bits with a probability of 2^-64, whoever chose them, because

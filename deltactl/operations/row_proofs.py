@@ -1,4 +1,4 @@
-"""Digests of the rows that a run moved between files: in its commit, and of its files."""
+"""Read row digests from commits of layout runs, and find the files that each covers."""
 
 from __future__ import annotations
 

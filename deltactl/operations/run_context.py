@@ -1,4 +1,4 @@
-"""What the operations on a table are given besides the table and their options."""
+"""Services of one run: clock, engine, cancellation, warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target size of a table's files."""
+"""Choose the target size of the files of a table."""
 
 from __future__ import annotations
 

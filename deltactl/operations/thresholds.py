@@ -1,4 +1,4 @@
-"""Thresholds of ``--if-needed``: the minimum work of a run."""
+"""Parse thresholds of ``--if-needed``: the minimum work of a run."""
 
 from __future__ import annotations
 

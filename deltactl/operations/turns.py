@@ -1,4 +1,4 @@
-"""Runs of a command on a table: the lease of the one at work, and the record of the last one.
+"""Take the lease of a run on a table, and read and write the record of the last run.
 
     _deltactl/leases/<command>.<number>.json
     _deltactl/runs/<command>.json

@@ -1,4 +1,4 @@
-"""Uploads in parts that a killed run left unfinished: noted before the first part, aborted later.
+"""Record uploads in parts before their first part, and abort those of killed runs.
 
     _deltactl/uploads/<run>-<number>.json
 

@@ -1,4 +1,4 @@
-"""Decode many footers together that differ only in numbers and bounds, as those of one writer do.
+"""Decode many footers together that differ only in numbers and bounds (files of one writer).
 
 One footer, which Arrow has read, is the shape: its bytes between the numbers and bounds must be
 those of each other footer. A footer that differs elsewhere, or has a number that does not fit, is

@@ -1,4 +1,4 @@
-"""Amend a Parquet footer that Arrow wrote, so that readers draw correct conclusions from it.
+"""Amend a Parquet footer that Arrow wrote, so that readers interpret it correctly.
 
 Spark's reader loses rows of queries on floats because of two things in such a footer:
 

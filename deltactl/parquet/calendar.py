@@ -1,4 +1,4 @@
-"""Legacy (hybrid Julian/Gregorian) dates and timestamps in files written by Spark.
+"""Detect legacy (Julian/Gregorian) dates and timestamps in files that Spark wrote.
 
 Spark 2 wrote dates and timestamps in the hybrid calendar, Julian before 1582-10-15. Later versions
 do so with ``spark.sql.parquet.datetimeRebaseModeInWrite``. The footer says so, and Spark converts

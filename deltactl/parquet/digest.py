@@ -1,4 +1,4 @@
-"""A digest of rows that does not depend on their order: it proves a rewrite that moves rows.
+"""Compute a digest of rows that does not depend on their order, to verify that rows only moved.
 
 Each live row has a hash of 128 bits over all of its columns: name, null or value, partition values
 included. The digest is the sum of these hashes modulo 2^128, with the number of rows. A sum counts

@@ -1,4 +1,4 @@
-"""Facts that only the rows of a data file show, collected while the file is written."""
+"""Collect facts about the rows of a data file that its footer lacks, while it is written."""
 
 from __future__ import annotations
 

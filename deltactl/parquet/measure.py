@@ -1,4 +1,4 @@
-"""Compute rows, nulls and bounds of a data file from its rows, to compare them with the log.
+"""Compute row count, null counts and bounds from the rows of a data file.
 
 One batch of rows is in memory at a time.
 """

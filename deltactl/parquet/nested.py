@@ -1,4 +1,4 @@
-"""Walks over nested Arrow types and arrays, in the order of Parquet's columns (depth first).
+"""Walk over nested Arrow types and arrays, in the order of Parquet columns (depth first).
 
 Paths have the names that Arrow's writer gives to Parquet groups: ``list.element`` below a list,
 ``key_value.key`` and ``key_value.value`` below a map. Extension types count as their storage type.

@@ -1,4 +1,4 @@
-"""Open the data files and deletion vectors that the log names.
+"""Open the data files and deletion vectors that the log references.
 
 Source: PROTOCOL.md, "Deletion Vectors".
 """

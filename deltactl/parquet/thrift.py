@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, in which Parquet stores footers and page headers.
+"""Read and write the compact protocol of Thrift, the encoding of footers and page headers.
 
 ``decode`` gives a tree that ``encode`` writes back byte for byte if the writer used the shortest
 encodings, as Arrow does. ``CompactReader`` builds no tree, for callers that skip most of the data.

@@ -1,4 +1,4 @@
-"""Actions of the log that are objects: all but file actions.
+"""Define non-file actions (protocol, metaData, txn, domainMetadata, ...) as objects.
 
 Source: PROTOCOL.md, "Actions". File actions are rows of tables with the schemas of
 ``protocol/arrow_schemas.py``.

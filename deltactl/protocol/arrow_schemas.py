@@ -1,4 +1,4 @@
-"""Arrow types of Delta types and of file actions.
+"""Define the Arrow types of Delta types, and the columns of file actions.
 
 Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions". Only this module of the two,
 schema and actions, needs Arrow, so that commands on small tables can do without it.

@@ -1,4 +1,4 @@
-"""The ``delta.clustering`` domain: which columns a table is clustered by."""
+"""Read the ``delta.clustering`` domain: the clustering columns of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletion vectors: descriptors, bitmaps and their framing (PROTOCOL: Deletion Vectors).
+"""Encode and decode deletion vectors: descriptors, bitmaps, files (PROTOCOL: Deletion Vectors).
 
 A vector has the physical positions, from 0, of the deleted rows of one Parquet file. This module
 reads no files: callers pass the bytes.

@@ -1,4 +1,4 @@
-"""The registry of table features: the facts of each, and the operations that it allows.
+"""Register table features: the facts of each feature, and the operations that it allows.
 
 Source: PROTOCOL.md, "Table Features" and its appendix; Delta's RFCs for names that are not there.
 To add a feature, add a row. Other modules call :func:`ensure_supported`, or use the rows below and

@@ -1,4 +1,4 @@
-"""Columns that writers of Delta add to data files and that are not columns of the table.
+"""Recognize internal columns of Delta writers in data files, such as row ids.
 
 Source: PROTOCOL.md, "Add CDC File" and "Row Tracking"; Delta on Spark for the names of the columns
 with row ids and row commit versions, which end in a random UUID.

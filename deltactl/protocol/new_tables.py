@@ -1,4 +1,4 @@
-"""The protocol of a new table, from the features that its types and properties need.
+"""Choose the protocol of a new table from the features that its types and properties need.
 
 Source: PROTOCOL.md, "Table Features" and "Table properties".
 """

@@ -1,4 +1,4 @@
-"""Partition values: strings of ``add.partitionValues`` to typed Arrow columns, and the map itself.
+"""Convert partition values: strings of ``add.partitionValues`` to typed Arrow columns.
 
 The escapes of values in names of directories are in ``paths``.
 Source: PROTOCOL.md, "Partition Value Serialization". The strings do not change with the schema:

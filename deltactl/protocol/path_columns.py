@@ -1,4 +1,4 @@
-"""Arrow columns of paths: decode, normalize, compare and test many at once.
+"""Decode, normalize and compare paths of many files at once, as Arrow columns.
 
 ``protocol/paths.py`` describes the three forms of a path and has the functions for one path.
 """

@@ -1,4 +1,4 @@
-"""Paths of data files: encode, decode and normalize one path; Hive names of directories.
+"""Encode and decode one path, and escape partition values in directory names (``hive_escape``).
 
 A value has three forms (PROTOCOL: Add File and Remove File, Partition Value Serialization):
 

@@ -1,4 +1,4 @@
-"""Typed ``delta.*`` table properties with their defaults.
+"""Read typed ``delta.*`` table properties and their defaults.
 
 Source: PROTOCOL.md, "Table properties", and Delta's published property list.
 """

@@ -1,4 +1,4 @@
-"""Delta schemas: parse and encode their JSON, types, names and ids of column mapping.
+"""Parse and encode Delta schemas: JSON, types, names and ids of column mapping.
 
 Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
 """

@@ -1,4 +1,4 @@
-"""Spark's hash of strings: Murmur3 (x86, 32 bits), as its function ``hash``.
+"""Compute Spark's hash of strings: Murmur3 (x86, 32 bits), as its function ``hash``.
 
 It differs from the published Murmur3 at the end of a string: each of the last one to three bytes is
 mixed as a signed number of its own.

@@ -1,4 +1,4 @@
-"""Encode statistics of a data file as ``add.stats``, and read row counts from such strings.
+"""Encode statistics of one data file: truncate minima and maxima, and count rows (``add.stats``).
 
 Source: PROTOCOL.md, "Per-file Statistics"; where it leaves a choice, the form of Delta on Spark,
 unless that would be wrong for some reader.

@@ -1,4 +1,4 @@
-"""Encode statistics of many files at once: bounds as columns of JSON, joined to ``add.stats``.
+"""Encode statistics of many files at once, as columns; truncation of bounds is in `stats`.
 
 Source: PROTOCOL.md, "Per-file Statistics". The result is as from ``protocol/stats``, which is for
 one new file, but Arrow kernels compute it. The rules of truncation are in ``stats``.

@@ -1,4 +1,4 @@
-"""Choose the leaves of a table that get statistics.
+"""Choose the leaf columns of a table that get statistics.
 
 Source: PROTOCOL.md, "Per-file Statistics"; the table properties ``delta.dataSkippingStatsColumns``
 and ``delta.dataSkippingNumIndexedCols``.

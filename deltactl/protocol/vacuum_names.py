@@ -1,4 +1,4 @@
-"""Classify names for a vacuum: hidden names, files of known kinds, directories of other tables.
+"""Names that no vacuum lists or deletes (`HiddenRule`), and how names are classified.
 
 Source: Delta's rule for hidden names, applied to every part of a name.
 """

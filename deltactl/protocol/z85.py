@@ -1,4 +1,4 @@
-"""Z85: 4 bytes as 5 printable characters (ZeroMQ RFC 32), as deletion vector descriptors use it."""
+"""Encode and decode Z85 (ZeroMQ RFC 32), the text form of ids in deletion vector descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy files from one store to another, in the cheapest way that the two have.
+"""Copy files from one store to another, in the cheapest way that both support.
 
 Between local files the kernel copies; between objects of one service the service does. All else is
 read in pieces and written, in bounded memory. A new file appears whole or not at all, and is

@@ -1,4 +1,4 @@
-"""The DynamoDB table in which writers agree on commits to stores without put-if-absent.
+"""Read and write the DynamoDB table in which writers agree on commits.
 
 One item per commit, in the layout of Delta's ``S3DynamoDBLogStore``: ``tablePath`` (hash key) and
 ``fileName`` (range key), ``tempPath`` relative to ``_delta_log``, ``complete`` as the string

@@ -1,4 +1,4 @@
-"""Map errors of the operating system and of cloud libraries to deltactl's own.
+"""Convert errors of the operating system and of cloud libraries to errors of deltactl.
 
 The type of the exception decides first, since libraries raise ``FileNotFoundError`` and similar
 ones without a number; then the error number. All others become a plain ``StorageError``.

@@ -1,4 +1,4 @@
-"""The capability of a store to copy whole files without reading them."""
+"""Define the capability of a store to copy whole files without reading them."""
 
 from __future__ import annotations
 

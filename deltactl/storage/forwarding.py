@@ -1,4 +1,4 @@
-"""The base class of stores that wrap another store."""
+"""Define the base class of stores that wrap another store."""
 
 from __future__ import annotations
 

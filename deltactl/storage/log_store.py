@@ -1,4 +1,4 @@
-"""Which table in DynamoDB the writers of a table on S3 agree in. Imports no library."""
+"""Name the DynamoDB table in which the writers of a table agree. Imports no library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names under a store's root: which may be read, and which may be written.
+"""Check names under the root of a store: which can be read, and which can be written.
 
 A name is relative, decoded, with ``/`` between its parts. Reading also takes absolute names, since
 shallow clones and deletion vectors contain them; writing and deleting never do.

@@ -1,4 +1,4 @@
-"""Open the store of a table's address, by scheme.
+"""Open the store of an address, by its scheme (``s3://``, ``gs://``, ...).
 
 ``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one.
 Imports a large package only when a scheme needs it.

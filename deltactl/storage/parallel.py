@@ -1,4 +1,4 @@
-"""Parallel requests, which object stores need to be fast."""
+"""Send requests in parallel, which makes object stores fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of dry runs: it wraps another store and cannot write."""
+"""Wrap a store for dry runs, so that nothing can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of storage: files by name under one root.
+"""Define the interface of storage: files by name under one root.
 
 Names are relative to the root with ``/`` between parts, decoded (never URI-encoded). Reading
 methods also take an absolute URI or path on the same kind of store (shallow clones and deletion

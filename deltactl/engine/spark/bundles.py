@@ -1,4 +1,4 @@
-"""Pack tasks for Spark: light ones together, in jobs of bounded bytes.
+"""Pack tasks into bundles for Spark: small tasks together, in jobs of bounded size.
 
 A bundle is the work of one Spark task: one heavy task, or light ones up to a weight. A Python task
 of Spark costs about 35 ms even if it does nothing, so ten thousand light tasks must not be ten

@@ -1,4 +1,4 @@
-"""The jobs of a session, with all differences of classic Spark and Spark Connect."""
+"""Run Spark jobs; all differences between classic Spark and Spark Connect are here."""
 
 from __future__ import annotations
 

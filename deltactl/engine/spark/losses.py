@@ -1,4 +1,4 @@
-"""Errors for a lost session, job or task, and whether to try it again."""
+"""Build the errors for a lost session, job or task, and decide whether to retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start a session for the command line: quiet, with this Python, stopped at the end."""
+"""Start a Spark session for the command line: quiet, with this Python, stopped at the end."""
 
 from __future__ import annotations
 

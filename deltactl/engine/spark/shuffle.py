@@ -1,4 +1,4 @@
-"""Both sides of an exchange in Python workers of Spark: rows travel as bytes, by destination.
+"""Exchange rows in Python workers of Spark: rows are sent as bytes, by destination.
 
 No column of a table becomes a type of Spark: what it shuffles are Arrow streams. Shipped with the
 package; imports pyspark only there, where Spark has put it.

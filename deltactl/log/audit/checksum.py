@@ -1,4 +1,4 @@
-"""Version checksum files (``N.crc``).
+"""Read, check and write version checksum files (``N.crc``).
 
 Source: PROTOCOL.md, "Version Checksum File". Delta on Spark computes its next one from it, so a
 file is written only when every member was computed from the whole snapshot, and never replaced.

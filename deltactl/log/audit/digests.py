@@ -1,4 +1,4 @@
-"""Compute a fingerprint of a version's live files that does not depend on their order.
+"""Compute a digest of the live files of a version that does not depend on their order.
 
 It compares two ways to rebuild one version. One batch at a time is in memory.
 """

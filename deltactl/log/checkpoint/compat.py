@@ -1,4 +1,4 @@
-"""Which readers a checkpoint is written for. Without Arrow: the command line reads the names."""
+"""Names of the readers for which a checkpoint can be written (``--compat``). Imports no Arrow."""
 
 from __future__ import annotations
 

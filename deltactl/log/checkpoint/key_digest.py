@@ -1,4 +1,4 @@
-"""Compute a fingerprint of file actions in order: their number, bytes and keys.
+"""Compute a digest of file actions in their order: number, sizes and keys.
 
 Two streams of the same rows give the same digest for any batch size.
 """

@@ -1,4 +1,4 @@
-"""Actions and members about the files of a checkpoint: sidecars, metadata, `_last_checkpoint`.
+"""Parse and encode actions about checkpoint files: sidecars, metadata, `_last_checkpoint`.
 
 Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec"; limits as in Delta on Spark.
 """

@@ -1,4 +1,4 @@
-"""Schemas of the files of a checkpoint, built from the actions, never from the data.
+"""Build the Parquet schemas of checkpoint files from the actions, never from the data.
 
 Source: PROTOCOL.md, "Checkpoint Schema"; order and types as Delta on Spark writes them.
 """

@@ -1,4 +1,4 @@
-"""Read back what was written, before anything refers to it.
+"""Read a written checkpoint back and compare it, before `_last_checkpoint` refers to it.
 
 This includes Spark's own check: as many adds as the snapshot has files.
 """

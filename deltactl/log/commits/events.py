@@ -1,4 +1,4 @@
-"""File events: which commit added or removed which file, collected while commits are parsed."""
+"""Collect which commit added or removed which file, while commits are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``commitInfo`` of a commit, and the time a version was committed.
+"""Read ``commitInfo`` of a commit, and the time of a version.
 
 Source: PROTOCOL.md, "Commit Provenance Information" and "In-Commit Timestamps".
 """

@@ -1,4 +1,4 @@
-"""Parse lines of log files with the json module: slower, for any JSON, and errors name the line."""
+"""Parse log files line by line with the json module: slower, for any JSON, with line numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the columns that ``partitionValues`` of a commit name, without parsing file actions.
+"""Find the keys of ``partitionValues`` in a commit, without parsing its file actions.
 
 Parsed file actions have a value for every partition column that any of them names. Which keys one
 of them lacks, or has in addition to the table's, only the text says.

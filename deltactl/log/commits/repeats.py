@@ -1,4 +1,4 @@
-"""Find which of many texts are equal, without a table of all of them.
+"""Find equal texts among many, in bounded memory.
 
 Most texts occur once. Hashes of eight bytes say so for nearly all; texts with equal hashes are
 compared. So a hash never decides alone that two texts are equal, whoever chose them.

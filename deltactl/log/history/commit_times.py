@@ -1,4 +1,4 @@
-"""Find when each version was committed, from the commits as they are read.
+"""Find the time of each version, while the commits are read.
 
 Source: PROTOCOL.md, "In-Commit Timestamps". The latest metaData says from which version in-commit
 timestamps apply, and loading it could mean reading the whole log. It is not needed: a writer must

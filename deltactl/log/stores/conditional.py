@@ -1,4 +1,4 @@
-"""Detect writers that decide commits outside the object store.
+"""Commit by conditional put, and refuse tables whose writers agree on commits in DynamoDB.
 
 Such a writer checks whether a commit file exists, then puts it: our conditional put does
 not stop it from replacing our commit right after. All writers must use the same way.

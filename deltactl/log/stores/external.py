@@ -1,4 +1,4 @@
-"""Commits that an external store decides: Delta's protocol for several writers on S3.
+"""Commit through DynamoDB: the protocol of Delta for several writers on S3.
 
 A commit is decided by its entry in the external store, which only one writer can create. Until
 its content has the commit file's name, any writer or reader of the protocol may finish it:

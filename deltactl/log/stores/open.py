@@ -1,4 +1,4 @@
-"""Open the store of a table, with the way in which its commits are decided."""
+"""Open the store of a table for commits: with conditional puts, or with DynamoDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan the deletion of expired log files, so that no version inside the retention is lost.
+"""Plan log cleanup: which expired log files can be deleted without losing a kept version.
 
 Source: PROTOCOL.md, "Metadata Cleanup"; times are adjusted as Delta on Spark does for time travel.
 The cutoff is the midnight (UTC) at or before now minus the retention. The version that was current

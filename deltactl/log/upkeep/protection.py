@@ -1,4 +1,4 @@
-"""Checkpoint protection: history that clients without a dropped feature must not read.
+"""Apply checkpoint protection: older clients must not read history with a dropped feature.
 
 Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``).
 """

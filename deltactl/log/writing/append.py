@@ -1,4 +1,4 @@
-"""Add files with new rows to a table, each once, while other writers commit.
+"""Commit an append of new files, each file once, while other writers commit.
 
 Source: PROTOCOL.md, "Transaction Identifiers", "Commit Provenance", "Row Tracking".
 """

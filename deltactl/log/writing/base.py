@@ -1,4 +1,4 @@
-"""The state that a commit builds on: that of the previous version, updated by other writers.
+"""Derive versions, protocol and in-commit timestamps of our commits from the state before them.
 
 Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
 """

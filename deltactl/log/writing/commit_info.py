@@ -1,4 +1,4 @@
-"""The ``commitInfo`` of every commit that deltactl writes.
+"""Build the ``commitInfo`` of every commit that deltactl writes.
 
 Source: PROTOCOL.md, "Commit Provenance Information"; the members and their order are those of Delta
 on Spark. ``base`` decides the timestamps.

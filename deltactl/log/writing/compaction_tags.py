@@ -1,4 +1,4 @@
-"""Tags of a ``remove`` that say where the rows of the file are now.
+"""Build tags of a ``remove`` that show where the rows of the file are in the output.
 
 Source: delta-io/delta#7407; Databricks writes the same. A writer that lost the race against our
 commit can replay its deletion on our output. Which rows were deleted before is in the deletion

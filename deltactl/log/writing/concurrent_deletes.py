@@ -1,4 +1,4 @@
-"""What becomes of rewritten files after the commits that won before them. Pure but for ``read``.
+"""Decide whether a rewritten bin can be committed after deletes of other writers.
 
 Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules for
 commits without data change: concurrent appends never conflict. Outputs keep the order of their

@@ -1,4 +1,4 @@
-"""Changes of the whole table under which rewritten files may not be committed. Pure.
+"""Find changes of the table that prevent the commit of rewritten files. No I/O.
 
 Source: PROTOCOL.md and Delta's conflict rules for commits without data change. What others did to
 single files is judged by ``carry``.

@@ -1,4 +1,4 @@
-"""Create version 0 of a table: one commit, put if absent.
+"""Create version 0 of a table, with put-if-absent.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Commit Provenance", "In-Commit Timestamps".
 """

@@ -1,4 +1,4 @@
-"""Put one commit file if absent; after any answer of the store, read the outcome back.
+"""Put one commit file if absent; after an error, read back whether the commit succeeded.
 
 Source: PROTOCOL.md, "Commit Provenance". A failed put, above all "exists", may be one whose first
 attempt succeeded: only the commit's own ``txnId`` in the file shows it.

@@ -1,4 +1,4 @@
-"""The put-if-absent loop of dataChange=false commits.
+"""Commit rewritten files (dataChange=false) in the put-if-absent loop.
 
 Source: PROTOCOL.md, "Commit Provenance", "In-Commit Timestamps", "Row Tracking". Every failed put
 is decided by reading the version back and comparing the commit's own ``txnId``.

@@ -1,4 +1,4 @@
-"""Remove files with their rows by a commit, if no other writer touched them.
+"""Commit the removal of files with their rows, if no other writer changed them.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Commit Provenance".
 """

@@ -1,4 +1,4 @@
-"""Commit a restore: the files and the state of an earlier version, if no other writer changed any.
+"""Commit a restore or a sync: files and state, if no other writer changed the table.
 
 Source: PROTOCOL.md, "Add File and Remove File", "In-Commit Timestamps", "Row Tracking"; the order
 of the actions is that of Delta on Spark.

@@ -1,4 +1,4 @@
-"""The program and the run in ``commitInfo``."""
+"""Name the program and the run in ``commitInfo``."""
 
 from __future__ import annotations
 

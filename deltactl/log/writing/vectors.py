@@ -1,4 +1,4 @@
-"""Deletion vectors for files that are new to the log.
+"""Write deletion vectors for the outputs of a commit, and delete unused ones.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format".
 """

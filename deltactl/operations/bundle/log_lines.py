@@ -1,4 +1,4 @@
-"""Lines of commits without user data; fields that the protocol does not define are replaced."""
+"""Write lines of commits without user data; fields outside of the protocol are replaced."""
 
 from __future__ import annotations
 

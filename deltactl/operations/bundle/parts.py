@@ -1,4 +1,4 @@
-"""What an incident bundle has to say of a table: one part for each question, or its error."""
+"""Collect the parts of a bundle: one for each command or file, or its error."""
 
 from __future__ import annotations
 

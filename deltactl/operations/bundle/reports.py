@@ -1,4 +1,4 @@
-"""The reports of other commands without user data."""
+"""Remove user data from the reports of other commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules by which values are kept or replaced: what no rule keeps is replaced."""
+"""Define which values a bundle keeps; a value without a rule is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes one commit ambiguous: actions that it repeats, and lines with several actions.
+"""Find ambiguous commits: repeated actions, and lines with several actions.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation".
 """

@@ -1,4 +1,4 @@
-"""Checks of commits: no version is missing, and no commit is ambiguous.
+"""Check commits: no version is missing, and no commit is ambiguous.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Timestamps".
 """

@@ -1,4 +1,4 @@
-"""The data files of a check, split into batches and run on an engine.
+"""Check the data files of a version: split them into batches and run these on an engine.
 
 Batches are built when the engine needs them; only a digest and a weight of each are kept.
 """

@@ -1,4 +1,4 @@
-"""Identity columns: no value may be beyond the high-water mark, or the next write repeats it.
+"""Check identity columns: no value may be beyond the high-water mark.
 
 Source: PROTOCOL.md, "Identity Columns". Values come from the statistics in the log, which deeper
 checks compare with the files.

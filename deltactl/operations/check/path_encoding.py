@@ -1,4 +1,4 @@
-"""Findings for files that the log names by several path texts."""
+"""Find files that the log references by several path texts, and report them."""
 
 from __future__ import annotations
 

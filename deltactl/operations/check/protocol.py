@@ -1,4 +1,4 @@
-"""Rules for protocol and metaData actions. Pure: no I/O.
+"""Check protocol and metaData actions. No I/O.
 
 Source: PROTOCOL.md, "Table Features", "Schema Serialization Format", "Partition Value
 Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".

@@ -1,4 +1,4 @@
-"""Checks of redundant log files: checkpoints, ``_last_checkpoint``, checksums, compacted files.
+"""Check redundant log files: checkpoints, ``_last_checkpoint``, checksums, compacted files.
 
 Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File", "Log Compaction
 Files".

@@ -1,4 +1,4 @@
-"""A local file that records the finished batches of a check, so that it can resume.
+"""Record the finished batches of a check in a local file, so that it can resume.
 
 JSON lines: first what is checked, then one line per finished batch. A truncated last line, left by
 a killed process, is dropped and its batch is checked again.

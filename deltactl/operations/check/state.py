@@ -1,4 +1,4 @@
-"""Checks of a version's live files that need only the log.
+"""Check the live files of a version with rules that need only the log.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row Tracking".
 """

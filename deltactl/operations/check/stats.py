@@ -1,4 +1,4 @@
-"""Compare ``add.stats`` with the contents of a file. Pure: no I/O, one file at a time.
+"""Compare ``add.stats`` with the contents of a file. No I/O, one file at a time.
 
 Only statistics that can mislead a reader are a contradiction. Bounds may be wide: strings are
 truncated, timestamps are truncated to milliseconds, and after deletes bounds may belong to deleted

@@ -1,4 +1,4 @@
-"""Find what readers that compare files by path alone leave: a file is a path and its vector.
+"""Find errors of writers that compare files by path only, without the deletion vector.
 
 A ``remove`` without the deletion vector of the file that it means leaves the file live
 (trinodb/trino#31253); a checkpoint that keeps one action for each path loses the file that a

@@ -1,4 +1,4 @@
-"""Checks of older versions: their files, schemas and checksums."""
+"""Check older versions: their files, schemas and checksums."""
 
 from __future__ import annotations
 

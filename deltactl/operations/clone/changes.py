@@ -1,4 +1,4 @@
-"""What happened to a deep clone since the last run: only what changes no row does not count."""
+"""Find changes of a deep clone since the last run, except those that change no row."""
 
 from __future__ import annotations
 

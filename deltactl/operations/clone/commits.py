@@ -1,4 +1,4 @@
-"""The commits of clones: what ours say, and the latest one in a target.
+"""Build the commit of a clone, and find the latest commit of a clone in a target.
 
 Source: the operation CLONE of Delta on Spark; ``predicate`` and ``properties`` are only in ours.
 """

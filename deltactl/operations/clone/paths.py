@@ -1,4 +1,4 @@
-"""The names of a source's files in the clone, many at once.
+"""Choose the names of source files in the clone, for many files at once.
 
 Shallow: absolute, as Delta on Spark writes them. Deep: relative; a file outside the source's root,
 or named by an absolute path, gets a name made of a hash of its address, the same in every run.

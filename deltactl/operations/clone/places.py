@@ -1,4 +1,4 @@
-"""Where source and target are, and what the target holds before the run."""
+"""Check the places of source and target, and the content of the target before the run."""
 
 from __future__ import annotations
 

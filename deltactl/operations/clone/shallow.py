@@ -1,4 +1,4 @@
-"""What keeps the files of a shallow clone: notes in the tables that own them."""
+"""Write notes of a shallow clone into the tables that own its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record and the lease of a deep clone at work: ``_deltactl/clone.json`` in the target.
+"""Record an unfinished deep clone in ``_deltactl/clone.json`` of the target, with a lease.
 
 It is written before the first file is copied, and deleted after the commit. So a folder with it and
 without a log holds copies of that source's files only, and another run may continue.

@@ -1,4 +1,4 @@
-"""Protocol, metadata and domains of a clone.
+"""Derive the protocol, metadata and domain metadata of a clone from its source.
 
 Source: PROTOCOL.md, "In-Commit Timestamps", "Row Tracking", "Clustered Table"; the rules of CLONE
 in Delta on Spark.

@@ -1,4 +1,4 @@
-"""``clone --deep --sync``: bring an earlier deep clone up to a version of its source.
+"""``clone --deep --sync``: update an earlier deep clone to a version of its source.
 
 All files of both are compared, so nothing depends on how far the source's log reaches; new ones are
 copied, and one commit replaces those that are gone.

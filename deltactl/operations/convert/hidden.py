@@ -1,4 +1,4 @@
-"""Delta's internal columns in Parquet files that were in a table before; they are left out."""
+"""Recognize internal columns of Delta in the files of a directory; they are omitted."""
 
 from __future__ import annotations
 

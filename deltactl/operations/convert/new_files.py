@@ -1,4 +1,4 @@
-"""Which files of a converted directory are new: not named by the log, and after the watermark."""
+"""Find the new files of a directory: not in the log, and newer than the watermark."""
 
 from __future__ import annotations
 

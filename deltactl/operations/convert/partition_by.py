@@ -1,4 +1,4 @@
-"""``--partition-by``: names and types of partition columns."""
+"""Parse ``--partition-by``: names and types of partition columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Infer partition columns, their types and each file's values from directory names.
+"""Infer partition columns, their types and the values of each file from directory names.
 
 Source: Hive's layout, ``name=value`` directories, both escaped. A type is guessed only if every
 value text has the canonical form of that type.

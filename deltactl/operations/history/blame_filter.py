@@ -1,4 +1,4 @@
-"""The value of ``describe-history --blame``: a partition, or a predicate over its columns."""
+"""Parse the value of ``--blame``: a partition, or a predicate over partition columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes of each commit: from its metrics, else counted from its actions."""
+"""Count the changes of each commit: from its metrics, or from its actions."""
 
 from __future__ import annotations
 

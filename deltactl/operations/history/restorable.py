@@ -1,4 +1,4 @@
-"""Which versions are restorable: the log can rebuild them and their files exist."""
+"""Find restorable versions: the log can rebuild them and their files exist."""
 
 from __future__ import annotations
 

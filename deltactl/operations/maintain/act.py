@@ -1,4 +1,4 @@
-"""Do the chosen actions of one table, in the safe order, by the operations that exist."""
+"""Run the chosen actions of one table in the safe order, by calling the other commands."""
 
 from __future__ import annotations
 

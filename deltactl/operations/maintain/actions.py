@@ -1,4 +1,4 @@
-"""Actions: what could be done to a table or a partition, what it brings and what it costs."""
+"""Define the actions on a table or partition, with their predicted benefit and cost."""
 
 from __future__ import annotations
 

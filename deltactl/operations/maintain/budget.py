@@ -1,4 +1,4 @@
-"""The budget of a run over all its tables: bytes to read, time, requests."""
+"""Track the budget of a run over all its tables: bytes to read, time, requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What optimize could do to each partition of a table, from its plan."""
+"""Find candidates for optimize in each partition, from the plan of optimize."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus text (exposition format 0.0.4) about the tables, for node exporter's text files."""
+"""Write metrics of the tables for Prometheus (exposition format 0.0.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of ``maintain`` for a table: what is on, when, and what counts how much.
+"""Define the policy of ``maintain`` for a table: enabled actions, times, limits and weights.
 
 Each key has a text form, which a section ``[maintain]`` of ``deltactl.toml`` holds. This module
 imports nothing heavy: the command line reads the keys for ``deltactl config``.

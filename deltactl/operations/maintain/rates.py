@@ -1,4 +1,4 @@
-"""How long actions take and how many requests they send: a model, corrected by earlier runs.
+"""Predict the time and the requests of actions, from rates that earlier runs measured.
 
 The defaults are for a machine and a store of middle speed. After each action the model of its kind
 and kind of storage is corrected by what was measured; the corrections are in a file in the user's

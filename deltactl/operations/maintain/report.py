@@ -1,4 +1,4 @@
-"""The result of ``maintain``: what was predicted and measured, and what is left."""
+"""The result of ``maintain``: predicted and measured values, and actions that were not done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is due besides optimize: a checkpoint, log cleanup, manifests, a vacuum."""
+"""Find due work other than optimize: a checkpoint, log cleanup, manifests, a vacuum."""
 
 from __future__ import annotations
 

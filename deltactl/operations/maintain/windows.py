@@ -1,4 +1,4 @@
-"""Windows of time in which work may begin, such as ``22:00-06:00 Europe/Berlin``."""
+"""Parse windows of time in which work may begin, such as ``22:00-06:00 Europe/Berlin``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of manifests: live files by partition directory, as lines of absolute URIs.
+"""Build the content of manifests: live files by partition directory, as absolute URIs.
 
 Source: Hive's SymlinkTextInputFormat, and the layout of Delta on Spark. The directory comes from
 the partition values in the log, never from the path of a file.

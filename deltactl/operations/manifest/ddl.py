@@ -1,4 +1,4 @@
-"""Statements that register a table's manifests in the catalog of an engine.
+"""Write DDL statements that register the manifests of a table in the catalog of an engine.
 
 Each engine has its own type names, quotes and statements to register partitions.
 Source: the documentation of Athena, Hive, Trino and Redshift Spectrum on symlink manifests.

@@ -1,4 +1,4 @@
-"""Refresh manifests after our commits, if the table requests it.
+"""Update manifests after our commits, if the table property is set.
 
 Source: the hook that Delta on Spark runs after commits of such tables.
 """

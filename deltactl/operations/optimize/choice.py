@@ -1,4 +1,4 @@
-"""Decide which files an optimize takes, and which of them form a bin. Pure."""
+"""Decide which files an optimize rewrites, and which of them form a bin. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find files that are clustered, by liquid clustering or a Z-order commit."""
+"""Find clustered files: of liquid clustering, or of a Z-order commit of another tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bins of an optimize share: schema, codec, statistics, row tracking."""
+"""Define the values that all bins share: schema, codec, statistics, row tracking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work of one bin: copy or encode the live rows of its files into one, verify.
+"""The worker of a bin: copy or encode the live rows of its files into one file, verify.
 
 Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
 """

@@ -1,4 +1,4 @@
-"""Read the commits that name a file by several path texts, and their writers."""
+"""Read the commits that reference a file by several path texts, and their writers."""
 
 from __future__ import annotations
 

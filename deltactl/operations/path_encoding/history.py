@@ -1,4 +1,4 @@
-"""Replay the adds and removes of one file that the log names by several path texts. Pure.
+"""Replay the adds and removes of one file with several path texts. No I/O.
 
 Readers keep an ``add`` live until a ``remove`` with the same text. The writer of a ``remove`` with
 another text of the same file compared decoded names: it intended to remove that ``add``.

@@ -1,4 +1,4 @@
-"""Find files that the log names by several path texts, by hashes of their names.
+"""Find files with several path texts in the log, by hashes of their names.
 
 Readers compare paths as texts: a ``remove`` of ``p=%C3%A9/f`` leaves an ``add`` of ``p=é/f`` live.
 """

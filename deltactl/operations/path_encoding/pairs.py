@@ -1,4 +1,4 @@
-"""Files that the log names by several path texts, and whether their writers removed them."""
+"""Decide for files with several path texts whether their writers removed them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Literals of a predicate, and their conversion to a column's type.
+"""Convert literals of a predicate to the type of a column.
 
 A literal is converted to the type of the column it is compared with, never the reverse: a value
 that the type cannot hold exactly is an error in the predicate.

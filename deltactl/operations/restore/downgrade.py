@@ -1,4 +1,4 @@
-"""``--allow-protocol-downgrade``: which protocol a restore writes, and when it may be an older one.
+"""``--allow-protocol-downgrade``: choose the protocol, and check when it may be older.
 
 Source: PROTOCOL.md, "Protocol Evolution", "Drop Feature". Readers of the older protocol must never
 replay what they do not understand: a deletion vector that they ignore brings rows back.

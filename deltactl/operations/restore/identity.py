@@ -1,4 +1,4 @@
-"""Identity columns: the high-water marks of generated values, in the metadata of the schema.
+"""Keep the high-water marks of identity columns, in the metadata of the schema.
 
 Source: PROTOCOL.md, "Identity Columns".
 """

@@ -1,4 +1,4 @@
-"""``restore --where``: whether the old files of a partition fit the table as it is now."""
+"""``restore --where``: check that the old files of a partition match the present table."""
 
 from __future__ import annotations
 

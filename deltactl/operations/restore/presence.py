@@ -1,4 +1,4 @@
-"""Look for the data files and deletion vectors of a version, with their sizes."""
+"""Check that the data files and deletion vectors of a version exist, with their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``restore``: bring an earlier version back, as a new version.
+"""``restore``: restore an earlier version as a new version.
 
 plan (from the log, and a look for the files of the target) -> confirm -> one commit -> look again.
 """

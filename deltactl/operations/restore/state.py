@@ -1,4 +1,4 @@
-"""The protocol, metadata and domains of a table after a restore.
+"""Derive the protocol, metadata and domain metadata of a table after a restore.
 
 Source: PROTOCOL.md, "Identity Columns", "Column Mapping", "In-Commit Timestamps", "Domain
 Metadata"; the rules of RESTORE in Delta on Spark.

@@ -1,4 +1,4 @@
-"""What vacuums did, do and will do to the files of a restored version."""
+"""Find vacuums that removed, remove or will remove files of a restored version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minima, maxima and row counts of some columns in many files, as Arrow columns. Pure.
+"""Read minima, maxima and row counts of some columns of many files, as columns. No I/O.
 
 Source: PROTOCOL.md, "Per-file Statistics".
 """

@@ -1,4 +1,4 @@
-"""Expect what lookups skip after sets of files were rewritten. Pure."""
+"""Estimate the share of files that lookups skip, after files are rewritten. No I/O."""
 
 from __future__ import annotations
 

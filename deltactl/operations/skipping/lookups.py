@@ -1,4 +1,4 @@
-"""Expect how many files a point lookup opens, from minima and maxima alone. Pure.
+"""Estimate how many files a point lookup opens, from minima and maxima only. No I/O.
 
 The bounds of all files cut the values of a column into cells: each bound, and each gap between two
 neighbours. A cell is as wide as the values in it; where bounds have no distance, all are equal.

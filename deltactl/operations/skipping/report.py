@@ -1,4 +1,4 @@
-"""What lookups skip: for reports."""
+"""Report the share of files that lookups skip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decide which unneeded files may be removed, and which are kept and why.
+"""Decide which unneeded files may be removed, and why others are kept.
 
 ``protocol/vacuum_names`` has the names that no vacuum removes.
 """

@@ -1,4 +1,4 @@
-"""Files of this table that other tables name: shallow clones that are noted, and named ones.
+"""Find files of this table that other tables reference: noted clones, and given tables.
 
 Of such a table every file and deletion vector counts that any version of its log still names: live
 ones, tombstones, and all that the commits and older checkpoints in its log name. Each file of its

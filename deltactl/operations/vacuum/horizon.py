@@ -1,4 +1,4 @@
-"""The time-travel horizon: which versions are readable, and which a vacuum makes unreadable."""
+"""Find the readable versions, and the versions that a vacuum makes unreadable."""
 
 from __future__ import annotations
 

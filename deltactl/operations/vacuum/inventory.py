@@ -1,4 +1,4 @@
-"""Read a listing from a file: an inventory of an object store, or a dump of ours.
+"""Read a listing from a file: an inventory of an object store, or a file of ``--dump-listing``.
 
 Supported formats, recognised by their column names:
 

@@ -1,4 +1,4 @@
-"""The journal of vacuums: what each run plans to remove, durable before the first removal.
+"""Write the journal of a vacuum: the files to remove, synced before the first removal.
 
     _deltactl/vacuum/<run>/plan.parquet    path, size_bytes, modified_ms, reason of each file
     _deltactl/vacuum/<run>/run.json        the rest; rewritten when the run ends

@@ -1,4 +1,4 @@
-"""The keep set: physical names of all files that a retained version needs.
+"""Collect the physical names of all files that a retained version needs.
 
 - live files and their deletion vectors: live for any reader, however it compares paths;
 - removed files whose tombstone is younger than the cutoff;

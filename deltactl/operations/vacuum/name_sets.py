@@ -1,4 +1,4 @@
-"""Differences of columns of names. One side comes in batches, so that it is never held whole."""
+"""Compute differences of columns of names; one side comes in batches, to bound memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a vacuum: what it would remove, and why. Pure: no I/O."""
+"""Define the plan of a vacuum: files to remove, with reasons. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long removed files are kept: the retention cutoff of a vacuum.
+"""Calculate the retention cutoff of a vacuum.
 
 ``removal`` moves it back if the clock of the store is slower.
 """

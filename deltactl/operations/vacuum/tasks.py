@@ -1,4 +1,4 @@
-"""The worker of a vacuum: stat a batch of files, delete or move them, and verify a sample.
+"""The worker of a vacuum: check a batch of files, delete or move them, and verify a sample.
 
 Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """

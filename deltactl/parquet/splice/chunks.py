@@ -1,4 +1,4 @@
-"""Column chunks of a footer: where their bytes are, and their metadata at another place.
+"""Find the bytes of column chunks in a footer, and build their metadata at another place.
 
 Source: parquet.thrift, ``ColumnChunk`` and the structs that it names.
 """

@@ -1,4 +1,4 @@
-"""Decide which column chunks may be copied into a file of another schema. Pure: no I/O.
+"""Decide which column chunks can be copied into a file of another schema. No I/O.
 
 Source: the Parquet format, parquet.thrift; docs/adr/0022-copy-row-groups.md.
 """

@@ -1,4 +1,4 @@
-"""Walk the page headers of a column chunk.
+"""Read the page headers of a column chunk one after the other.
 
 Source: the Parquet format, "Data Pages" and "Column chunks"; ``PageHeader`` of parquet.thrift.
 """

@@ -1,4 +1,4 @@
-"""Chunks and row groups of the output: their metadata, once it is known where the pages are.
+"""Build the metadata of chunks and row groups of the output, when the places of pages are known.
 
 Source: parquet.thrift, ``RowGroup``, ``ColumnChunk`` and ``SortingColumn``.
 """

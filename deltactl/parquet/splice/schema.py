@@ -1,4 +1,4 @@
-"""The columns of a footer, in a form that says whether two files store a column alike.
+"""Compare how two files store a column: the columns of a footer in a comparable form.
 
 Source: parquet.thrift (``SchemaElement``, ``LogicalType``, ``ConvertedType``) and LogicalTypes.md
 of the Parquet format.

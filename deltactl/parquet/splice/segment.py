@@ -1,4 +1,4 @@
-"""Rows encoded in memory as one row group, to be placed in a file beside copied chunks."""
+"""Encode rows in memory as one row group, to write them next to copied chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Parquet file to copy from: its footer, checked against the file.
+"""Open a Parquet file to copy from, and check its footer against the file.
 
 What is not valid here raises ``DataFileError``; the caller then decodes the file instead, which may
 still work: Arrow accepts more than can be copied.

@@ -1,4 +1,4 @@
-"""Write a data file of copied row groups and encoded rows, in the order in which they come.
+"""Write a data file from copied row groups and encoded rows, in their order.
 
 Pages are copied byte for byte; only the footer and the offsets in the page indexes are new.
 

@@ -1,4 +1,4 @@
-"""A new local file, of written bytes and of ranges that the kernel copies."""
+"""Write a new local file from written bytes and from ranges that the kernel copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete files in a directory that was checked, even if a link replaces it afterwards.
+"""Delete files in a directory that was checked, even if a link replaces the directory later.
 
 Every system call resolves a path again. A user who may write into a table could replace a directory
 by a link after the check that it is inside the root; a vacuum would then delete files elsewhere. So

@@ -1,4 +1,4 @@
-"""Write many local files as one batch: write all, then flush all, then rename all.
+"""Write many local files as one batch: write all, sync all, rename all.
 
 A file system's journal commits all changes so far with one write. A flush after each file needs one
 such write per file; after all files are written, most flushes find that it is done: 10,000 small

@@ -1,4 +1,4 @@
-"""The store of local and mounted file systems.
+"""Implement `Store` for local and mounted file systems.
 
 It calls the operating system directly and does not use fsspec, for three reasons: fsspec's import
 alone takes 0.1 s and more; its local file system has neither fsync nor an exclusive create; and

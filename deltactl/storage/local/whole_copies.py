@@ -1,4 +1,4 @@
-"""Copies of whole local files, made by the kernel and made durable in batches."""
+"""Copy whole local files with the kernel, and sync them in batches."""
 
 from __future__ import annotations
 

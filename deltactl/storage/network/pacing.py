@@ -1,4 +1,4 @@
-"""Limit how fast requests leave this process.
+"""Limit the rate of the requests of this process.
 
 A store that gets too many requests says so (503 SlowDown, 429). The rate is then halved, and grows
 again with each request that succeeds: it settles near what the store allows.

@@ -1,4 +1,4 @@
-"""The retry policy for requests to object stores."""
+"""Retry requests to object stores: which, how often and how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count and pace the requests of each cloud library.
+"""Count the requests of each cloud library and limit their rate.
 
 Hooks see each request as the library sends it, so that its own retries are counted too.
 """

@@ -1,4 +1,4 @@
-"""Azure Blob Storage and Data Lake Storage, through the client that adlfs sets up.
+"""Send requests to Azure Blob Storage and Data Lake Storage, with the client of adlfs.
 
 adlfs treats the name of a blob as part of a URL: it drops what follows ``#``, and ``?`` begins a
 query. So it gets no names; it provides connections and credentials.

@@ -1,4 +1,4 @@
-"""Connections to object stores: one for each place and its credentials, kept for the process.
+"""Connect to object stores: one connection for each place and credentials, kept for the process.
 
 fsspec's own caches are off: a stale listing loses races, and its cache of instances keeps
 credentials outside of deltactl's control.

@@ -1,4 +1,4 @@
-"""Local copies of listed Parquet files, so that each is downloaded once.
+"""Keep local copies of Parquet files of the log, so that each is downloaded once.
 
 A snapshot reads the same checkpoint several times, some columns each time. One request for the file
 is cheaper than many for parts. A copy is valid as long as listings show the file unchanged.

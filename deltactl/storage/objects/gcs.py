@@ -1,4 +1,4 @@
-"""Google Cloud Storage beyond fsspec's common calls.
+"""Send requests to Google Cloud Storage, beyond the common calls of fsspec.
 
 Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 """

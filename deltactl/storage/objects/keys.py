@@ -1,4 +1,4 @@
-"""Map names of a table on an object store to keys, and errors of a library to deltactl's."""
+"""Convert names of a table to keys of an object store, and errors of a library to deltactl's."""
 
 from __future__ import annotations
 

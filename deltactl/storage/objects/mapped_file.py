@@ -1,4 +1,4 @@
-"""Writers of objects that raise deltactl's errors."""
+"""Write objects with writers that raise errors of deltactl."""
 
 from __future__ import annotations
 

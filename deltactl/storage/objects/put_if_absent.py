@@ -1,4 +1,4 @@
-"""Check that an object store supports put-if-absent: by its endpoint, from memory, or by a probe.
+"""Check that an object store supports put-if-absent: known endpoint, cached result, or test.
 
 Some stores accept the condition of a conditional put and ignore it; two commits of one version
 would then both succeed. A probe proves that a put over an existing object is refused. It cannot

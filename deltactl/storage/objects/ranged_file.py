@@ -1,4 +1,4 @@
-"""Random access to an object with few requests.
+"""Read parts of an object in any order, with few requests.
 
 ``open`` reads the end of the object: for Parquet that has the footer, and for a small file it is
 the whole file. Elsewhere more is read than requested: readers usually continue from there.

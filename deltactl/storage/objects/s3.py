@@ -1,4 +1,4 @@
-"""Amazon S3 and compatible stores, beyond fsspec's common calls."""
+"""Send requests to Amazon S3 and compatible stores, beyond the common calls of fsspec."""
 
 from __future__ import annotations
 

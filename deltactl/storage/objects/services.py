@@ -1,4 +1,4 @@
-"""The requests that object stores need beyond fsspec's common calls.
+"""Define the requests that object stores need beyond the common calls of fsspec.
 
 Listings begin at a key and come page by page, so that a log of a million commits is never listed
 whole and a table's names are never all in memory; one request deletes many objects if the store can

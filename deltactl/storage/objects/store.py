@@ -1,4 +1,4 @@
-"""The store of all object stores, through fsspec; local files have a store of their own.
+"""Implement `Store` for all object stores, through fsspec.
 
 fsspec's calls are thread-safe, so a small pool of threads sends the parallel requests that object
 stores need, in the same way for every library.

@@ -1,4 +1,4 @@
-"""Copies of whole objects that the service makes."""
+"""Copy whole objects with the service, without reading them."""
 
 from __future__ import annotations
 

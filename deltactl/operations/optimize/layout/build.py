@@ -1,4 +1,4 @@
-"""Tasks for the clusters of a plan: how much memory and how many workers each has."""
+"""Build tasks for the clusters of a plan, with their memory and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Space-filling curves over columns of small whole numbers. Pure.
+"""Compute space-filling curves over columns of small whole numbers. No I/O.
 
 Sources: the bits of Delta's Z-order (column 1 gives the highest bit of each group); J. Skilling,
 "Programming the Hilbert curve" (2004), for the Hilbert curve.

@@ -1,4 +1,4 @@
-"""Expect what lookups will skip in a layout: from the log, or from a sample of the rows. Pure."""
+"""Estimate the share of files that lookups skip in a layout, from the log or a sample. No I/O."""
 
 from __future__ import annotations
 

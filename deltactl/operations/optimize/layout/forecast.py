@@ -1,4 +1,4 @@
-"""What a layout would do to a cluster: for a dry run."""
+"""Predict how a layout divides the rows of a cluster, for a dry run."""
 
 from __future__ import annotations
 

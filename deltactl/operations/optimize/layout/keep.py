@@ -1,4 +1,4 @@
-"""Which layout a plain run keeps, read from the tags of the files that are placed already."""
+"""Find the layout that a plain run keeps, from the tags of placed files."""
 
 from __future__ import annotations
 

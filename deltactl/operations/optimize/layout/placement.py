@@ -1,4 +1,4 @@
-"""Which rows go together into a file, and in what order: learned from a sample. Pure."""
+"""Assign rows to files and sort them, by a sample. No I/O."""
 
 from __future__ import annotations
 

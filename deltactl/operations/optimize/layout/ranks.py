@@ -1,4 +1,4 @@
-"""Ranks of values among the values of a sample: all types become whole numbers in the same order.
+"""Replace values by their ranks in a sample, so that all types become whole numbers.
 
 Pure. A rank decides only where a row is written, never what: so strings and decimals may be
 compared by their beginnings.

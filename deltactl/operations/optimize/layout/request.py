@@ -1,4 +1,4 @@
-"""What layout a run makes: the columns, checked against the table, and the rule."""
+"""Check the requested layout against the table: columns and kind of layout."""
 
 from __future__ import annotations
 

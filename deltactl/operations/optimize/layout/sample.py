@@ -1,4 +1,4 @@
-"""Read a sample of the columns that rows are placed by: row groups spread over all files."""
+"""Read a sample of the layout columns, from row groups of all files."""
 
 from __future__ import annotations
 

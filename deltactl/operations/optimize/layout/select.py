@@ -1,4 +1,4 @@
-"""Choose the files of a layout run, and which of them form a cluster. Pure."""
+"""Choose the files of a layout run, and which of them form a cluster. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Survey the layout of a table for ``describe-detail --layout``: only the log is read."""
+"""Estimate how many files lookups skip, for ``describe-detail --layout``, from the log only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags that say how the rows of a file were placed, and by which run.
+"""Read and write tags that show how the rows of a file were placed, and by which run.
 
 In tables with their own clustering columns those of Delta on Spark, else our own.
 """

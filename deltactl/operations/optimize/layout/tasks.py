@@ -1,4 +1,4 @@
-"""The work of one cluster: exchange its live rows between files, sort, verify.
+"""The worker of a cluster: exchange its live rows between files, sort, verify.
 
 Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
 """

@@ -1,4 +1,4 @@
-"""Cut space into tiles of equal row counts, by the ranks of a sample. Pure.
+"""Divide rows into tiles of equal row counts, by the ranks of a sample. No I/O.
 
 Sort-tile-recursive: slices by the first column, each cut by the second, and so on. The bounds of a
 file are a box, and tiles are boxes: so they overlap less than pieces of a curve. A curve is the
