@@ -12,7 +12,7 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
-# Absolute, or with an empty, "." or ".." part: everything else is its own physical name.
+# Absolute, or with an empty, "." or ".." part. Every other name is already a physical name.
 _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
 
 _SLASH, _DOT, _COLON = b"/.:"

@@ -44,7 +44,7 @@ def checkpoint_metadata(
 
 
 def start_hint(version: int, files: Sequence[WrittenActions]) -> Node:
-    """Return the first members of `_last_checkpoint`, in the order that old readers need."""
+    """Return the first fields of `_last_checkpoint`, in the order that old readers need."""
     return {
         "version": version,
         "size": sum(written.num_rows for written in files),

@@ -36,7 +36,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     the first that remains.
 
     Raises:
-        SafetyError: none of this is the case, or the property is not valid.
+        SafetyError: none of these conditions is true, or the property is not valid.
     """
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return

@@ -11,7 +11,7 @@ RUN_TAG: Final = "deltactl.runId"
 
 
 def run_tags(run_id: str | None) -> Mapping[str, str]:
-    """Return the tag with the id of a run, by which its log lines are found."""
+    """Return the tag with the id of a run, which is also in its log lines."""
     return {} if run_id is None else {RUN_TAG: run_id}
 
 
