@@ -191,7 +191,7 @@ def encode_inline(payload: bytes, cardinality: int) -> DeletionVector:
 def encode_file(
     payload: bytes, cardinality: int, identifier: UUID, prefix: str
 ) -> tuple[DeletionVector, bytes]:
-    """Return the descriptor of a vector in a file of its own, and the bytes of that file."""
+    """Return the descriptor of a vector that is stored in a new file, and the bytes of the file."""
     size, checksum = struct.pack(">i", len(payload)), struct.pack(">I", zlib.crc32(payload))
     text = prefix + z85_encode(identifier.bytes)
     vector = DeletionVector(UUID_RELATIVE, text, len(_FILE_VERSION), len(payload), cardinality)
@@ -210,7 +210,7 @@ def decode_bitmap(
 
     Raises:
         DataFileError: the magic number is unknown, the bytes are not valid, or the number of rows
-            differs. No memory is allocated because of a count in ``data``.
+            differs. Counts in ``data`` are not trusted: they do not cause allocations.
     """
     try:
         (magic,) = struct.unpack_from("<I", data)
@@ -278,7 +278,8 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
     """Return deleted row positions of an inline vector; with ``count``, verify their number.
 
     Raises:
-        DataFileError: not z85, shorter than ``size_bytes``, or as for :func:`decode_bitmap`.
+        DataFileError: the text is not z85 or shorter than ``size_bytes``, or as for
+            :func:`decode_bitmap`.
     """
     what = f"inline deletion vector {dv.path_or_inline_dv[:40]!r}"
     try:
@@ -296,7 +297,7 @@ def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArra
 
     Returns:
         ``num_rows`` booleans, true for live rows, to filter the batch of these rows. Rows of
-        ``bitmap`` outside the range cost no time.
+        ``bitmap`` outside of the range are not read.
     """
     live = np.ones(num_rows, np.bool_)
     if num_rows and bitmap:
@@ -311,7 +312,7 @@ def ensure_within(bitmap: BitMap64, num_rows: int, what: str) -> None:
     """Refuse a vector with rows that a file of ``num_rows`` does not have.
 
     Raises:
-        DataFileError: it has such rows; the vector is for another file.
+        DataFileError: it has such rows; the vector belongs to another file.
     """
     if bitmap and bitmap.max() >= num_rows:
         raise DataFileError(f"{what} deletes row {bitmap.max()} of a file with {num_rows} rows")

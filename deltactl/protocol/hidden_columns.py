@@ -12,7 +12,7 @@ from typing import Final
 from deltactl.protocol.schema import Field, PrimitiveType
 
 CHANGE_TYPE: Final = "_change_type"
-"""Says what happened to a row of change data; null in data files."""
+"""The column with the kind of change in change data; null in data files."""
 
 _IS_CDC: Final = "__is_cdc"
 
