@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbLogStore:
-    """Name and region of the table: Delta's ``ddb.tableName`` and ``ddb.region``, same defaults."""
+    """Name and region of the table, as ``ddb.tableName`` and ``ddb.region`` of Delta.
+
+    Same defaults.
+    """
 
     table_name: str = "delta_log"
     region: str = "us-east-1"

@@ -1,7 +1,8 @@
 """Check names under the root of a store: which can be read, and which can be written.
 
-A name is relative, decoded, with ``/`` between its parts. Reading also takes absolute names, since
-shallow clones and deletion vectors contain them; writing and deleting never do.
+A name is relative, decoded, with ``/`` between its parts. Reading methods also accept absolute
+names, because shallow clones and deletion vectors contain them; writing and deleting methods never
+do.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def resolve_name(name: str) -> str:
 
     Raises:
         SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
-        StorageError: the name cannot be that of a file.
+        StorageError: a file cannot have this name.
     """
     if is_plain_name(name):
         return name
@@ -87,7 +88,7 @@ def refuse_nul(name: str) -> None:
 
 
 def is_local_uri(uri: str) -> bool:
-    """Return, without opening anything, whether an address is on a local file system."""
+    """Return whether an address is on a local file system, without opening a store."""
     return parse_scheme(uri) in (None, "file")
 
 

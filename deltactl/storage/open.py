@@ -1,7 +1,7 @@
 """Open the store of an address, by its scheme (``s3://``, ``gs://``, ...).
 
-``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one.
-Imports a large package only when a scheme needs it.
+``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one. A
+large package is imported only if a scheme needs it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     scheme = scheme.lower()
     package = _PACKAGES[scheme]
     try:
-        # fsspec takes 0.1 s and more to import.
+        # The import of fsspec takes at least 0.1 s.
         from deltactl.storage.objects.connect import find_service
         from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
         from deltactl.storage.objects.store import FsspecStore
@@ -124,4 +124,4 @@ def _refuse_lookalike(uri: str) -> None:
 
 
 OPENERS: Final[dict[str, Opener]] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
-"""The opener of each scheme."""
+"""The function that opens a store, for each scheme."""

@@ -15,7 +15,7 @@ from deltactl.storage.store import Assembly, Replacement
 class ReadOnlyStore(ForwardingStore):
     """A store whose writing methods raise ``SafetyError`` and change nothing.
 
-    Only a bug in deltactl calls one of them.
+    They are called only because of a bug in deltactl.
     """
 
     def open_output(self, name: str) -> BinaryIO:

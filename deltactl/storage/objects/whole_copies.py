@@ -19,7 +19,7 @@ from deltactl.storage.parallel import each_in_parallel
 
 
 class WholeCopies:
-    """Copies between objects of one service; implements ``FileCopies``."""
+    """Copy objects of one service; implements ``FileCopies``."""
 
     __slots__ = ("_forget", "_keys", "_service")
 
