@@ -21,17 +21,20 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Spool:
-    """Keeps rows by destination; thread-safe. Leaving the block frees memory and disk.
+    """Keep rows by destination; thread-safe. The end of the block frees memory and disk.
 
     All rows beyond ``memory_bytes`` go to one file in ``folder``, as Arrow IPC streams compressed
-    with lz4, one after another. The file has no name: the operating system removes it with the
-    process, however that ends.
+    with lz4, one after another. The file has no name: the operating system removes it when the
+    process ends, even if it is killed.
     """
 
     def __init__(
         self, schema: pa.Schema, destinations: int, memory_bytes: int, folder: str | None = None
     ) -> None:
-        """Take the columns of the rows; ``folder`` is by default that for temporary files."""
+        """Take the columns of the rows.
+
+        ``folder`` is by default the directory for temporary files.
+        """
         self.schema, self._memory_bytes = schema, memory_bytes
         self.folder = folder or tempfile.gettempdir()
         self._held: dict[int, list[pa.RecordBatch]] = {}
@@ -40,7 +43,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self.rows = np.zeros(destinations, np.int64)
-        """How many rows each destination has."""
+        """The number of rows of each destination."""
         self.spilled_bytes = 0
 
     def __enter__(self) -> Self:
@@ -55,7 +58,7 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Forget all rows."""
+        """Free all rows."""
         self._held.clear()
         self._places.clear()
         if self._file is not None:
@@ -68,10 +71,10 @@ class Spool:
         destinations: npt.NDArray[np.int64],
         within: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Take the rows of a batch; ``destinations`` has a number for each of them.
+        """Add the rows of a batch; ``destinations`` has the destination number of each row.
 
         Raises:
-            StorageError: the disk is full, or failed.
+            StorageError: the disk is full or failed.
         """
         pieces = list(divide(batch, destinations, within))
         size_bytes = int(batch.nbytes)
@@ -84,7 +87,7 @@ class Spool:
                 self._spill()
 
     def take(self, destination: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a destination; those in memory are forgotten.
+        """Yield the rows of a destination; rows in memory are freed.
 
         Raises:
             StorageError: the file cannot be read.
@@ -140,8 +143,8 @@ def divide(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a batch by destination, in ascending order of these.
 
-    Rows of a destination are in the order of ``within``: whoever sorts them afterwards reads runs
-    from memory, which is faster than single rows.
+    Rows of a destination are in the order of ``within``: a later sort then reads consecutive
+    memory, which is faster than single rows.
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
@@ -154,7 +157,7 @@ def divide(
 def _sort(
     destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.int64]:
-    """Return the rows by destination, and about by place: what both have room for in 63 bits."""
+    """Return the rows sorted by destination and roughly by place: both must fit into 63 bits."""
     if within is None or not len(within):
         return np.argsort(destinations, kind="stable")
     bits, room = int(within.max()).bit_length(), 63 - int(destinations.max()).bit_length()
@@ -178,10 +181,10 @@ def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def ensure_space(folder: str | None, needed_bytes: int) -> None:
-    """Refuse to begin where the disk for spilled rows is too small.
+    """Refuse to begin if the disk for spilled rows is too small.
 
     Raises:
-        StorageError: naming the directory, what it needs and what it has.
+        StorageError: the message has the directory, the needed and the free space.
     """
     chosen = folder or tempfile.gettempdir()
     try:

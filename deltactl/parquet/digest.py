@@ -1,14 +1,13 @@
 """Compute a digest of rows that does not depend on their order, to verify that rows only moved.
 
 Each live row has a hash of 128 bits over all of its columns: name, null or value, partition values
-included. The digest is the sum of these hashes modulo 2^128, with the number of rows. A sum counts
-rows that are equal, which an exclusive or would cancel. Values have the same hash in all integer
-types, in all float types and in all units of time, so that a widened column does not change the
-digest; all NaNs are one value, and 0.0 and -0.0 are two.
+included. The digest is the sum of these hashes modulo 2^128, with the number of rows. With a sum,
+equal rows are counted; with an exclusive or, two equal rows would cancel each other. Values have
+the same hash in all integer types, in all float types and in all units of time, so that a widened
+column does not change the digest; all NaNs are one value, and 0.0 and -0.0 are two.
 
-Numbers up to 64 bits have different hashes; longer values share one with a chance of 2^-64.
-
-The sums of single columns do not prove anything: they only name the column that differs.
+Numbers up to 64 bits have different hashes; two longer values have the same hash with a probability
+of 2^-64. The sums of single columns are no proof: they only show the column that differs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ALGORITHM: Final = "deltactl-rows-1"
-"""Name of this definition of the hashes; it changes with them."""
+"""Version of the definition of the hashes; change it when the hashes change."""
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -35,7 +34,7 @@ _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _BASE: Final = 0x5851F42D4C957F2D
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
-# Elements whose powers are in a table: the table and the products fit the cache of a core.
+# Number of powers in a table: the table and the products fit into the cache of a core.
 _BLOCK: Final = 1 << 16
 
 
@@ -75,10 +74,10 @@ class RowDigest:
 
 
 class RowDigester:
-    """Computes the digest of batches of rows of one schema."""
+    """Compute the digest of batches of rows of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Take the columns that each row has; names are those of the files."""
+        """Set the columns of the rows; names are physical names."""
         self._seeds = [_seeds_of(name) for name in schema.names]
         self._names = schema.names
 
@@ -115,7 +114,7 @@ def _sum(high: Hashes, low: Hashes) -> int:
 
 
 def _seeds_of(name: str) -> tuple[np.uint64, np.uint64]:
-    """Return an addend and an odd factor that stand for a column."""
+    """Return an addend and an odd factor that identify a column."""
     seed, factor = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), "<u8")
     return np.uint64(seed), np.uint64(factor | np.uint64(1))
 
@@ -149,7 +148,7 @@ def hash_values(array: pa.Array) -> Hashes:
 
 
 def _hash_present(array: pa.Array) -> Hashes:
-    """Return the hashes of values; those of nulls have no meaning."""
+    """Return the hashes of values; hashes of nulls are undefined."""
     kind = array.type
     if pa.types.is_struct(kind):
         hashes = np.full(len(array), _LENGTH)
@@ -193,7 +192,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _members(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Return the members of lists or maps, and the offsets of each list among them."""
+    """Return the elements of lists or maps, and the offsets of each list in them."""
     offsets = np.asarray(array.offsets).astype(np.int64)
     first = int(offsets[0])
     return array.values.slice(first, int(offsets[-1]) - first), offsets - first

@@ -53,7 +53,7 @@ def measure_file(
         deleted: positions of deleted rows.
 
     Raises:
-        DataFileError: the file cannot be read, or not with the types of the table.
+        DataFileError: the file cannot be read, or cannot be read with the types of the table.
     """
     found = Measured(
         leaves={leaf.path: LeafStats(0) for leaf in leaves},

@@ -42,13 +42,13 @@ def open_in_turn(
 def open_in_turn(
     store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
 ) -> Generator[pa.NativeFile | None, None, None]:
-    """Open each file; read small ones completely, ahead of time: that is cheaper on remote stores.
+    """Open each file; read small files completely in advance, which is cheaper on remote stores.
 
-    A file is closed when the next one is opened, or this is closed. Those that ``leave`` accepts
-    are not opened; ``None`` is returned for them.
+    A file is closed when the next one is opened, or when the iterator is closed. For files that
+    ``leave`` accepts, yield ``None`` and do not open them.
 
     Raises:
-        DataFileError: a file is missing, or its path leaves the table's directory.
+        DataFileError: a file is missing, or its path is outside of the table directory.
     """
     for file in files:
         ensure_readable_path(file.path)
@@ -72,10 +72,10 @@ def _is_small(file: DataFile) -> bool:
 
 
 def ensure_readable_path(path: str) -> None:
-    """Refuse a relative path that leads out of the table's directory.
+    """Refuse a relative path to a file outside of the table directory.
 
     Raises:
-        DataFileError: the path does; the message names it.
+        DataFileError: the path is outside; the message contains it.
     """
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
@@ -114,7 +114,7 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Map errors of Arrow and of the store to a ``DataFileError`` that names the file."""
+    """Convert errors of Arrow and of the store to a ``DataFileError`` with the file name."""
     try:
         yield
     except ObjectNotFoundError as error:
