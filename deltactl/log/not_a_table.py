@@ -21,7 +21,7 @@ def no_table_error(store: Store) -> NotATableError:
     where = store.uri
     if next(iter(store.list_from(LOG_DIR)), None) is not None:
         return NotATableError(
-            f"{where} is not a Delta table: its _delta_log holds no commits",
+            f"{where} is not a Delta table: its _delta_log contains no commits",
             hint="Restore the log from a backup, or check the path.",
         )
     above = find_table_above(store)

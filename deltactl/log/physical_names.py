@@ -37,7 +37,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
         found = store.real_names(texts)
     except StorageError as error:
         raise SafetyError(
-            f"the log names a file that cannot be located: {error.message}",
+            f"the log references a file that cannot be located: {error.message}",
             hint="Open the table by the address that its log uses.",
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is not a file

@@ -69,7 +69,7 @@ def select_segment(
     latest = listing.latest_version
     if latest is None:
         raise NotATableError(
-            f"{where} is not a Delta table: its _delta_log holds no commits",
+            f"{where} is not a Delta table: its _delta_log contains no commits",
             hint="Check the path: it must be the directory that contains _delta_log.",
         )
     wanted = latest if version is None else version

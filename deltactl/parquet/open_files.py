@@ -79,7 +79,7 @@ def ensure_readable_path(path: str) -> None:
     """
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
-            f"the log names {path!r}, which is outside the table's directory",
+            f"the log references {path!r}, which is outside of the table directory",
             hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
         )
 
@@ -121,7 +121,7 @@ def naming_file(path: str) -> Iterator[None]:
         raise DataFileError(
             f"data file {path!r} is in the log but not in the store",
             hint="Restore it, or restore an older version of the table. It was deleted without a "
-            "commit, for example by a vacuum with too short a retention or by a lifecycle rule.",
+            "commit, for example by a vacuum with a short retention or by a lifecycle rule.",
         ) from error
     except DataFileError as error:
         if path in error.message:

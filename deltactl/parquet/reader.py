@@ -167,7 +167,7 @@ class RowReader:
                 first_row += batch.num_rows
             if first_row != expected:
                 raise DataFileError(
-                    f"data file {file.path!r} holds {first_row} rows, its footer says {expected}"
+                    f"data file {file.path!r} has {first_row} rows, but its footer has {expected}"
                 )
 
     def _physical(

@@ -74,12 +74,12 @@ class DeletionVector:
         if self.storage_type not in (UUID_RELATIVE, ABSOLUTE, INLINE):
             raise UnsupportedFeatureError(
                 f"deletion vector {self.path_or_inline_dv!r} has storage type"
-                f" {self.storage_type!r}, which deltactl does not know"
+                f" {self.storage_type!r}, which deltactl does not support"
             )
         if min(self.offset or 0, self.size_bytes) < 0:
             what = self.file_name or f"inline deletion vector {self.path_or_inline_dv[:40]!r}"
             raise CorruptLogError(
-                f"the log says that {what} has offset {self.offset} and {self.size_bytes} bytes"
+                f"in the log, {what} has offset {self.offset} and {self.size_bytes} bytes"
             )
 
     @property
@@ -226,7 +226,7 @@ def decode_bitmap(
     if bitmap and bitmap.max() > _MAX_POSITION:
         raise DataFileError(f"{what} deletes rows beyond 2^63-1")
     if cardinality is not None and len(bitmap) != cardinality:
-        raise DataFileError(f"{what} deletes {len(bitmap)} rows where the log says {cardinality}")
+        raise DataFileError(f"{what} deletes {len(bitmap)} rows, but the log has {cardinality}")
     return bitmap
 
 
@@ -265,7 +265,7 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     (size,) = struct.unpack_from(">i", data)
     if size != dv.size_bytes:
         raise DataFileError(
-            f"{place} holds a deletion vector of {size} bytes where the log says {dv.size_bytes}"
+            f"{place} has a deletion vector of {size} bytes, but the log has {dv.size_bytes}"
         )
     payload = data[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)
@@ -287,7 +287,7 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
     except ValueError as error:
         raise DataFileError(f"{what} cannot be read: {error}") from None
     if dv.size_bytes > len(padded):
-        raise DataFileError(f"{what} holds {len(padded)} bytes where the log says {dv.size_bytes}")
+        raise DataFileError(f"{what} has {len(padded)} bytes, but the log has {dv.size_bytes}")
     cardinality = dv.cardinality if count else None
     return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=cardinality)
 

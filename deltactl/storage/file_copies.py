@@ -93,7 +93,7 @@ def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
         raise StorageError(
             f"{name!r} has {size_bytes:,} bytes, not {copy.size_bytes:,} as expected:"
             " it was not copied",
-            hint="Run `deltactl check` on the table that names this file.",
+            hint="Run `deltactl check` on the table of this file.",
         )
 
 

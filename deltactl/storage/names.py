@@ -71,8 +71,8 @@ def resolve_prefix(prefix: str) -> str:
     resolved = posixpath.normpath(prefix) if prefix else ""
     if resolved == ".." or resolved.startswith("../"):
         raise SafetyError(
-            f"{prefix!r} leads out of the table's directory",
-            hint="Check who wrote this name to the table's log.",
+            f"{prefix!r} is outside of the table directory",
+            hint="Check which writer wrote this name to the log.",
         )
     return "" if resolved == "." else resolved
 

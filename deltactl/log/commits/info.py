@@ -100,6 +100,6 @@ def read_in_commit_timestamp(store: Store, name: str) -> int:
     timestamp = in_commit_timestamp(parse_commit_info(name, store.read(name)))
     if timestamp is None:
         raise CorruptLogError(
-            f"{name} has no inCommitTimestamp, though the table enables in-commit timestamps"
+            f"{name} has no inCommitTimestamp, although the table enables in-commit timestamps"
         )
     return timestamp

@@ -79,9 +79,9 @@ class ExternalCommitStore(ForwardingStore):
             theirs = self._entries.find_latest(other)
             if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
                 raise SafetyError(
-                    f"other writers agree on the commits of this table as {other!r}, which is"
+                    f"other writers commit to this table as {other!r}, which is"
                     f" another table to them than {self.uri!r}",
-                    hint="Give the address as they do. If no writer uses that address any more,"
+                    hint="Use the same address. If no writer uses that address any more,"
                     " delete the items of that table path from DynamoDB. Nothing was committed.",
                 )
         self._is_spelled_alike = True
@@ -124,8 +124,8 @@ class ExternalCommitStore(ForwardingStore):
             self._finish(found)
         elif not self._is_there(name):
             raise SafetyError(
-                f"the external store says that {name} of {self.uri} was committed, but it is not"
-                " there: the table was deleted, or restored without that version",
+                f"{name} of {self.uri} was committed according to DynamoDB, but it is not"
+                " in the log: the table was deleted, or restored without that version",
                 hint="Delete the items of this table path from the DynamoDB table once no writer"
                 " is at work, then rerun.",
             )
@@ -211,7 +211,7 @@ def _decided(name: str) -> Iterator[None]:
         yield
     except AccessDeniedError as error:
         raise TransientStorageError(
-            f"{name!r} is decided in the external store, but: {error.message}", hint=error.hint
+            f"{name!r} is committed in DynamoDB, but: {error.message}", hint=error.hint
         ) from error
 
 
@@ -230,7 +230,7 @@ def _temp_name(entry: CommitEntry) -> str:
     path = entry.temp_path
     if is_absolute_name(path) or ".." in path.split("/") or "/" in entry.file_name:
         raise CorruptLogError(
-            f"the entry of {entry.file_name!r} names a temporary file outside of the log: {path!r}"
+            f"the entry of {entry.file_name!r} has a temporary file outside of the log: {path!r}"
         )
     return f"{LOG_DIR}/{path}"
 

@@ -54,7 +54,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
         raise SafetyError(
             f"checkpoints before version {protected} are protected, and the log before version "
             f"{base} cannot be removed by this program: {error}",
-            hint="Wait until everything before that version may go at once.",
+            hint="Wait until all files before that version can be removed at once.",
         ) from error
 
 

@@ -78,7 +78,7 @@ class CommitBase:
         if list_log(store, self.version + 1).latest_version is not None:
             return False
         raise NotATableError(
-            f"{name} of {store.uri} is gone: the table was deleted during the run",
+            f"{name} of {store.uri} does not exist: the table was deleted during the run",
             hint="Check the path. Nothing was committed.",
         )
 
@@ -183,7 +183,7 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
         if store.stat_many([missing]) == [None]:
             break
     raise ConflictError(
-        f"version {newest + 1} of {store.uri} is not in the log, though later ones are: what it "
-        "changed during this run is not known",
+        f"version {newest + 1} of {store.uri} is not in the log, although later ones are: its "
+        "changes are not known",
         hint="Rerun: the log was cleaned up during this run.",
     )

@@ -59,7 +59,7 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
     if denied_only:
         raise error
     raise CommitOutcomeUnknownError(
-        f"the store did not say whether {name} was committed: {error}",
+        f"it is not known whether {name} was committed: {error}",
         hint="Read `deltactl describe-history`, then rerun. New files were kept; `vacuum` removes "
         "those that were not committed.",
     ) from error

@@ -146,7 +146,7 @@ class Committer:
             reason = verdicts[0].reason
         raise ConflictError(
             f"nothing could be committed: {reason}",
-            hint="Rerun; the table is as the other writers left it.",
+            hint="Rerun; the changes of the other writers are kept.",
         )
 
     def _learn(self, base: CommitBase, winners: Tail) -> None:

@@ -114,7 +114,7 @@ def _ensure_no_change(winners: Tail, done: str) -> None:
     if reason is not None:
         raise ConflictError(
             f"nothing was {done}: {reason} during the run",
-            hint="Look at `deltactl describe-history`; rerun if the changes may be undone too.",
+            hint="Run `deltactl describe-history`; rerun if the changes may be undone too.",
         )
 
 

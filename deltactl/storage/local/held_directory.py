@@ -63,8 +63,8 @@ class HeldDirectory:
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
             self.close()
             raise SafetyError(
-                f"{directory!r} leads out of {self._root!r}: a link replaced it during the run",
-                hint="Check who may write into the table's directory. Nothing was deleted there.",
+                f"{directory!r} is outside of {self._root!r}: a link replaced it during the run",
+                hint="Check who can write to the table directory. Nothing was deleted in it.",
             )
         self._directory = directory
 

@@ -36,7 +36,7 @@ def strip_file_scheme(name: str) -> str:
     if scheme != "file":
         raise StorageError(
             f"{name!r} is on another kind of storage than this table",
-            hint="Open it as a table of its own; a table of local files cannot reach it.",
+            hint="Open it as a separate table; a table of local files cannot contain it.",
         )
     rest = name[len("file:") :]
     if rest.startswith("//"):

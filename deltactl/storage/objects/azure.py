@@ -43,7 +43,7 @@ def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
     found = _ADDRESS.fullmatch(uri)
     if found is None:
         raise UsageError(
-            f"{uri!r} names no container",
+            f"{uri!r} has no container",
             hint="Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH or az://CONTAINER/PATH.",
         )
     container = found["container"] or found["bare"]
@@ -66,7 +66,7 @@ class AzureService(CommonService):
         if account is not None and account != ours:
             raise StorageError(
                 f"{uri!r} is in the storage account {account!r}, not in {ours!r}",
-                hint="Open it as a table of its own, with credentials of that account.",
+                hint="Open it as a separate table, with credentials of that account.",
             )
         return f"{container}/{name}" if name else container
 

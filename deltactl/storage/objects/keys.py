@@ -55,7 +55,7 @@ class ObjectKeys:
         if parse_scheme(name) not in self._schemes:
             raise StorageError(
                 f"{name!r} is on another kind of storage than {self.uri}",
-                hint="Open it as a table of its own.",
+                hint="Open it as a separate table.",
             )
         with self.mapped("read", name):
             return self._service.key_of(name)

@@ -380,7 +380,7 @@ class FsspecStore:
         info = self._stat(name)
         if info is None:
             raise ObjectNotFoundError(
-                f"cannot read {name!r} in {self.uri}: there is no such object"
+                f"cannot read {name!r} in {self.uri}: the object does not exist"
             )
         return info
 

@@ -52,7 +52,7 @@ class WholeCopies:
         before = self._facts(copy.source_path, source)
         if before is None:
             raise ObjectNotFoundError(
-                f"cannot copy {copy.source_path!r} to {self._keys.uri}: there is no such object"
+                f"cannot copy {copy.source_path!r} to {self._keys.uri}: the object does not exist"
             )
         ensure_size(before.size_bytes, copy, copy.source_path)
         try:
