@@ -2,15 +2,15 @@
 
     _deltactl/clones/<digest of the clone's address>.json
 
-A shallow clone names files of its source, so a vacuum of the source must keep them. The note is
-written before the clone's commit: there is no moment at which a clone exists without its note. If
-the run ends in between, the note is left without a clone; vacuum then refuses to run until somebody
-drops the note, because such a note looks like that of a clone that cannot be reached.
+A shallow clone references files of its source, so a vacuum of the source must keep them. The note
+is written before the commit of the clone, so a clone never exists without its note. If the run ends
+in between, the note remains without a clone; vacuum then refuses to run until somebody deletes the
+note, because it cannot distinguish this case from a clone whose storage is not accessible.
 
-A vacuum that has read the notes before a new one was written does not know of it. Therefore a
-vacuum reads them again after its VACUUM START commit, and stops if there is a new one; and a clone
-reads the log again after it wrote its note: a VACUUM START without its END means that files may be
-removed right now.
+If a vacuum has read the notes before a new one was written, it does not know the new one. Therefore
+a vacuum reads the notes again after its VACUUM START commit, and stops if there is a new one. A
+clone reads the log again after it wrote its note: a VACUUM START without its END means that a
+vacuum may be removing files.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ def read_notes(source: Store) -> tuple[CloneNote, ...]:
 
 
 def drop_note(source: Store, note: CloneNote) -> None:
-    """Delete a note: a vacuum of the source then keeps nothing for this clone.
+    """Delete a note: a vacuum of the source then keeps no files for this clone.
 
-    Only if the clone is certainly not committed, or is gone for good. Safe to call again.
+    Call this only if the clone was certainly not committed, or was deleted permanently. Safe to
+    call again.
 
     Raises:
         StorageError: it cannot be deleted.
@@ -122,7 +123,7 @@ def get_note(
 
 
 def _read(source: Store, name: str) -> CloneNote | None:
-    """Return a note; ``None`` if it was deleted meanwhile."""
+    """Return a note; ``None`` if it was deleted since the listing."""
     try:
         data = source.read(name)
     except ObjectNotFoundError:

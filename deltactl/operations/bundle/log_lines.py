@@ -253,7 +253,7 @@ _ACTION: Final = members(
 
 
 def redact_commit(names: Pseudonyms, data: bytes) -> bytes:
-    """Return a commit with pseudonyms, line by line; lines that do not parse as length and hash."""
+    """Return a commit with pseudonyms; a line that cannot be parsed becomes its length and hash."""
     lines = data.split(b"\n")
     return b"\n".join(_redact_line(names, line) for line in lines)
 

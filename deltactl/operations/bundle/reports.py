@@ -90,7 +90,7 @@ def redact_history(names: Pseudonyms, report: HistoryReport) -> dict[str, Any]:
 
 
 def redact_detail(names: Pseudonyms, report: DetailReport) -> dict[str, Any]:
-    """Return the row of a table, its columns and what deltactl refuses."""
+    """Return the row of a table, its columns and the operations that deltactl refuses."""
     return {
         "version": report.version,
         "timestamp_ms": report.timestamp_ms,

@@ -36,9 +36,9 @@ class _Column:
 
 
 class IdentityChecker:
-    """Takes files in batches with ``stats``.
+    """Check files in batches with ``stats``.
 
-    Columns that also accept explicit values are skipped: those may have any value.
+    Columns that also accept explicit values are skipped, because they may have any value.
     """
 
     def __init__(self, metadata: Metadata, findings: Findings) -> None:

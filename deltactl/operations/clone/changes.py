@@ -15,12 +15,12 @@ from deltactl.operations.clone.commits import PastClone, app_id
 def ensure_unchanged(
     current: Snapshot, listing: LogListing, past: PastClone | None, source: Snapshot
 ) -> None:
-    """Refuse a clone that others wrote to: a sync would end their changes.
+    """Refuse a clone with changes of others: a sync would undo them.
 
-    Commits that only rearrange rows, and those without files, are no change.
+    Commits that only move rows, and commits without files, are allowed.
 
     Raises:
-        SafetyError: saying what changed.
+        SafetyError: the message says what changed.
     """
     where = current.store.uri
     txn = current.txns[app_id(source.metadata.id)]

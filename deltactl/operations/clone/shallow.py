@@ -25,7 +25,7 @@ from deltactl.units import format_count
 
 
 def warn_of_vacuum(context: RunContext) -> None:
-    """Say what breaks a shallow clone."""
+    """Warn of actions that break a shallow clone."""
     context.warn(
         "a shallow clone needs the files of its source: a vacuum of the source by another tool "
         "breaks it once the source has replaced them, and so does deleting the source; "
@@ -37,7 +37,7 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
     """Refuse to refer to files that do not exist, or that have another size than in the log.
 
     Raises:
-        DataFileError: naming them.
+        DataFileError: the message lists them.
         StorageError: the store failed.
     """
     missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
@@ -49,9 +49,9 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
 def noted(
     snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Note the clone in its source, and in the tables whose files the source itself refers to.
+    """Write notes of the clone to its source, and to the tables whose files the source references.
 
-    Yields the addresses of the tables with a note; none unless ``leave``. If no clone is committed
+    Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
     in the context, the notes are deleted.
 
     Raises:
@@ -93,7 +93,7 @@ def _drop(store: Store, note: CloneNote) -> None:
 
 
 def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tuple[Missing, ...]:
-    """Return the files of the clone that are gone: a vacuum that began before removes them."""
+    """Return the files of the clone that were removed by a vacuum that began before the note."""
     try:
         files = plan.files.select(PRESENCE_COLUMNS)
         return find_missing(snapshot.store, [files], context.without_cancel())
@@ -106,7 +106,7 @@ def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tupl
 
 
 def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
-    """Return the tables of files outside the source, which is a shallow clone itself then."""
+    """Return the tables of files outside of the source (if the source is a shallow clone)."""
     owners: dict[str, Store] = {}
     lost = 0
     for directory in _directories_outside(snapshot):

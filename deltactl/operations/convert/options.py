@@ -35,7 +35,7 @@ class ConvertOptions:
         """Refuse options that exclude each other.
 
         Raises:
-            UsageError: naming them.
+            UsageError: the message has the options.
         """
         for_new_tables = (
             ("--partition-by", self.partition_by is not None),

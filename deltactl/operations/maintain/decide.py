@@ -18,7 +18,7 @@ _OVER: Final = "over the budget"
 class Decision:
     """All due actions of all tables, those to do first, in the order of their rank.
 
-    ``note`` says that the budget is smaller than the smallest action, if it is.
+    ``note`` is set if the budget is smaller than the smallest action.
     """
 
     chosen: tuple[Action, ...]
@@ -26,7 +26,7 @@ class Decision:
     note: str | None = None
 
     def of_table(self, table: str) -> tuple[list[Action], list[Action]]:
-        """Return the actions of one table: to do, in the safe order, and left."""
+        """Return the actions of one table: those to do, in the safe order, and the others."""
         chosen = [action for action in self.chosen if action.table == table]
         chosen.sort(key=lambda action: (action.order, action.rank))
         return chosen, [action for action in self.left if action.table == table]
@@ -41,11 +41,11 @@ class Decision:
 
 
 def decide(observations: Mapping[str, Observation], spending: Spending, jobs: int = 1) -> Decision:
-    """Rank and cut.
+    """Rank the actions and choose those within the budget.
 
-    An action that does not fit what is left of the budget is left, and smaller ones after it may
-    still fit; of a partition with several bins, those that fit are taken. ``jobs`` tables at a time
-    share the time.
+    An action that does not fit into the rest of the budget is not chosen; smaller ones after it may
+    still fit. If a partition has several bins, the bins that fit are chosen. ``jobs`` tables are
+    handled at the same time and share the time.
     """
     open_actions, left = [], []
     for observation in observations.values():
@@ -75,7 +75,7 @@ def _score(action: Action, observation: Observation) -> float:
 
 
 class _Purse:
-    """What is left of the budget while actions are chosen."""
+    """The rest of the budget while actions are chosen."""
 
     def __init__(self, spending: Spending, jobs: int) -> None:
         seconds = spending.seconds_left
@@ -85,7 +85,7 @@ class _Purse:
         self._seconds: float = float("inf") if seconds is None else seconds * jobs
 
     def take(self, action: Action) -> tuple[Action | None, Action | None]:
-        """Return the action or the part of it that fits, and what is left of it."""
+        """Return the action or the part of it that fits, and the rest of the action."""
         if self._fits(action.predicted):
             self._spend(action.predicted)
             return action, None
@@ -125,7 +125,7 @@ def _or_unlimited(left: int | None) -> float:
 
 
 def _rest_of(action: Action, part: Action) -> Action:
-    """Return what a part leaves of an action."""
+    """Return the rest of an action without a part."""
     whole, taken = action.predicted, part.predicted
     rest = Effect(
         files_removed=whole.files_removed - taken.files_removed,

@@ -72,5 +72,5 @@ def _render(name: str, about: str, known: Iterable[tuple[str, dict[str, float | 
 
 
 def _escape(text: str) -> str:
-    """Escape a label's value, as the format asks for."""
+    """Escape the value of a label, as the format requires."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,8 +1,8 @@
 """Predict the time and the requests of actions, from rates that earlier runs measured.
 
-The defaults are for a machine and a store of middle speed. After each action the model of its kind
-and kind of storage is corrected by what was measured; the corrections are in a file in the user's
-cache directory, and may be deleted without harm.
+The defaults are for a machine and a store of average speed. After each action, the rates for its
+kind of action and kind of storage are corrected with the measured values. The corrections are in a
+file in the cache directory of the user; the file may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What was measured, divided by what the defaults predict; ``runs`` that were measured."""
+    """The measured value divided by the default prediction; ``runs``: number of measured runs."""
 
     seconds: float = 1.0
     requests: float = 1.0
@@ -67,7 +67,7 @@ class Rates:
             return cls()
 
     def save(self, path: Path | None) -> None:
-        """Write the file; a directory that cannot be written only costs the corrections."""
+        """Write the file; if the directory cannot be written, only the corrections are lost."""
         if path is None or not self.found:
             return
         rates = {key: _format_rate(rate) for key, rate in sorted(self.found.items())}
@@ -107,7 +107,7 @@ def _default_seconds(uri: str, bytes_moved: int, requests: int) -> float:
 
 
 def _move(factor: float, predicted: float, measured: float | None) -> float:
-    """Return a factor moved towards what would have been right."""
+    """Return a factor that is moved towards the measured one."""
     if measured is None or measured <= 0 or predicted <= 0:
         return factor
     right = factor * measured / predicted

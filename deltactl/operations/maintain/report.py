@@ -15,11 +15,11 @@ from deltactl.operations.maintain.policy import ActionName
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one call of an operation, for one action or several partitions at once.
+    """The result of one call of an operation, for one action or several partitions at once.
 
-    ``measured`` is ``None`` if it failed. ``note`` says what is worth knowing. ``was_done``: there
-    was nothing left to do, because another run, or an action before, had done it. ``is_stopped``:
-    the time or a signal ended it before the end.
+    ``measured`` is ``None`` if it failed. ``note``: additional information. ``was_done``: there was
+    no work, because another run or an earlier action had done it. ``is_stopped``: the time or a
+    signal ended it before the end.
     """
 
     name: ActionName
@@ -51,8 +51,8 @@ class Outcome:
 class TableReport:
     """The result for one table.
 
-    ``actions`` are all that were due, with their state; ``outcomes`` what was done. ``errors`` are
-    all that failed, problems of actions that are on and not possible included.
+    ``actions``: all due actions, with their state; ``outcomes``: the finished calls. ``errors``:
+    all failures, and problems of enabled actions that are not possible.
     """
 
     facts: TableFacts
@@ -75,7 +75,7 @@ class TableReport:
 
     @property
     def is_due(self) -> bool:
-        """Return whether anything may be done now, within the budget or not."""
+        """Return whether an action may be done now, within the budget or not."""
         return any(action.rank for action in self.actions)
 
     @property
@@ -86,14 +86,14 @@ class TableReport:
 
     @property
     def left(self) -> tuple[Action, ...]:
-        """Return what was due and is not done."""
+        """Return due actions that were not done."""
         return tuple(action for action in self.actions if action.why_left is not None)
 
     @property
     def predicted(self) -> Effect:
-        """Return the sum of what was predicted: of what was done, or in a dry run would be.
+        """Return the sum of the predictions: of done actions, or in a dry run of planned ones.
 
-        What was done already is not part of it, as it is not part of what was measured.
+        Actions that were already done are excluded, as in the measured sum.
         """
         if self.dry_run:
             return sum_effects(it.predicted for it in self.actions if it.state == "planned")
@@ -102,7 +102,7 @@ class TableReport:
 
     @property
     def measured(self) -> Effect:
-        """Return the sum of what was measured."""
+        """Return the sum of the measured effects."""
         return sum_effects(it.measured for it in self.outcomes if it.measured is not None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,9 +133,9 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintainReport:
-    """The result over all tables; ``errors`` are those of tables that could not be worked on.
+    """The result for all tables; ``errors``: errors of tables that could not be handled.
 
-    ``note`` says that the budget is smaller than the smallest action, if it is.
+    ``note`` is set if the budget is smaller than the smallest action.
     """
 
     tables: tuple[TableReport, ...] = ()
@@ -144,15 +144,15 @@ class MaintainReport:
 
     @property
     def is_due(self) -> bool:
-        """Return whether anything may be done now."""
+        """Return whether an action may be done now."""
         return any(table.is_due for table in self.tables)
 
     @property
     def predicted(self) -> Effect:
-        """Return the sum over all tables of what was predicted."""
+        """Return the sum of the predictions for all tables."""
         return sum_effects(table.predicted for table in self.tables)
 
     @property
     def measured(self) -> Effect:
-        """Return the sum over all tables of what was measured."""
+        """Return the sum of the measured effects for all tables."""
         return sum_effects(table.measured for table in self.tables)

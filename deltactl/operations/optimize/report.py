@@ -26,15 +26,15 @@ class BinFailure:
 class OptimizeReport:
     """The outcome of an optimize.
 
-    ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
-    not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
-    that were removed. ``rewritten`` counts row groups, also those of bins that were not committed;
-    for a dry run, what would be done. ``dropped`` are the bins that other writers took, in any
-    round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
-    ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
-    ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
-    a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
-    before and after.
+    ``versions``: the committed versions; ``strays``: orphaned outputs that could not be removed;
+    ``strays_removed``: removed outputs of failed or repeated attempts of an engine. ``rewritten``
+    counts row groups, also those of bins that were not committed; for a dry run, what would be
+    done. ``dropped``: the bins that were dropped because of other writers, in any round; they were
+    planned again. ``conflicts``: the bins that remain after the last of ``rounds``.
+    ``carried_bins``: bins that were committed with deletes of others; ``carried_rows``: the number
+    of these rows in outputs. ``skipped``: the pending work, if it was below the threshold.
+    ``clusters``: the division of the largest clusters in a dry run. ``skipping``: the share that
+    lookups skip before and after.
     """
 
     plan: OptimizePlan

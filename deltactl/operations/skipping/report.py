@@ -31,7 +31,7 @@ class ColumnSkipping:
 
 @dataclass(frozen=True, slots=True)
 class LayoutReport:
-    """What lookups skip in a table, and would in a layout by these columns."""
+    """The share that lookups skip in a table, and would skip in a layout by these columns."""
 
     layout: str
     files: int

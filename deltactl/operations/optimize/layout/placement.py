@@ -30,11 +30,11 @@ _RANK_BITS = MAX_RANK.bit_length() - 1
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Assigns rows to destinations, each of which is a file of about the target size.
+    """Assign rows to destinations; each destination is a file of about the target size.
 
-    ``shares`` are, for each column, the number of the range that a rank falls into: ranges of
-    equal row counts, as many as the bits of a curve tell apart. Within a file of tiles the rows
-    follow a Hilbert curve.
+    ``shares``: for each column, the number of the range of each rank. Ranges have equal row counts;
+    their number is the number of values that the bits of a curve can distinguish. Within a file of
+    tiles the rows follow a Hilbert curve.
     """
 
     layout: Layout
@@ -59,7 +59,7 @@ class Placement:
         return self.tiles.assign(levels, first_row), codes
 
     def order(self, arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
-        """Return the order of the rows within a file: its row groups and pages are small boxes."""
+        """Return the order of rows in a file, so that row groups and pages have narrow bounds."""
         if self.layout == "linear" or len(arrays) == 1:
             return _sort_by_values(arrays)
         codes = _encode(self.layout, rank_columns(self.columns, arrays), self.shares)
@@ -78,7 +78,7 @@ def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
 
 
 def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> Placement:
-    """Return a placement of rows like those of a sample into about so many files."""
+    """Return a placement, learned from a sample, for an approximate number of files."""
     columns = tuple(ColumnRanks.of(array) for array in sample)
     ranks = rank_columns(columns, sample)
     bits = bits_per_column(len(columns))
