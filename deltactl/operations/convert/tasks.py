@@ -47,9 +47,9 @@ _LEAST_ALIKE: Final = 8  # for fewer, Arrow takes no longer
 
 @dataclass(frozen=True, slots=True)
 class FooterSpec:
-    """What all batches share.
+    """The values that all batches share.
 
-    ``skip`` has leaves whose statistics are not needed.
+    ``skip``: leaves whose statistics are not needed.
     """
 
     uri: str
