@@ -1,11 +1,13 @@
 """Read and write notes of shallow clones: tables that use files of this table.
 
-    _deltactl/clones/<digest of the clone's address>.json
+    _deltactl/clones/<digest of the clone's address and id>.json
 
 A shallow clone references files of its source, so a vacuum of the source must keep them. The note
 is written before the commit of the clone, so a clone never exists without its note. If the run ends
 in between, the note remains without a clone; vacuum then refuses to run until somebody deletes the
-note, because it cannot distinguish this case from a clone whose storage is not accessible.
+note, because it cannot distinguish this case from a clone whose storage is not accessible. If two
+runs make a clone at the same address, each has its own note. The run that does not commit deletes
+its own note; the run that commits deletes the other notes at this address.
 
 If a vacuum has read the notes before a new one was written, it does not know the new one. Therefore
 a vacuum reads the notes again after its VACUUM START commit, and stops if there is a new one. A
@@ -48,8 +50,9 @@ class CloneNote:
 
     @property
     def name(self) -> str:
-        """Return the name of the note's file: one for each address."""
-        digest = sha256(self.clone_uri.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        """Return the name of the note's file: one for each clone."""
+        text = f"{self.clone_uri}\n{self.clone_id}" if self.clone_id else self.clone_uri
+        digest = sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
         return f"{CLONES_DIR}/{digest}{_SUFFIX}"
 
     def to_dict(self) -> dict[str, object]:
@@ -64,9 +67,6 @@ class CloneNote:
 
 def write_note(source: Store, note: CloneNote) -> None:
     """Write the note of a clone that is about to be committed; durable when this returns.
-
-    An earlier note of the same address is replaced: of a clone that was never committed, or that
-    was deleted.
 
     Raises:
         StorageError: the source cannot be written; without a note there must be no clone.
@@ -86,6 +86,18 @@ def read_notes(source: Store) -> tuple[CloneNote, ...]:
     return tuple(sorted(notes, key=lambda note: note.clone_uri))
 
 
+def drop_other_notes(source: Store, note: CloneNote) -> None:
+    """Delete the notes of other clones at the address of one that is committed: there are none.
+
+    Raises:
+        SafetyError: a note is not valid.
+        StorageError: one cannot be deleted.
+    """
+    for other in read_notes(source):
+        if other.clone_uri == note.clone_uri and other.name != note.name:
+            drop_note(source, other)
+
+
 def drop_note(source: Store, note: CloneNote) -> None:
     """Delete a note: a vacuum of the source then keeps no files for this clone.
 
@@ -99,10 +111,10 @@ def drop_note(source: Store, note: CloneNote) -> None:
         raise next(iter(failed.values()))
 
 
-def get_note(
+def find_notes(
     source: Store, address: str, storage_options: Mapping[str, str] | None = None
-) -> CloneNote:
-    """Return the note of a clone, whose address may be spelled as a path.
+) -> tuple[CloneNote, ...]:
+    """Return the notes of clones at an address, which may be spelled as a path; at least one.
 
     Raises:
         UsageError: no clone is noted with this address.
@@ -112,9 +124,8 @@ def get_note(
     with suppress(DeltactlError):
         spellings.add(open_store(address, storage_options).uri)
     notes = read_notes(source)
-    for note in notes:
-        if note.clone_uri in spellings:
-            return note
+    if found := tuple(note for note in notes if note.clone_uri in spellings):
+        return found
     noted = ", ".join(note.clone_uri for note in notes)
     raise UsageError(
         f"no shallow clone at {address!r} is noted in {source.uri}; noted: {noted or 'none'}",

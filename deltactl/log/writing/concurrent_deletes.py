@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError
+from deltactl.errors import StorageError, TableError, UnsupportedFeatureError
 from deltactl.log.commits.file_actions import decoded_names, file_keys
 from deltactl.log.replay import Tail, reconcile
 from deltactl.log.writing.action_lines import NewFile
@@ -40,6 +40,8 @@ _NO_OFFSETS: Final = "another writer deleted rows of its input files, whose orde
 _RESTORED: Final = "another writer restored rows of its input files"
 _OTHER_IDS: Final = "another writer changed the row ids or facts of its input files"
 _ALL_GONE: Final = "other writers removed all of its input files"
+# Of one vector of another writer: other bins can be committed without it.
+_UNUSABLE: Final = (TableError, UnsupportedFeatureError, StorageError)
 _FACTS: Final = ("size_bytes", "base_row_id", "default_row_commit_version")
 
 
@@ -69,7 +71,7 @@ class Verdict:
     """
 
     bin: Bin | None
-    reason: str | None = None
+    reason: str = ""
     deleted: BitMap64 | None = None
     carried_rows: int = 0
 
@@ -114,7 +116,8 @@ class Winners:
     ) -> list[Verdict]:
         """Return for each bin what may be committed.
 
-        ``read`` returns the rows of a deletion vector, or raises ``DataFileError``.
+        ``read`` returns the rows of a deletion vector. If it raises because of the vector, its file
+        or the store, the bin is dropped.
         """
         if not len(self._touched):
             return [Verdict(bin_) for bin_ in bins]
@@ -212,7 +215,7 @@ class _Carried:
             return _NO_OFFSETS
         try:
             old, new = self._load(before), self._load(after)
-        except DataFileError as error:
+        except _UNUSABLE as error:
             return f"the deletion vector of another writer cannot be used: {error.message}"
         return self._delete(row, old, new)
 

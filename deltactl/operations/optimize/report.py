@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltactl.errors import DeltactlError
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.forecast import ClusterForecast
 from deltactl.operations.optimize.layout.select import LayoutPlan
@@ -15,26 +16,31 @@ from deltactl.operations.skipping.report import LayoutReport
 
 @dataclass(frozen=True, slots=True)
 class BinFailure:
-    """A bin that was not committed: its files are unchanged."""
+    """A bin that was not committed: its files are unchanged.
+
+    ``partition`` is the Hive directory name of its partition; empty without partitions.
+    """
 
     files: int
     bytes: int
     reason: str
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport:
     """The outcome of an optimize.
 
-    ``versions``: the committed versions; ``strays``: orphaned outputs that could not be removed;
-    ``strays_removed``: removed outputs of failed or repeated attempts of an engine. ``rewritten``
-    counts row groups, also those of bins that were not committed; for a dry run, what would be
-    done. ``dropped``: the bins that were dropped because of other writers, in any round; they were
-    planned again. ``conflicts``: the bins that remain after the last of ``rounds``.
-    ``carried_bins``: bins that were committed with deletes of others; ``carried_rows``: the number
-    of these rows in outputs. ``skipped``: the pending work, if it was below the threshold.
-    ``clusters``: the division of the largest clusters in a dry run. ``skipping``: the share that
-    lookups skip before and after.
+    ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
+    not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
+    that were removed. ``rewritten`` counts row groups, also those of bins that were not committed;
+    for a dry run, what would be done. ``dropped`` are the bins that other writers took, in any
+    round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
+    ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
+    ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
+    a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
+    before and after. ``error``: set if a run had work and committed nothing: the first failure,
+    else the conflict of every bin.
     """
 
     plan: OptimizePlan
@@ -63,6 +69,7 @@ class OptimizeReport:
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
     clusters: tuple[ClusterForecast, ...] = ()
     skipping: LayoutReport | None = None
+    error: DeltactlError | None = field(default=None, compare=False)
 
     @property
     def version_before(self) -> int:
@@ -146,4 +153,9 @@ class OptimizeReport:
 
 
 def _failure(failure: BinFailure) -> dict[str, Any]:
-    return {"files": failure.files, "bytes": failure.bytes, "reason": failure.reason}
+    return {
+        "partition": failure.partition,
+        "files": failure.files,
+        "bytes": failure.bytes,
+        "reason": failure.reason,
+    }
