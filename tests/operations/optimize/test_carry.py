@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import ConflictError, join_reasons
@@ -324,12 +324,16 @@ _deletes = st.lists(
 )
 
 
-@given(
+_changes = given(
     before=_deletes,
     rounds=st.lists(_deletes, min_size=1, max_size=3),
     options=st.sampled_from([OptimizeOptions(), IN_BATCHES, COPIED]),
     tracked=st.booleans(),
 )
+
+
+@settings(max_examples=40)
+@_changes
 def test_live_rows_are_those_of_the_model(
     before: Any, rounds: Any, options: OptimizeOptions, tracked: bool
 ) -> None:
@@ -354,3 +358,14 @@ def test_live_rows_are_those_of_the_model(
     assert report.versions
     assert not report.conflicts
     race.assert_valid()
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@_changes
+def test_live_rows_are_those_of_the_model_explored(
+    before: Any, rounds: Any, options: OptimizeOptions, tracked: bool
+) -> None:
+    test_live_rows_are_those_of_the_model.hypothesis.inner_test(  # type: ignore[attr-defined]
+        before, rounds, options, tracked
+    )
