@@ -121,8 +121,8 @@ def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError
     shown = ", ".join(f"{name!r} ({problems[name]})" for name in sorted(problems)[:_SHOWN])
     more = f" and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
     return DataFileError(
-        f"no table was made: {format_count(len(problems), 'file', 'files')} of {source.uri} "
-        f"cannot be read: {shown}{more}",
-        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed them during the run, rerun "
-        "with the present version.",
+        f"the clone was not created: {format_count(len(problems), 'file', 'files')} of "
+        f"{source.uri} cannot be read: {shown}{more}",
+        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed them during the run, "
+        f"rerun with the latest version.",
     )

@@ -83,7 +83,7 @@ def find_started(target: Store) -> Started | None:
                         f"another run made a table at {target.uri} meanwhile", hint="Rerun."
                     )
                 raise SafetyError(
-                    f"{target.uri} is neither empty nor an unfinished clone: it holds {name!r}",
+                    f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",
                     hint=f"Choose an empty directory. If it is the rest of an unfinished "
                     f"clone without {STARTED}, delete it and rerun.",
                 )

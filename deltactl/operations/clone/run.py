@@ -179,7 +179,7 @@ def _find_done(
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             hint = "Add --deep --sync to bring this clone up to the source's version."
-        raise SafetyError(f"{target.uri} holds a table already", hint=hint)
+        raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:
         target.delete_many([STARTED])
     version = listing.latest_version
@@ -212,7 +212,7 @@ def _make_shallow(
     context: RunContext,
 ) -> CloneReport:
     if context.is_cancelled:
-        raise InterruptedRunError("interrupted; no table was made", hint="Rerun.")
+        raise InterruptedRunError("interrupted; no table was created", hint="Rerun.")
     plan = report.plan
     with noted(snapshot, target, plan, context, leave=options.note) as notes:
         if options.note:

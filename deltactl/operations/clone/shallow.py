@@ -36,8 +36,8 @@ def warn_of_vacuum(context: RunContext) -> None:
     """Say what breaks a shallow clone."""
     context.warn(
         "a shallow clone needs the files of its source: a vacuum of the source by another tool "
-        "breaks it once the source has replaced them, and so does deleting the source; "
-        "`deltactl vacuum --also-keep-for` keeps files longer, --deep makes an independent table"
+        "deletes files that the source has replaced, and then the clone cannot be read; "
+        "`deltactl vacuum --also-keep-for` keeps files longer, --deep creates an independent table"
     )
 
 
@@ -136,7 +136,7 @@ def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tupl
         return find_missing(snapshot.store, [files], context.without_cancel())
     except DeltactlError as error:
         context.warn(
-            "the clone is made, but its files could not be looked for again: "
+            "the clone was created, but its files could not be checked again: "
             f"{error.message}; run `deltactl check` on it"
         )
         return ()

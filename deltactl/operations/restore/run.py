@@ -288,7 +288,7 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
         return find_missing(store, [added], context.without_cancel())
     except DeltactlError as error:
         context.warn(
-            "the version is restored, but its files could not be looked for again: "
+            "the version is restored, but its files could not be checked again: "
             f"{error.message}; run `deltactl check {store.uri}`"
         )
         return ()

@@ -442,14 +442,14 @@ def test_places_that_are_refused(tmp_path: Path, deep: bool) -> None:
     assert names(LocalStore(str(tmp_path))) == before
     TableBuilder(LocalStore(str(tmp_path / "other")), [Column("id")])
     for place, text in (
-        (tmp_path / "other", "holds a table already"),
+        (tmp_path / "other", "already contains a table"),
         (tmp_path / "other" / "inside", "is inside the Delta table"),
     ):
         with pytest.raises(SafetyError, match=text):
             clone(source, LocalStore(str(place)), deep=deep)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "x").write_text("x")
-    with pytest.raises(SafetyError, match="neither empty nor an unfinished clone: it holds 'x'"):
+    with pytest.raises(SafetyError, match="neither empty nor an unfinished clone: it contains 'x'"):
         clone(source, LocalStore(str(tmp_path / "files")), deep=deep)
     assert (tmp_path / "files" / "x").read_text() == "x"
     assert [path.name for path in (tmp_path / "files").iterdir()] == ["x"]
@@ -531,7 +531,7 @@ def test_an_unfinished_clone_of_another_table_is_refused() -> None:
     with pytest.raises(SafetyError, match="an unfinished clone of memory://other"):
         clone(builder.store, target)
     target.put("_deltactl/clone.json", b"{}")
-    with pytest.raises(SafetyError, match="does not say what was cloned"):
+    with pytest.raises(SafetyError, match="does not identify the source"):
         clone(builder.store, target)
 
 
@@ -544,7 +544,7 @@ def test_a_finished_clone_is_left_alone() -> None:
     assert (report.is_done, report.version_before, report.version_after) == (True, 0, 0)
     assert "_deltactl/clone.json" not in names(target)
     builder.append([{"id": 10}])
-    with pytest.raises(SafetyError, match="holds a table already") as raised:
+    with pytest.raises(SafetyError, match="already contains a table") as raised:
         clone(builder.store, target)
     assert "--sync" in (raised.value.hint or "")
 

@@ -327,7 +327,7 @@ def test_options_that_do_not_fit() -> None:
         ({"deep": False, "sync": True}, "--sync needs --deep"),
         ({"deep": True, "full": True}, "--full needs --sync"),
         ({"deep": True, "note": False}, "--no-note is for shallow"),
-        ({"deep": True, "version": 1, "timestamp_ms": 1}, "do not go together"),
+        ({"deep": True, "version": 1, "timestamp_ms": 1}, "cannot be combined"),
         ({"deep": True, "version": -1}, "must not be negative"),
     ]
     for options, text in choices:

@@ -181,7 +181,7 @@ def test_there_may_be_nothing_to_do(target: int) -> None:
     ("options", "error", "text"),
     [
         ({}, UsageError, "needs --to-version or --to-timestamp"),
-        ({"version": 1, "timestamp_ms": 1}, UsageError, "do not go together"),
+        ({"version": 1, "timestamp_ms": 1}, UsageError, "cannot be combined"),
         ({"version": -1}, UsageError, "must not be negative"),
         ({"version": 5}, VersionNotFoundError, "no version 5: it has versions 0 to 4"),
         ({"timestamp_ms": 1}, VersionNotFoundError, "before the first commit"),
@@ -468,7 +468,7 @@ def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:
     warnings: list[str] = []
     report = restore(Failing(builder.store, lambda: None), 1, warnings)
     assert report.version_after == 5
-    assert "could not be looked for again: the store is away" in warnings[0]
+    assert "could not be checked again: the store is away" in warnings[0]
 
 
 def test_versions_that_the_next_vacuum_ends_are_named() -> None:
