@@ -45,13 +45,14 @@ def ensure_unchanged(
     reason = _find_reason(current, listing, past.version)
     if reason is None or _is_as_cloned(current, listing, past.version, warn):
         return
-    way = "Add --full to replace them."
+    hint = "Add --full to replace the clone's files and state by those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
-        restore = f"deltactl restore {where} --to-version {past.version}"
-        way = f"Run `{restore}` to discard them, or add --full to replace them."
+        hint = (
+            f"Run `deltactl describe-history {where}` to see the changes. Run `deltactl restore "
+            f"{where} --to-version {past.version}` to discard them, or add --full."
+        )
     raise SafetyError(
-        f"{where} was changed after the clone of version {txn.version}: {reason}",
-        hint=f"Run `deltactl describe-history {where}` to see the changes. {way}",
+        f"{where} was changed after the clone of version {txn.version}: {reason}", hint=hint
     )
 
 
