@@ -151,7 +151,7 @@ def finish_cluster(
     difference = digest.find_difference(stored)
     if difference is not None:
         raise VerificationError(
-            f"the outputs do not hold the rows of the inputs: {difference}",
+            f"the outputs do not contain the rows of the inputs: {difference}",
             hint="Report this with the versions that `deltactl --version -v` shows. Nothing was "
             "committed; the table is as before.",
         )

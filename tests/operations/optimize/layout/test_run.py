@@ -315,13 +315,13 @@ def test_readers_agree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cluster_by": "id", "zorder_by": "id"}, "exclude each other"),
+        ({"cluster_by": "id", "zorder_by": "id"}, "cannot be combined"),
         ({"layout": "tile"}, "without --cluster-by"),
         ({"cluster_by": "id", "layout": "spiral"}, "is not tile"),
         ({"cluster_by": "id", "purge": True}, "--purge"),
         ({"zorder_by": "id", "rewrite": "copy"}, "--rewrite copy"),
         ({"full": True}, "--full has no meaning"),
-        ({"cluster_by": " "}, "names no column"),
+        ({"cluster_by": " "}, "needs at least one column"),
         ({"cluster_by": "id,nope"}, "no column 'nope'"),
         ({"cluster_by": "id,ID"}, "twice"),
         ({"cluster_by": "p"}, "partition column"),
