@@ -88,9 +88,8 @@ def test_ranges_follow_the_order_and_are_about_equal(
     column = ColumnRanks.of(array)
     ranges = ColumnRanges.of(column, column.rank(array), bits)
     found = ranges.find(array).tolist()
-    present = sorted(
-        (value, n) for value, n in zip(sample, found, strict=True) if value is not None
-    )
+    pairs = list(zip(sample, found, strict=True))
+    present = sorted((value, number) for value, number in pairs if value is not None)
     numbers = [number for _, number in present]
     assert numbers == sorted(numbers)
     assert all(number == 0 for value, number in pairs if value is None)
