@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -237,9 +238,11 @@ def _parse_metrics(name: str | None) -> Path | None:
     if name is None:
         return None
     path = Path(name)
-    if "://" in name or name == "-" or path.is_dir() or not path.parent.is_dir():
+    # A device would be replaced by the file.
+    is_other = "://" in name or name == "-" or (path.exists() and not path.is_file())
+    if is_other or not os.access(path.parent, os.W_OK):
         raise UsageError(
-            f"--metrics {name} is not a file in a directory that exists",
+            f"--metrics {name} is not a file in a directory that can be written to",
             hint="Give a path on this machine, such as /var/lib/node_exporter/deltactl.prom.",
         )
     return path

@@ -51,6 +51,10 @@ class Report:
             raise UsageError(
                 f"--report {name!r} is a directory", hint="Give a file in it, such as run.html."
             )
+        if path.exists() and not path.is_file():  # a device would be replaced by the page
+            raise UsageError(
+                f"--report {name!r} is a device or a pipe", hint="Give a file, such as run.html."
+            )
         if not os.access(path.parent, os.W_OK):
             raise UsageError(
                 f"--report {name}: the directory {path.parent} does not exist, or is not writable"

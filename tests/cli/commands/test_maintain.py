@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -225,11 +226,25 @@ def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
     assert 'deltactl_small_files{table="a"} 1\n' in target.read_text()
 
 
-@pytest.mark.parametrize("name", ["-", "s3://b/m.prom", ".", "absent/m.prom"])
-def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
-    ran = cli("maintain", "a", "--metrics", name)
+@pytest.mark.parametrize("name", ["-", "s3://b/m.prom", ".", "absent/m.prom", "pipe"])
+@pytest.mark.parametrize("option", ["--metrics", "--report"])
+def test_where_files_cannot_be(lake: Path, cli: RunCli, option: str, name: str) -> None:
+    os.mkfifo(lake / "pipe")
+    ran = cli("maintain", "a", option, name)
     assert ran.code == 2
+    assert (lake / "pipe").is_fifo()
     assert not (lake / "a" / commit_path(13)).exists()
+
+
+def test_what_was_not_looked_at_is_not_counted(lake: Path, cli: RunCli) -> None:
+    """Without optimize nobody knows which files are small: 0 would be wrong."""
+    policy = write_policy(lake, '[maintain]\nactions = ["checkpoint"]\n')
+    words = ("a", "--policy", policy, "--dry-run", "--metrics", "lake.prom", "--report", "p.html")
+    ran = cli("maintain", *words)
+    assert "small" not in ran.out
+    assert "deltactl_small_files" not in (lake / "lake.prom").read_text()
+    assert "small files" not in (lake / "p.html").read_text()
+    assert result(cli("maintain", *words, "-o", "json").out)["facts"]["small_files"] is None
 
 
 def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:
