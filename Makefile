@@ -11,6 +11,9 @@ UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests
 	--ignore=tests/storage/objects
 CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
+# Tests start many processes of Python. Each would compile the modules again if none stored them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
 	audit dist docs pictures demo clean

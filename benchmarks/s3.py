@@ -3,7 +3,7 @@
 Both load a table and get its files; the command also plans an optimize. Requests are counted in
 runs of their own, through a proxy. With `--convert`, both convert a directory of 2,000 Parquet
 files on a server that answers each request 20 ms late; with `--optimize`, both optimize 40 files of
-30 MB there.
+30 MB there. With `--start`, several commands run on a small table.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.cases import Case, compact, optimize
 from benchmarks.late_proxy import late_proxy
 from benchmarks.measure import Command, Prepare, run_in_turn, run_process
 from benchmarks.report import Result, render
+from benchmarks.s3_start import measure_start, write_small
 from benchmarks.sides import OURS_LOAD_COLUMNS, THEIRS_CONVERT, THEIRS_LOAD, deltactl, python
 from benchmarks.tables import default_cache, ensure_table
 from deltactl.storage.open import open_store
@@ -61,6 +62,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--convert", action="store_true", help="convert a directory instead")
     parser.add_argument("--optimize", action="store_true", help="optimize large files instead")
+    parser.add_argument("--start", action="store_true", help="run on a small table instead")
     parser.add_argument("--files", type=int, default=100_000, help="of the table [100000]")
     options = parser.parse_args(arguments)
     if options.convert:
@@ -75,6 +77,9 @@ def main(arguments: list[str]) -> int:
         return 0
     # As pip does for the other side: without it, 0.4 s of each run is compiling.
     compileall.compile_dir(Path(installed.__file__).parent, quiet=2)
+    if options.start:
+        _measure_start(options.server, options.runs)
+        return 0
     table = ensure_table("checkpoint", options.files / 1_000_000, options.cache)
     with tempfile.TemporaryDirectory() as folder, SERVERS[options.server](Path(folder)) as server:
         _upload(table, server.options)
@@ -93,6 +98,14 @@ def main(arguments: list[str]) -> int:
                 run_process(command(_ADDRESS))
                 print(side, dict(Counter(request.method for request in proxy.requests)))
     return 0
+
+
+def _measure_start(kind: str, runs: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, SERVERS[kind](Path(folder)) as server:
+        os.environ |= delta_rs_options(server.endpoint)
+        write_small(_ADDRESS, delta_rs_options(server.endpoint))
+        for line in measure_start(_ADDRESS, runs):
+            print(line, flush=True)
 
 
 def _measure_convert(kind: str, runs: int, cache: Path) -> Result:

@@ -25,8 +25,6 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "gs": "gcsfs", "gcs": "gcsfs",
     "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
 }  # fmt: skip
-# s3fs writes smaller content in one request, other content in parts.
-_WHOLE_BELOW_BYTES: Final[Mapping[str, int]] = {"s3fs": 100 << 20}
 _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 
 
@@ -73,7 +71,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     scheme = scheme.lower()
     package = _PACKAGES[scheme]
     try:
-        # fsspec takes 0.1 s and more to import.
+        # The packages of clouds take 0.1 s and more to import.
         from deltactl.storage.objects.connect import find_service
         from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
         from deltactl.storage.objects.store import FsspecStore
@@ -96,7 +94,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
             package,
             service.find_endpoint,
             key.partition("/")[0],
-            whole_below_bytes=_WHOLE_BELOW_BYTES.get(package),
+            whole_below_bytes=service.whole_below_bytes,
         ),
     )
 

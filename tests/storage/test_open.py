@@ -86,7 +86,8 @@ def test_object_stores(address: str, options: dict[str, str], root: str, alias: 
     assert store._keys.readable("x/y") == f"{root}/x/y"
     assert store._keys.readable(alias) == "o/x"
     assert store._exclusive_create
-    assert not store._fs.dircache.use_listings_cache
+    if not address.startswith("s3"):  # whose client keeps no listings
+        assert not store._fs.dircache.use_listings_cache
     for secret in ("k3y", "s3cr3t", "czNjcjN0"):
         assert secret not in repr(store)
     # One file system per endpoint and credentials, and another for others.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,11 +13,12 @@ import typer
 
 from deltactl.cli.exits import ExitCode, find_worst
 from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError
 from deltactl.operations.maintain.budget import parse_budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
@@ -55,7 +55,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--budget",
             metavar="LIMIT",
-            help="Limit over all tables: 20GiB to read, 30min or 5000requests; may be repeated  "
+            help="Limit for all tables together: input bytes (20GiB), time (30min) or requests "
+            "(5000requests); may be repeated  "
             "[default: no limit]",
             show_default=False,
         ),
@@ -237,15 +238,7 @@ def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> Maint
 def _parse_metrics(name: str | None) -> Path | None:
     if name is None:
         return None
-    path = Path(name)
-    # A device would be replaced by the file.
-    is_other = "://" in name or name == "-" or (path.exists() and not path.is_file())
-    if is_other or not os.access(path.parent, os.W_OK):
-        raise UsageError(
-            f"--metrics {name} is not a file in a directory that can be written to",
-            hint="Give a path on this machine, such as /var/lib/node_exporter/deltactl.prom.",
-        )
-    return path
+    return choose_output_file("--metrics", name, "/var/lib/node_exporter/deltactl.prom")
 
 
 def _policy_of(session: Session, table: str) -> MaintainPolicy:

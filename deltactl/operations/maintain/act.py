@@ -114,7 +114,7 @@ class TableWork:
             with self._lease(name):
                 done = _OPERATIONS[name](self, group)
         except InterruptedRunError:
-            return replace(base, note="stopped before it began", is_stopped=True)
+            return replace(base, note="stopped before the action began", is_stopped=True)
         except Exception as error:
             found = explain_foreign(f"{name} of {self.facts.table}", error)
             _log.info("%s: %s failed: %s", self.facts.table, name, found.message)
@@ -181,7 +181,7 @@ def _group(actions: Sequence[Action]) -> Iterator[list[Action]]:
 
 
 def _follow_up(table: str) -> Action:
-    reason = "optimize replaced files that the manifests name"
+    reason = "optimize replaced files that the manifests list"
     return Action(table=table, name="manifest", reason=reason, predicted=Effect())
 
 

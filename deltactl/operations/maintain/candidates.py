@@ -233,4 +233,4 @@ def _block_hot(action: Action, hot: HotRule, subject: TableSubject) -> Action:
         return action
     age = format_age(subject.now_ms - newest_ms)
     limit = format_duration(subject.policy.skip_hot_ms)
-    return replace(action, blocked=f"being written to: last {age}, skip-hot {limit}")
+    return replace(action, blocked=f"recently written: last commit {age}, skip-hot {limit}")

@@ -204,7 +204,7 @@ def maintain(
         UsageError: there is no table, or one is named twice.
     """
     if not tables or len(set(tables)) < len(tables):
-        raise UsageError("maintain needs at least one table, and each once")
+        raise UsageError("maintain needs at least one table, and each table only once")
     options = options or MaintainOptions()
     context = context or RunContext.of(ignore_warning, storage_options=storage_options)
     run = Maintenance(options, context.clock)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import zip_longest
 from operator import add
 from typing import Final
 
@@ -21,7 +22,7 @@ from deltactl.errors import (
 )
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.rearrange import Committed, Committer, Draft
+from deltactl.log.writing.rearrange import Committed, Committer, Draft, explain_conflict
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
@@ -155,6 +156,8 @@ class OptimizeRun:
     def finish(self) -> OptimizeReport:
         """Return the report of all rounds, with the error if nothing was committed."""
         error = None if self._totals.versions else self._failure or self._conflict
+        if isinstance(error, ConflictError) and error.reasons:
+            error = explain_conflict([left.reason for left in self._left])
         return self._report(error, interrupted=self._context.is_cancelled)
 
     def _batch_is_due(self) -> bool:
@@ -178,8 +181,9 @@ class OptimizeRun:
         except CommitOutcomeUnknownError:
             raise
         except DeltactlError as error:
-            for bin_ in batch:
-                self._lose(bin_, error)
+            reasons = error.reasons if isinstance(error, ConflictError) else ()
+            for bin_, reason in zip_longest(batch, reasons):
+                self._lose(bin_, error, reason)
             return
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
@@ -188,13 +192,13 @@ class OptimizeRun:
         self._committed.update(file.path for bin_ in kept for file in bin_.added)
         for bin_, verdict in zip(batch, committed.verdicts, strict=True):
             if verdict.bin is None:
-                self._lose(bin_, ConflictError(verdict.reason or "another writer was faster"))
+                self._lose(bin_, explain_conflict([verdict.reason]), verdict.reason)
             else:
                 self._discard([bin_])  # an output without a live row
 
-    def _lose(self, bin_: Bin, error: DeltactlError) -> None:
+    def _lose(self, bin_: Bin, error: DeltactlError, reason: str | None) -> None:
         """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
-        failure = self._describe(bin_.removed, error)
+        failure = self._describe(bin_.removed, error, reason)
         if isinstance(error, ConflictError):
             self._conflict = self._conflict or error
             self._lost.append(bin_.removed)
@@ -210,10 +214,12 @@ class OptimizeRun:
         self._failures.append(self._describe(files, error))
         self._failure = self._failure or error
 
-    def _describe(self, files: pa.Table, error: DeltactlError) -> BinFailure:
+    def _describe(
+        self, files: pa.Table, error: DeltactlError, reason: str | None = None
+    ) -> BinFailure:
         values = files["partition_values"].slice(0, 1)
         partition = group_partitions(values, self._partition_fields).label(0)
-        return BinFailure(files.num_rows, _sum_bytes(files), error.message, partition)
+        return BinFailure(files.num_rows, _sum_bytes(files), reason or error.message, partition)
 
     def _discard(self, bins: Sequence[Bin]) -> None:
         """Delete the outputs that are in no commit, and cannot be in one."""

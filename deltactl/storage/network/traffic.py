@@ -5,7 +5,7 @@ Hooks see each request as the library sends it, so that its own retries are coun
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,9 +32,18 @@ class Traffic:
 
     async def leave(self, kind: Kind) -> None:
         """Wait until a request may be sent, and count it."""
+        import asyncio
+
         delay = self.pacer.reserve()
         if delay > 0:
             await asyncio.sleep(delay)
+        count(Requests(**{kind: 1}))
+
+    def leave_now(self, kind: Kind) -> None:
+        """Do the same in a thread that may sleep."""
+        delay = self.pacer.reserve()
+        if delay > 0:
+            time.sleep(delay)
         count(Requests(**{kind: 1}))
 
     def arrived(self, status: int, num_bytes: int = 0) -> None:
@@ -48,16 +57,16 @@ class Traffic:
 
 
 def watch_s3(session: Any, traffic: Traffic) -> None:
-    """Count and pace the requests of clients of an aiobotocore session."""
+    """Count and pace the requests of clients of a botocore session."""
 
-    async def leave(request: Any, **_: Any) -> None:
+    def leave(request: Any, **_: Any) -> None:
         query = request.url.partition("?")[2]
         kind = _BY_METHOD.get(request.method, "others")
         if kind == "gets" and "list-type=" in query:
             kind = "lists"
         elif request.method == "POST" and query == "delete":
             kind = "deletes"
-        await traffic.leave(kind)
+        traffic.leave_now(kind)
 
     def arrived(response_dict: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
         if response_dict is not None:

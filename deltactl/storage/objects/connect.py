@@ -74,24 +74,22 @@ def _environment() -> int:
 
 
 def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
-    from aiobotocore.session import AioSession
-    from s3fs import S3FileSystem
+    from botocore.session import Session
 
     from deltactl.storage.objects.s3 import S3Service
+    from deltactl.storage.objects.s3_client import S3Client, fsspec_settings
 
+    settings = {**fsspec_settings("s3", "s3a"), **settings}
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
     region = settings.pop("region", None) or os.environ.get("AWS_REGION")
     if region:
         nested = settings.get("client_kwargs") or {}
         settings["client_kwargs"] = {"region_name": region, **nested}
-    ours = {"max_pool_connections": _CONNECTIONS, "retries": {"max_attempts": 0}}
+    ours = {"retries": {"max_attempts": 0}}  # only `RetryPolicy` retries
     settings["config_kwargs"] = {**ours, **(settings.get("config_kwargs") or {})}
-    session = AioSession(profile=settings.pop("profile", None))
+    session = Session(profile=settings.pop("profile", None))
     watch_s3(session, traffic)
-    file_system = S3FileSystem(**settings, **_NO_CACHES, session=session)
-    # Only `RetryPolicy` retries.
-    file_system.retries = 1
-    return S3Service(file_system)
+    return S3Service(S3Client(session, settings, _CONNECTIONS))
 
 
 def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:

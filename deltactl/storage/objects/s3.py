@@ -1,29 +1,29 @@
-"""Amazon S3 and compatible stores, beyond fsspec's common calls."""
+"""Amazon S3 and compatible stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
-
-from fsspec.asyn import sync
 
 from deltactl.errors import StorageError
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
+from deltactl.storage.objects.s3_client import S3Client
 from deltactl.storage.objects.services import (
     CannotCopyError,
     CommonService,
     Entry,
     split_directory,
 )
+from deltactl.storage.parallel import each_in_parallel
 
 _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
+_PART_BYTES: Final = 50 << 20
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096
@@ -44,15 +44,20 @@ class S3Service(CommonService):
     delete_batch: int = 1000
     copies_ranges: bool = True
     keeps_parts: bool = True
+    whole_below_bytes: int | None = 100 << 20
 
-    def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
-        """Serve an s3fs file system."""
-        super().__init__(file_system, retry)
+    def __init__(self, client: S3Client, retry: RetryPolicy | None = None) -> None:
+        """Send requests by a client."""
+        super().__init__(client, retry)
         self._etags: dict[str, str] = {}
 
     def find_endpoint(self) -> str:
         """Return the client's: it depends on options, variables and configuration files."""
-        return str(self._fs.connect().meta.endpoint_url)
+        return str(self._fs.endpoint)
+
+    def key_of(self, uri: str) -> str:
+        """Return bucket and name."""
+        return uri.partition("://")[2].rstrip("/")
 
     def read(self, key: str) -> bytes:
         """Return a whole object, in one request; s3fs would first ask for its size."""
@@ -85,19 +90,14 @@ class S3Service(CommonService):
     def _ask(
         self, key: str, wanted: str | None = None, if_match: str | None = None
     ) -> tuple[bytes, Entry]:
-        conditions = {"Range": wanted, "IfMatch": if_match}
-        conditions = {name: value for name, value in conditions.items() if value is not None}
-        answer: tuple[bytes, Entry] = self._retry.call(
-            lambda: sync(self._fs.loop, self._get, key, conditions)
-        )
-        return answer
+        asked = {"Range": wanted, "IfMatch": if_match}
+        conditions = {name: value for name, value in asked.items() if value is not None}
+        return self._retry.call(lambda: self._get(key, conditions))
 
-    async def _get(self, key: str, conditions: Mapping[str, str]) -> tuple[bytes, Entry]:
+    def _get(self, key: str, conditions: Mapping[str, str]) -> tuple[bytes, Entry]:
         bucket, _, name = key.partition("/")
-        answer = await self._request("get_object", Bucket=bucket, Key=name, **conditions)
-        body = answer["Body"]
-        async with body:
-            data = bytes(await body.read())
+        with self._fs.answer("get_object", Bucket=bucket, Key=name, **conditions) as answer:
+            data = answer["Body"].read()
         place, _, total = answer.get("ContentRange", "").rpartition("/")
         size = int(total) if total.isdigit() else len(data)
         if place.endswith(f"-{size - 1}"):
@@ -121,16 +121,16 @@ class S3Service(CommonService):
 
     def download(self, key: str, path: str) -> None:
         """Download a whole object; start again after an error, so that no two versions mix."""
-        self._retry.call(lambda: sync(self._fs.loop, self._download, key, path))
+        self._retry.call(lambda: self._download(key, path))
 
-    async def _download(self, key: str, path: str) -> None:
+    def _download(self, key: str, path: str) -> None:
         bucket, _, name = key.partition("/")
-        answer = await self._request("get_object", Bucket=bucket, Key=name)
-        body = answer["Body"]  # in older releases, the value of `async with` cannot read parts
-        with open(path, "wb") as file:
-            async with body:
-                while chunk := await body.read(_CHUNK_BYTES):
-                    file.write(chunk)
+        with (
+            self._fs.answer("get_object", Bucket=bucket, Key=name) as answer,
+            open(path, "wb") as file,
+        ):
+            while chunk := answer["Body"].read(_CHUNK_BYTES):
+                file.write(chunk)
 
     def stat(self, key: str) -> Entry | None:
         """Return facts of an object, in one request; s3fs would also look for a directory."""
@@ -233,14 +233,47 @@ class S3Service(CommonService):
         bucket, _, name = key.partition("/")
         self.call("put_object", Bucket=bucket, Key=name, Body=data)
 
+    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+        """Write a whole object with the condition that there is none, by one attempt."""
+        bucket, _, name = key.partition("/")
+        place = {"Bucket": bucket, "Key": name}
+        if part_bytes is None and len(data) < (self.whole_below_bytes or 0):
+            self._fs.call("put_object", **place, Body=data, IfNoneMatch="*")
+            return
+        part_bytes = part_bytes or _PART_BYTES
+        place["UploadId"] = self._fs.call("create_multipart_upload", **place)["UploadId"]
+
+        def send(first: int) -> dict[str, Any]:
+            number, part = first // part_bytes + 1, data[first : first + part_bytes]
+            answer = self._fs.call("upload_part", **place, PartNumber=number, Body=part)
+            return {"PartNumber": number, "ETag": answer["ETag"]}
+
+        try:
+            parts = {"Parts": list(each_in_parallel(send, range(0, len(data), part_bytes)))}
+            self._fs.call(
+                "complete_multipart_upload", **place, MultipartUpload=parts, IfNoneMatch="*"
+            )
+        except BaseException:
+            with suppress(Exception):
+                self._fs.call("abort_multipart_upload", **place)
+            raise
+
+    def copy(self, key: str, target: str) -> None:
+        """Copy an object; by parts if one request cannot copy it."""
+        before = self.facts(key)
+        if before is None:
+            raise FileNotFoundError(key)
+        if before.size_bytes > MAX_COPY_BYTES:
+            self._copy_by_parts(key, target, before)
+            return
+        bucket, _, name = key.partition("/")
+        new_bucket, _, new_name = target.partition("/")
+        source = {"Bucket": bucket, "Key": name}
+        self.call("copy_object", Bucket=new_bucket, Key=new_name, CopySource=source)
+
     def call(self, operation: str, **request: Any) -> Any:
         """Send a request that may be sent twice."""
-        ask = partial(self._request, operation, **request)
-        return self._retry.call(lambda: sync(self._fs.loop, ask))
-
-    async def _request(self, operation: str, **request: Any) -> Any:
-        # req_kw says who pays: s3fs before 2026.9 adds it only to its own calls.
-        return await self._fs._call_s3(operation, self._fs.req_kw, **request)
+        return self._retry.call(lambda: self._fs.call(operation, **request))
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 keys."""

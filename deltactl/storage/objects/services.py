@@ -154,9 +154,11 @@ class CommonService:
     delete_batch: int = 1
     copies_ranges: bool = False
     keeps_parts: bool = False
+    whole_below_bytes: int | None = None
+    """``create`` sends larger content in parts; ``None`` if it sends all in the same way."""
 
     def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
-        """Serve an fsspec file system."""
+        """Serve an fsspec file system, or what the service has instead."""
         self._fs = file_system
         self._retry = retry or RetryPolicy()
         self._on_upload: OnUpload | None = None
@@ -180,7 +182,7 @@ class CommonService:
 
     @property
     def file_system(self) -> Any:
-        """Return the fsspec file system."""
+        """Return the fsspec file system, or what the service has instead."""
         return self._fs
 
     def find_endpoint(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -226,13 +225,12 @@ def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
     assert 'deltactl_small_files{table="a"} 1\n' in target.read_text()
 
 
-@pytest.mark.parametrize("name", ["-", "s3://b/m.prom", ".", "absent/m.prom", "pipe"])
-@pytest.mark.parametrize("option", ["--metrics", "--report"])
-def test_where_files_cannot_be(lake: Path, cli: RunCli, option: str, name: str) -> None:
-    os.mkfifo(lake / "pipe")
-    ran = cli("maintain", "a", option, name)
+@pytest.mark.parametrize(
+    "name", ["-", "s3://b/m.prom", ".", "absent/m.prom", "b/m.prom", "/dev/null"]
+)
+def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
+    ran = cli("maintain", "a", "--metrics", name)
     assert ran.code == 2
-    assert (lake / "pipe").is_fifo()
     assert not (lake / "a" / commit_path(13)).exists()
 
 

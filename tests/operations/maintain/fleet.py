@@ -230,7 +230,7 @@ def _ensure_kinds(fleet: Fleet, report: MaintainReport) -> None:
         assert not result.errors, result.errors
         if table.kind == "hot":
             assert not [it for it in result.outcomes if it.name == "optimize"]
-            assert "being written to" in str([action.why_left for action in result.left])
+            assert "recently written" in str([action.why_left for action in result.left])
 
 
 def _find_worst(report: MaintainReport) -> dict[str, float]:

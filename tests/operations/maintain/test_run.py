@@ -154,7 +154,7 @@ def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
     assert [action.partition for action in outcome.actions] == ["part=a"]
     [left] = table.left
     assert left.partition == "part=b"
-    assert "being written to" in str(left.why_left)
+    assert "recently written" in str(left.why_left)
     files = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
     assert sum(path.startswith("part=b") for path in files) == 13
     # What optimize writes does not make a partition hot; after the hour the rest is done.

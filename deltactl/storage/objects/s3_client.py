@@ -1,0 +1,164 @@
+"""The client of Amazon S3: botocore's, with the settings and the errors of s3fs.
+
+s3fs sends its requests through aiobotocore and aiohttp, which take 0.2 s to import and give nothing
+here: each request is sent by a thread that waits for it. botocore comes with s3fs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, Final
+
+from deltactl.storage.errors import service_code
+
+# Those of s3fs.
+_CONNECT_SECONDS: Final = 5
+_SILENCE_SECONDS: Final = 15
+# Settings of aiohttp, which s3fs passes on.
+_FOREIGN: Final = ("connector_args", "http_session_cls", "load_executor")
+_DENIED_CODES: Final = frozenset({
+    "ExpiredToken", "IllegalLocationConstraintException", "InvalidObjectState", "InvalidToken",
+})  # fmt: skip
+
+
+class S3Client:
+    """Sends requests from any thread, as many at once as there may be connections."""
+
+    def __init__(self, session: Any, settings: Mapping[str, Any], connections: int) -> None:
+        """Send by clients of a botocore session, with the settings of an s3fs file system.
+
+        What s3fs takes for its files and caches is ignored.
+
+        Raises:
+            KeyError: key or secret is given by two names.
+        """
+        for name, other in (("key", "username"), ("secret", "password")):
+            if settings.get(name) and settings.get(other):
+                raise KeyError(f"supply {name} or {other}, not both")
+        self.key = settings.get("username") or settings.get("key")
+        self.secret = settings.get("password") or settings.get("secret")
+        self.token = settings.get("token")
+        self.client_kwargs: dict[str, Any] = dict(settings.get("client_kwargs") or {})
+        self._settings = settings
+        self._session = session
+        config = dict(settings.get("config_kwargs") or {})
+        self._config = {name: value for name, value in config.items() if name not in _FOREIGN}
+        self._config.setdefault("max_pool_connections", connections)
+        self._slots = threading.BoundedSemaphore(int(self._config["max_pool_connections"]))
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    @property
+    def endpoint(self) -> str:
+        """Return the client's: it depends on options, variables and configuration files."""
+        return str(self._connect().meta.endpoint_url)
+
+    def call(self, operation: str, **request: Any) -> Any:
+        """Send a request once, and return the answer.
+
+        Raises:
+            OSError: the service refused; of the kind that says why, if there is one.
+        """
+        with self.answer(operation, **request) as answer:
+            return answer
+
+    @contextmanager
+    def answer(self, operation: str, **request: Any) -> Iterator[Any]:
+        """Send a request once, and yield the answer, whose body may be read here.
+
+        Raises:
+            OSError: the service refused; of the kind that says why, if there is one.
+        """
+        client = self._connect()
+        request = {**self._additions(client, operation), **request}
+        with self._slots:
+            try:
+                answer = getattr(client, operation)(**request)
+            except Exception as error:
+                refusal = _refusal(error)
+                if refusal is None:
+                    raise
+                raise refusal from error
+            try:
+                yield answer
+            finally:
+                body = answer.get("Body")
+                if body is not None:
+                    body.close()
+
+    def _additions(self, client: Any, operation: str) -> dict[str, Any]:
+        """Return the parameters that the settings add to each operation that has them."""
+        additions = dict(self._settings.get("s3_additional_kwargs") or {})
+        if self._settings.get("requester_pays"):
+            additions["RequestPayer"] = "requester"
+        if not additions:
+            return {}
+        name = client.meta.method_to_api_mapping[operation]
+        known = client.meta.service_model.operation_model(name).input_shape.members
+        return {key: value for key, value in additions.items() if key in known}
+
+    def _connect(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._create_client()
+        return self._client
+
+    def _create_client(self) -> Any:
+        from botocore import UNSIGNED
+        from botocore.config import Config
+
+        settings, config = self._settings, dict(self._config)
+        config.setdefault("connect_timeout", _CONNECT_SECONDS)
+        config.setdefault("read_timeout", _SILENCE_SECONDS)
+        credentials = {
+            "aws_access_key_id": self.key,
+            "aws_secret_access_key": self.secret,
+            "aws_session_token": self.token,
+        }
+        given = {
+            **credentials,
+            "endpoint_url": settings.get("endpoint_url"),
+            "use_ssl": settings.get("use_ssl", True),
+            **self.client_kwargs,
+        }
+        if settings.get("anon"):
+            given = {name: value for name, value in given.items() if name not in credentials}
+            config["signature_version"] = UNSIGNED
+        return self._session.create_client("s3", config=Config(**config), **given)
+
+
+def _refusal(error: Exception) -> OSError | None:
+    """Return the error of the operating system that is nearest to an answer of the service."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, Mapping):
+        return None
+    code = service_code(error)
+    status = (response.get("ResponseMetadata") or {}).get("HTTPStatusCode")
+    message = (response.get("Error") or {}).get("Message") or str(error)
+    if HTTPStatus.NOT_FOUND in (status, _number(code)):
+        return FileNotFoundError(message)
+    denied = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    if status in denied or _number(code) in denied or code in _DENIED_CODES:
+        return PermissionError(message)
+    return OSError(message)
+
+
+def _number(code: str) -> int | None:
+    return int(code) if code.isdigit() else None
+
+
+def fsspec_settings(*protocols: str) -> dict[str, Any]:
+    """Return what fsspec's configuration files and variables say about protocols."""
+    folder = os.environ.get("FSSPEC_CONFIG_DIR") or os.path.expanduser("~/.config/fsspec")
+    if not os.path.isdir(folder) and not any(name.startswith("FSSPEC_") for name in os.environ):
+        return {}  # fsspec takes 0.05 s to import
+    from fsspec.config import conf
+
+    found: dict[str, Any] = {}
+    for protocol in protocols:
+        found |= conf.get(protocol) or {}
+    return found
