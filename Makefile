@@ -33,7 +33,7 @@ quick: lint ## lint, then the unit tests that need no server, no Spark and no ot
 
 test: lint servers ## lint, then run all tests but the slow ones
 	@mkdir -p $(dir $(REPORT))
-	$(PYTEST) --junit-xml=$(REPORT)
+	TMPDIR=$$(bash .ci/scratch) $(PYTEST) -o tmp_path_retention_policy=failed --junit-xml=$(REPORT)
 
 servers: $(STAMP) ## install the object stores that tests run against, once, into ~/.cache/deltactl-tests
 	$(BIN)/python -m tests.support.object_servers

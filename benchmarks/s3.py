@@ -3,7 +3,8 @@
 Both load a table and get its files; the command also plans an optimize. Requests are counted in
 runs of their own, through a proxy. With `--convert`, both convert a directory of 2,000 Parquet
 files on a server that answers each request 20 ms late; with `--optimize`, both optimize 40 files of
-30 MB there. With `--start`, several commands run on a small table.
+30 MB there. With `--start`, several commands run on a small table. With `--clone`, a deep clone of
+500 files of 0.9 MB beside `aws s3 sync` of them: to the server, inside it, and back.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import compileall
 import os
+import shutil
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +55,7 @@ THEIRS_WORK = "from deltalake import DeltaTable; DeltaTable(sys.argv[1]).get_add
 
 _ADDRESS = "s3://lake/benchmark"
 _LATE_MS = 20
+_CLONE_SCALE = 0.25
 
 
 def main(arguments: list[str]) -> int:
@@ -62,6 +66,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--convert", action="store_true", help="convert a directory instead")
     parser.add_argument("--optimize", action="store_true", help="optimize large files instead")
+    parser.add_argument("--clone", action="store_true", help="clone a table instead")
     parser.add_argument("--start", action="store_true", help="run on a small table instead")
     parser.add_argument("--files", type=int, default=100_000, help="of the table [100000]")
     options = parser.parse_args(arguments)
@@ -74,6 +79,9 @@ def main(arguments: list[str]) -> int:
         print(
             render([_measure_optimize(options.server, options.runs, options.cache)], markdown=True)
         )
+        return 0
+    if options.clone:
+        print(render(_measure_clones(options.server, options.runs, options.cache), markdown=True))
         return 0
     # As pip does for the other side: without it, 0.4 s of each run is compiling.
     compileall.compile_dir(Path(installed.__file__).parent, quiet=2)
@@ -166,6 +174,59 @@ def _measure_optimize(kind: str, runs: int, cache: Path) -> Result:
                 return prepared
 
             return Result(case, run_in_turn(prepare(case.ours), prepare(case.theirs), runs))
+
+
+def _measure_clones(kind: str, runs: int, cache: Path) -> list[Result]:
+    """To the server, inside it, and back, each beside the same by the AWS command line.
+
+    The clone also reads the log, compares the sizes of the copies, and commits.
+    """
+    aws = shutil.which("aws")
+    if aws is None:
+        sys.exit("the other side is missing: install the AWS command line, `pip install awscli`")
+    table = ensure_table("clone", _CLONE_SCALE, cache)
+    with tempfile.TemporaryDirectory() as folder, SERVERS[kind](Path(folder)) as server:
+        _upload(table, server.options)
+        os.environ |= delta_rs_options(server.endpoint)
+        local = str(Path(folder) / "back")
+        ways = {
+            "up": (str(table), f"{_ADDRESS}-copy"),
+            "inside": (_ADDRESS, f"{_ADDRESS}-copy"),
+            "down": (_ADDRESS, local),
+        }
+        results = []
+        for way, (source, target) in ways.items():
+            case = Case(
+                name=f"s3-clone-{way}",
+                table="clone",
+                ours=partial(_clone, source),
+                theirs=partial(_sync, aws, source),
+                what="500 files of 0.9 MB; the other side is `aws s3 sync`, which flushes nothing",
+                time_goal=1.5,
+            )
+
+            def prepare(command: Callable[[str], Command], target: str = target) -> Prepare:
+                @contextmanager
+                def prepared() -> Iterator[Command]:
+                    store = open_store(target, {} if target == local else server.options)
+                    made = [name for batch in store.walk() for name in batch]
+                    assert not store.delete_many(made)
+                    yield command(target)
+                    assert sum(len(batch) for batch in store.walk()) >= _CLONE_SCALE * 2_000
+
+                return prepared
+
+            pair = run_in_turn(prepare(case.ours), prepare(case.theirs), runs)
+            results.append(Result(case, pair))
+        return results
+
+
+def _clone(source: str, target: str) -> Command:
+    return deltactl("clone", source, target, "--deep", "-q")
+
+
+def _sync(aws: str, source: str, target: str) -> Command:
+    return [aws, "s3", "sync", "--only-show-errors", source, target]
 
 
 def _upload(table: Path, options: Mapping[str, str]) -> None:

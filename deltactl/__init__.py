@@ -5,8 +5,8 @@
     table = Table("/data/events")
     table.snapshot().num_files
 
-The names below are resolved when they are first used (PEP 562): importing the package costs
-nothing, and ``deltactl --help`` never loads Arrow.
+The names below are imported when they are first used (PEP 562), so that the import of the package
+is fast, and ``deltactl --help`` never loads Arrow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The time and new ids, as an object that callers pass.
+"""Give the time and new ids, as an object that callers pass.
 
-Nothing below ``cli`` reads the system clock or makes random ids itself, so that a test can repeat
-retention, commit timestamps and file names exactly.
+Code below ``cli`` never reads the system clock and never creates random ids itself, so that a test
+can repeat retention, commit timestamps and file names exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All errors that deltactl raises: one tree, each class with a stable code and an exit status.
+"""Define all errors that deltactl raises, each class with a stable code and an exit status.
 
     DeltactlError                     exit 1
     ├── UsageError                    exit 2   an option or argument is wrong
@@ -125,7 +125,7 @@ class MissingActionError(CorruptLogError):
 
 
 class MissingLogFileError(CorruptLogError):
-    """A file that the log names, or that was listed in it, does not exist: lost or cleaned up."""
+    """A file that the log references or that was listed in it does not exist."""
 
     code = "LOG_FILE_MISSING"
 
@@ -143,9 +143,9 @@ class VerificationError(TableError):
 
 
 class ConflictError(DeltactlError):
-    """A concurrent writer won; a retry may succeed.
+    """A concurrent writer committed a conflicting change; a retry may succeed.
 
-    ``reasons``: for each part that was to be committed why it was not, where that is known.
+    ``reasons``: for each part of the commit, the reason why it was not committed, if known.
     """
 
     code = "CONFLICT"
@@ -160,7 +160,7 @@ class ConflictError(DeltactlError):
 
 
 class CommitOutcomeUnknownError(ConflictError):
-    """The store did not say whether it committed, and reading the log did not show it either."""
+    """It is not known whether the commit succeeded, even after reading the log."""
 
     code = "COMMIT_UNKNOWN"
 
@@ -172,7 +172,7 @@ class LeaseHeldError(ConflictError):
 
 
 class PartialSuccessError(DeltactlError):
-    """Some tasks failed, or lost to another writer; finished tasks are committed."""
+    """Some tasks failed, or conflicted with another writer; finished tasks are committed."""
 
     code = "PARTIAL"
     exit_code = 5
@@ -281,7 +281,7 @@ class EngineUnavailableError(DeltactlError):
 class InterruptedRunError(DeltactlError):
     """A signal ended the run; ``exit_code`` is 128 plus the signal's number.
 
-    ``is_part_done`` says whether any task had finished.
+    ``is_part_done``: whether any task had finished.
     """
 
     code = "INTERRUPTED"

@@ -65,7 +65,7 @@ def _warn(message: str) -> None:
 
 
 class Table:
-    """A Delta table at a URI. Creating it reads nothing; each call reads the log again."""
+    """A Delta table at a URI. The constructor reads no files; each method reads the log again."""
 
     def __init__(
         self,
@@ -82,7 +82,8 @@ class Table:
             uri: a local path, ``file:`` URI or object store URI.
             storage_options: settings for the file system; never shown or logged.
             store: use this store instead of opening ``uri``.
-            log_store: where all writers of a table on S3 agree on commits; S3 itself if ``None``.
+            log_store: the DynamoDB table in which all writers of a table on S3 agree on commits;
+                ``None``: conditional puts on S3.
             warn: receives warnings, which do not stop a run.
         """
         address = os.fspath(uri)
@@ -92,7 +93,10 @@ class Table:
         self._storage_options = dict(storage_options or {})
 
     def _store_for(self, dry_run: bool) -> Store:
-        """Return the store of a run: read-only for a dry run, which finishes no started commit."""
+        """Return the store of a run.
+
+        For a dry run it is read-only and finishes no incomplete commit.
+        """
         return self._read_only_store if dry_run else self._store
 
     def _context(
@@ -160,8 +164,8 @@ class Table:
 
         Args:
             version: the version to describe; the latest if it is ``None``.
-            layout: also expect what lookups skip by the table's clustering columns.
-            columns: the same by these columns, as in ``a, b.c``.
+            layout: also estimate the share that lookups by the clustering columns skip.
+            columns: the same for these columns, as in ``a, b.c``.
 
         Raises:
             DeltactlError: the table or version does not exist, the log is not valid, or there is
@@ -189,7 +193,7 @@ class Table:
         """Stream the live logical rows, partition columns included, in schema order.
 
         Raises:
-            UnsupportedFeatureError: the table has a reader feature that deltactl does not know.
+            UnsupportedFeatureError: the table has a reader feature that deltactl does not support.
             DataFileError: while reading: a data file or deletion vector is missing or not valid.
         """
         return scan_snapshot(self.snapshot(version, timestamp), columns)
@@ -209,7 +213,8 @@ class Table:
         or Spark Connect session, which is neither changed nor stopped.
 
         Raises:
-            DeltactlError: a rule refused, other writers won, or every bin failed.
+            DeltactlError: a rule refused, other writers committed conflicting changes, or every bin
+                failed.
         """
         from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 
@@ -319,7 +324,7 @@ class Table:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> RestoreReport:
-        """Bring an earlier version back as a new version; see ``restore_table``.
+        """Restore an earlier version as a new version; see ``restore_table``.
 
         Does not ask for confirmation.
 
@@ -327,7 +332,7 @@ class Table:
             version: the version to restore.
             timestamp: restore the version that was current then.
             options: instead of the two, with more choices.
-            engine: looks for the files of the version.
+            engine: checks that the files of the version exist.
             dry_run: report only; write nothing.
             cancel: stops the run before its commit.
             on_progress: is called when tasks end.
@@ -361,7 +366,7 @@ class Table:
         """Copy this table to another place, or refer to its files; see ``clone_table``.
 
         Args:
-            target: where the new table shall be; a ``Table`` brings its own storage options.
+            target: the address of the new table; a ``Table`` has its own storage options.
             options: of the clone, such as ``CloneOptions(deep=True)``.
             storage_options: settings for the target's file system; this table's if ``None``.
             engine: copies the files.
@@ -424,8 +429,9 @@ class Table:
         """Update the symlink manifests to match the table; see ``generate_manifests``.
 
         Args:
-            options: the partitions to include, and how files are named.
-            output_root: the directory for ``_symlink_format_manifest``; ``None``: the table's.
+            options: the partitions to include, and the form of file addresses.
+            output_root: the directory for ``_symlink_format_manifest``; ``None``: the table
+                directory.
             dry_run: compare only; write nothing.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A command of the program: runs on one table, or on each of several."""
+"""Run a command on one table, or on each of several tables."""
 
 from __future__ import annotations
 

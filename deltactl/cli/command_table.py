@@ -1,4 +1,4 @@
-"""The command table. A command is a module with a function ``command``, imported to run it."""
+"""List all commands. A command is a module with a function ``command``, imported to run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engines of a run, with one Spark session for all of its tables."""
+"""Create the engines of a run, with one Spark session for all of its tables."""
 
 from __future__ import annotations
 

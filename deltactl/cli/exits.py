@@ -1,4 +1,4 @@
-"""Exit statuses: one table, shown by every ``--help``."""
+"""Define exit statuses in one table, which every ``--help`` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a run, as an error for the user."""
+"""Convert exceptions that end a run to errors for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of commands from their declarations: for ``--help``, manual pages, completions."""
+"""Describe commands from their declarations: for ``--help``, manual pages, completions."""
 
 from __future__ import annotations
 

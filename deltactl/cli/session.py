@@ -1,4 +1,4 @@
-"""The session of a command: output, storage options, progress, signals."""
+"""Hold the session of a command: output, storage options, progress, signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals and the time limit, which stop a run."""
+"""Stop a run after a signal or when its time limit is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Arrow is loaded for a command."""
+"""Configure and load Arrow for a command."""
 
 from __future__ import annotations
 

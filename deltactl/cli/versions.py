@@ -1,4 +1,4 @@
-"""The versions that the program runs with: for ``--version -v`` and bug reports."""
+"""List the versions of the program and its libraries, for ``--version -v`` and bug reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of engines, which run one worker function over many tasks."""
+"""Define the interface of engines, which run one worker function for many tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[P]):
-    """A unit of work: a small picklable ``payload``, and the memory it takes at its peak."""
+    """A unit of work: a small picklable ``payload``, and its maximum memory."""
 
     id: int
     payload: P
@@ -23,7 +23,7 @@ class Task(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """A task's result. ``attempt`` is the number that the worker was given for the try."""
+    """A task's result. ``attempt`` is the attempt number that was passed to the worker."""
 
     task_id: int
     attempt: int
@@ -32,7 +32,7 @@ class Done(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task that raised (or lost its process) on its last attempt."""
+    """A task whose last attempt raised or lost its process."""
 
     task_id: int
     attempt: int
@@ -52,10 +52,11 @@ class Progress:
 CancelToken = threading.Event
 OnProgress = Callable[[Progress], None]
 Worker = Callable[[P, int], R]
-"""``worker(payload, attempt) -> result``: a top-level function, so that it can be shipped.
+"""``worker(payload, attempt) -> result``.
 
-``attempt`` differs between all tries of a task, also those that run at the same time, so that
-names made of it never meet. It is 0 where a task is tried once.
+A top-level function, so that it can be sent to other processes. ``attempt`` is different for all
+attempts of a task, also for simultaneous ones, so that names with it are unique. It is 0 if a task
+is tried only once.
 """
 
 
@@ -72,7 +73,10 @@ class EngineChoice:
 
 
 class Engine(Protocol):
-    """Runs tasks. Outcomes come as they end, in any order, each task exactly once."""
+    """Run tasks.
+
+    Each task has exactly one outcome; outcomes are yielded when tasks end, in any order.
+    """
 
     @property
     def name(self) -> str:
@@ -86,7 +90,7 @@ class Engine(Protocol):
 
     @property
     def leaves_orphans(self) -> bool:
-        """Return whether an attempt can be lost or repeated and leave its outputs behind."""
+        """Return whether an attempt can be lost or repeated, so that its outputs remain."""
         ...
 
     def run(
@@ -97,19 +101,20 @@ class Engine(Protocol):
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """Run ``worker`` over ``tasks``: lazy, bounded in flight.
+        """Run ``worker`` for each of ``tasks``, which are read when needed.
 
-        A raising task is a ``Failed`` value and never ends the others. After ``cancel`` is set no
-        new task starts and the iterator ends when those running have ended, or were stopped.
+        A task that raises gives a ``Failed`` value and does not end the others. After ``cancel`` is
+        set, no new task starts, and the iterator ends when running tasks have ended or were
+        stopped.
         """
         ...
 
 
 @contextmanager
 def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | Failed]]:
-    """Yield the outcomes; end the run with the block, even if an error leaves some unread.
+    """Yield the outcomes; end the run at the end of the block, also after an error.
 
-    Otherwise the garbage collector would join its threads at an arbitrary point.
+    Otherwise the garbage collector would join its threads at an arbitrary time.
     """
     try:
         yield outcomes
@@ -120,10 +125,10 @@ def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | F
 
 @runtime_checkable
 class EngineSource(Protocol):
-    """Chooses an engine by how much there is to do."""
+    """Choose an engine by the size of the input."""
 
     def choose(self, input_bytes: int) -> EngineChoice:
-        """Return what ``open`` would return, without starting anything."""
+        """Return the engine that ``open`` would return, without starting it."""
         ...
 
     def open(self, input_bytes: int) -> Engine:
@@ -151,10 +156,10 @@ class FixedEngine:
 
 
 class LazyEngine:
-    """The engine that a source gives, opened by the first run: a plan alone starts nothing."""
+    """The engine of a source, which is opened by the first run: a plan does not start it."""
 
     def __init__(self, source: EngineSource, input_bytes: int = 0) -> None:
-        """Choose by ``input_bytes``; 0 where tasks read little, however large the table is."""
+        """Choose by ``input_bytes``; use 0 if tasks read little, even from a large table."""
         self._source, self._input_bytes = source, input_bytes
         self._engine: Engine | None = None
 
@@ -181,7 +186,7 @@ class LazyEngine:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """Open the engine if it is not open yet, and run there.
+        """Open the engine if it is not open yet, and run the tasks on it.
 
         Raises:
             EngineUnavailableError: the requested engine cannot run here.

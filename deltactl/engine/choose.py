@@ -1,4 +1,4 @@
-"""Choose the engine of a job from given facts, without reading or starting anything."""
+"""Choose the engine of a job from given facts, without reading data or starting Spark."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """What is known of Spark without starting it.
+    """Facts about Spark that are known without starting it.
 
-    ``cluster`` is the setting that names the Spark to use, such as ``--master yarn``, or ``None``;
-    ``missing`` is what this machine lacks to run it.
+    ``cluster`` is the setting that selects the cluster, such as ``--master yarn``, or ``None``;
+    ``missing`` is the requirement that this machine lacks.
     """
 
     cluster: str | None = None
@@ -42,10 +42,10 @@ class Decision:
 def choose_engine(
     wish: EngineName, facts: SparkFacts, input_bytes: int, threshold_bytes: int
 ) -> Decision:
-    """Choose by the wish of the user, else by a named cluster, else by the size of the input.
+    """Choose by ``--engine``, else by a configured cluster, else by the size of the input.
 
-    With ``auto``, a Spark that cannot run is a warning: a scheduled job must not fail in the night
-    its input exceeds the threshold. With ``spark``, starting it fails.
+    With ``auto``, it is a warning if Spark cannot run: a scheduled job must not fail when its input
+    first exceeds the threshold. With ``spark``, it is an error.
     """
     if wish is not EngineName.AUTO:
         where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""
@@ -61,7 +61,7 @@ def choose_engine(
 
 
 def fall_back(reason: str, missing: str) -> Decision:
-    """Choose the local engine although there was a reason for Spark."""
+    """Choose the local engine, because Spark cannot run."""
     return Decision(
         EngineChoice("local", f"Spark cannot run: {missing}"),
         f"running in this process; Spark would be better ({reason}): {missing}",

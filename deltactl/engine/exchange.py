@@ -1,4 +1,4 @@
-"""The exchange: rows of many sources go to the destinations that their keys name."""
+"""Exchange rows between files: read the rows of many sources, and send each to its destination."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_GATHERED_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[S]):
-    """The rows of a source, and what is known of them when the last one was read."""
+    """The rows of a source, and facts about them that are known after the last row."""
 
     batches: Iterator[pa.RecordBatch]
     finish: Callable[[], S]
@@ -42,7 +42,7 @@ class Source(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How many rows a destination has, and on average all that have some."""
+    """The number of rows of a destination, and the average of all destinations with rows."""
 
     own: int
     usual: int
@@ -50,7 +50,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Generic[T, S, R]):
-    """What an exchange does.
+    """The work of an exchange.
 
     Attributes:
         schema: the columns of the rows.
@@ -67,7 +67,10 @@ class Exchange(Generic[T, S, R]):
 
 
 MakeExchange: TypeAlias = Callable[[int], Exchange[T, S, R]]
-"""``make(attempt)`` gives what to do: it is sent to the workers of an engine, and called there."""
+"""``make(attempt)`` returns the `Exchange`.
+
+It is sent to the workers of an engine and called there.
+"""
 
 
 @runtime_checkable
@@ -86,16 +89,16 @@ class Exchanger(Protocol):
         """Read all sources, then write all destinations that have rows.
 
         Args:
-            make: gives what to do.
-            sources: what to read; each is sent to a worker.
-            destinations: how many there are.
-            usual_rows: of a destination, if known.
+            make: returns the exchange.
+            sources: the sources to read; each is sent to a worker.
+            destinations: the number of destinations.
+            usual_rows: the usual number of rows of a destination, if known.
             cancel: ends the exchange when it is set.
 
         Raises:
             InterruptedRunError: ``cancel`` was set.
-            EngineUnavailableError: the engine went away.
-            Exception: the first one of a source or destination.
+            EngineUnavailableError: the engine was lost.
+            Exception: the first error of a source or destination.
         """
         ...
 
@@ -106,14 +109,15 @@ def exchange(
     """Read all sources, then write all destinations that have rows; in this process.
 
     Args:
-        work: what to do.
-        sources: what to read.
-        spool: keeps the rows in between; its own limit is not part of ``memory_bytes``.
-        workers: how many sources or destinations are worked on at the same time.
-        memory_bytes: for rows that all workers gather before they are divided.
+        work: the exchange.
+        sources: the sources to read.
+        spool: keeps the rows between reading and writing; its own limit is not part of
+            ``memory_bytes``.
+        workers: the number of sources or destinations that are handled at the same time.
+        memory_bytes: for rows that all workers collect before they are divided.
 
     Raises:
-        Exception: the first one of a source or destination; nothing new was started after it.
+        Exception: the first error of a source or destination; no further one was started after it.
     """
     gathered = min(_MOST_GATHERED_BYTES, max(_LEAST_GATHERED_BYTES, memory_bytes // workers))
     rows = min(_GATHERED_ROWS, _ROWS_A_PIECE * len(spool.rows))
@@ -143,7 +147,7 @@ def gather(
     most_bytes: int,
     most_rows: int = _GATHERED_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Join small batches up to a size: working on many rows at once is cheaper."""
+    """Join small batches up to a size: many rows at once are cheaper to handle."""
     held: list[pa.RecordBatch] = []
     size_bytes = rows = 0
     for batch in batches:
@@ -169,7 +173,7 @@ def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
 
 
 def _run_all(work: Callable[[A], R], items: Sequence[A], workers: int) -> list[R]:
-    """Return the results in order; after a failure nothing new is started."""
+    """Return the results in order; after a failure, no further work is started."""
     if workers == 1 or len(items) <= 1:
         return [work(item) for item in items]
     with ThreadPoolExecutor(workers, thread_name_prefix="deltactl-exchange") as pool:

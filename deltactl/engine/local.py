@@ -29,9 +29,9 @@ def count_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Runs at most ``workers`` tasks at once, and no more than fit ``memory_bytes`` by weight.
+    """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
-    A task heavier than the budget runs alone.
+    A task that needs more memory runs alone.
     """
 
     workers: int = field(default_factory=count_cores)

@@ -9,7 +9,7 @@ _CGROUP_LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
-# Address space that Python, NumPy and Arrow take before the first row is read: measured.
+# Address space that Python, NumPy and Arrow use before the first row is read (measured).
 _CODE_BYTES = 320 << 20
 
 

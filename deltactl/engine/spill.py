@@ -1,4 +1,4 @@
-"""Rows on their way to their destinations: in memory, and beyond a limit in a file on disk."""
+"""Keep the rows of an exchange in memory, and above a limit in a file on disk."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Spool:
     """Keeps rows and their places by destination; thread-safe. Leaving the block frees them.
 
     All rows beyond ``memory_bytes`` go to one file in ``folder``, as Arrow IPC streams compressed
-    with lz4, one after another. The file has no name: the operating system removes it with the
-    process, however that ends.
+    with lz4, one after another. The file has no name: the operating system removes it when the
+    process ends, even if it is killed.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self.rows = np.zeros(destinations, np.int64)
-        """How many rows each destination has."""
+        """The number of rows of each destination."""
         self.spilled_bytes = 0
 
     def __enter__(self) -> Self:
@@ -61,7 +61,7 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Forget all rows."""
+        """Free all rows."""
         self._held.clear()
         self._places.clear()
         if self._file is not None:
@@ -85,7 +85,7 @@ class Spool:
         """Take rows with their places by destination; together they have so many bytes.
 
         Raises:
-            StorageError: the disk is full, or failed.
+            StorageError: the disk is full or failed.
         """
         with self._lock:
             for destination, piece in pieces:
@@ -96,7 +96,7 @@ class Spool:
                 self._spill()
 
     def take(self, destination: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a destination; those in memory are forgotten.
+        """Yield the rows of a destination; rows in memory are freed.
 
         Raises:
             StorageError: the file cannot be read.
@@ -152,8 +152,8 @@ def divide(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a batch and their places by destination, in ascending order of these.
 
-    Rows of a destination are in the order of ``within``: whoever sorts them afterwards reads runs
-    from memory, which is faster than single rows.
+    Rows of a destination are in the order of ``within``: a later sort then reads consecutive
+    memory, which is faster than single rows.
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
@@ -190,10 +190,10 @@ def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def ensure_space(folder: str | None, needed_bytes: int) -> None:
-    """Refuse to begin where the disk for spilled rows is too small.
+    """Refuse to begin if the disk for spilled rows is too small.
 
     Raises:
-        StorageError: naming the directory, what it needs and what it has.
+        StorageError: the message has the directory, the needed and the free space.
     """
     chosen = folder or tempfile.gettempdir()
     try:

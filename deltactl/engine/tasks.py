@@ -1,4 +1,4 @@
-"""Tasks that are built when an engine needs them, and a counter of those done."""
+"""Build tasks when an engine needs them, and count those that are done."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from deltactl.engine.base import P, Progress, Task
 
 @dataclass(frozen=True, slots=True)
 class LazyTasks(Generic[P]):
-    """Tasks numbered from 0, of which only the weights are in memory all the time.
+    """Tasks numbered from 0; only their weights are always in memory.
 
-    ``sizes`` are the bytes that each processes, for progress; by default the weights.
+    ``sizes`` are the bytes that each task processes, for progress; by default the weights.
     """
 
     weights: Sequence[int]
@@ -27,7 +27,7 @@ class LazyTasks(Generic[P]):
 
 
 class TaskCounter:
-    """A counter of the work done. ``weight_bytes`` is the weight of all tasks."""
+    """A counter of finished work. ``weight_bytes`` is the weight of all tasks."""
 
     def __init__(self, sizes: Mapping[int, int], weight_bytes: int) -> None:
         """Take the size in bytes of each task, by its id."""

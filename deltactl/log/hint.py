@@ -1,4 +1,4 @@
-"""``_last_checkpoint``: only a hint where to start listing.
+"""Read and replace ``_last_checkpoint``, the hint at which checkpoint a listing can start.
 
 Source: PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
 """
@@ -58,10 +58,10 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
 def encode_hint(node: Mapping[str, Any]) -> bytes:
     """Return the content of ``_last_checkpoint`` with its checksum; keys keep their order.
 
-    The checksum is left out if the two orders of :func:`json_checksums` differ: some reader
-    would find it wrong.
+    The checksum is omitted if the two orders of :func:`json_checksums` give different checksums:
+    for some readers it would be wrong.
     """
-    # As a reader parses it: numbers and literals as they are written.
+    # Numbers and literals keep their text, as for a reader that parses the file.
     by_path, by_text = json_checksums(_load_verbatim(json.dumps(node).encode()))
     body = dict(node) | ({"checksum": by_path} if by_path == by_text else {})
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
@@ -132,8 +132,8 @@ def _encode(text: str) -> str:
 def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:
     """Write ``_last_checkpoint`` for a checkpoint, unless there is a newer one.
 
-    The log is listed again: another writer may have written a checkpoint meanwhile. A file that is
-    not valid, or names a missing checkpoint, is replaced like any other.
+    The log is listed again: another writer may have written a checkpoint since then. A file that is
+    not valid, or refers to a missing checkpoint, is replaced like any other.
 
     Returns:
         Whether it was written.

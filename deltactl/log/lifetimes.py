@@ -1,8 +1,8 @@
-"""Find in which versions each file was live, by one pass over the commits.
+"""Find the versions in which each file was live, with one pass over the commits.
 
-Files that no commit in the range names were live in all of its versions. For every other
-(path, deletion vector) the commits give the versions: it begins with an ``add``
-and ends with a ``remove``. If its first action is a ``remove``, it was live before the range.
+Files without an action in the range were live in all of its versions. For every other (path,
+deletion vector), the commits show the versions: a file is live from an ``add`` to a ``remove``. If
+its first action is a ``remove``, it was live before the range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltactl.storage.store import Store
 def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
     """Return the oldest version from which all versions up to the latest can be rebuilt.
 
-    ``known`` is a checkpoint that was read already: it is not read again.
+    ``known`` is a checkpoint that was already read; it is not read again.
     """
     latest = listing.latest_version
     assert latest is not None
@@ -62,7 +62,7 @@ def sweep_commits(
     """Read the commits of a range of versions; those of a ``known`` sweep are not read again.
 
     Raises:
-        CorruptLogError: one of them cannot be parsed; names file and line.
+        CorruptLogError: one of them cannot be parsed; the message has the file and the line.
         KeyError: one of them is not in the listing.
     """
     if known is not None and known.last == last:
@@ -84,7 +84,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """When files were live: a row of ``files`` each, in versions ``born`` to ``died`` - 1.
+    """The versions in which files were live: each row of ``files`` from ``born`` to ``died`` - 1.
 
     ``files`` has ``path``, ``vector_file``, ``key`` and ``size_bytes``; versions count from
     ``first``, and ``last`` is the newest.
@@ -98,7 +98,7 @@ class Stretches:
 
     @classmethod
     def of(cls, sweep: LogSweep, first: int) -> Stretches:
-        """Turn what the commits say into stretches of versions from ``first`` on."""
+        """Convert the events of the commits to stretches of versions from ``first`` on."""
         events = sweep.events
         codes, order = _sort_events(events)
         version = events["version"].to_numpy()[order]
@@ -111,7 +111,7 @@ class Stretches:
         died = np.empty_like(version)
         died[:-1] = version[1:]
         died[ends_key] = sweep.last + 1
-        # The first word on a file is that it goes: it was there before.
+        # The first action on a file is its remove: it was live before the range.
         was_there = starts_key & ~is_add
         born = np.where(was_there, first, version)
         died = np.where(was_there, version, died)
@@ -122,7 +122,7 @@ class Stretches:
         return cls(first, sweep.last, files, born[chosen], died[chosen])
 
     def mask(self, names: pa.Array | pa.ChunkedArray) -> Flags:
-        """Which stretches need one of the files named."""
+        """Return a mask of the stretches that need one of the given files."""
         hit = pc.or_(
             pc.is_in(self.files["path"], value_set=names),
             pc.and_(
@@ -133,7 +133,7 @@ class Stretches:
         return np.asarray(hit.to_numpy(), np.bool_)
 
     def count(self, chosen: Flags, weights: Counts | None = None) -> Counts:
-        """For each version, the number (or weight) of the chosen stretches that cover it."""
+        """Return for each version the number (or weight) of the chosen stretches with it."""
         changes = np.zeros(self.last - self.first + 2, np.int64)
         weight = 1 if weights is None else weights[chosen]
         np.add.at(changes, self.born[chosen] - self.first, weight)
@@ -142,16 +142,16 @@ class Stretches:
         return totals
 
     def sizes(self) -> Counts:
-        """Bytes of the data file of each stretch; 0 where the log does not say."""
+        """Return the bytes of the data file of each stretch; 0 if the log has no size."""
         found: Counts = pc.fill_null(self.files["size_bytes"], 0).to_numpy()
         return found
 
 
 def added_by_text(sweep: LogSweep) -> pa.Table:
-    """Adds that no later commit of the sweep removes by the same text; none where texts are normal.
+    """Return adds that are never removed under the same path text.
 
-    A checkpoint of a writer that normalises paths does not have them any more; readers of the
-    commits that compare paths as they are written have.
+    The result is empty if all path texts are normalized. Readers that compare raw path texts still
+    treat these files as live; a checkpoint of a writer that normalizes paths omits them.
     """
     events = sweep.events
     if events["text_key"].equals(events["key"]):

@@ -55,7 +55,7 @@ class LogListing:
 
     @property
     def latest_version(self) -> int | None:
-        """Return the latest version that a commit or checkpoint names."""
+        """Return the latest version of a commit or checkpoint."""
         newest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
         return max(newest, default=None)
 
@@ -63,12 +63,12 @@ class LogListing:
 def list_log(store: Store, start_version: int = 0) -> LogListing:
     """List the log, from the files of ``start_version`` on.
 
-    Incomplete multi-part checkpoints and empty ones are left out, as the protocol requires of
-    readers; unknown names are ignored. A missing log gives an empty listing.
+    Incomplete multi-part checkpoints and empty ones are omitted, as the protocol requires; unknown
+    names are ignored. A missing log gives an empty listing.
 
-    It is listed once, and again only if a commit is missing below another: a directory of a local
-    file system, listed while files are created in it, may show only the later one. A commit that
-    is missing twice is missing.
+    The log is listed again if a commit is missing below another one: if files are created in a
+    local directory during a listing, it may show only the later one. A commit that is missing in
+    both listings is missing.
     """
     listing = _list_once(store, start_version)
     missing, before = _first_missing(listing), None
@@ -85,7 +85,7 @@ def outlast_cleanup(look: Callable[[], T]) -> T:
         look: lists the log each time; its effects may happen twice.
 
     Raises:
-        ObjectNotFoundError, MissingLogFileError: listed files are missing in every attempt.
+        ObjectNotFoundError, MissingLogFileError: in every attempt, listed files do not exist.
     """
     for _ in range(_LOOKS - 1):
         try:

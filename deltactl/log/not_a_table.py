@@ -1,4 +1,4 @@
-"""The error for a path that is not a Delta table."""
+"""Build the error for a path that is not a Delta table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEVELS_UP = 4
 
 
 def no_table_error(store: Store) -> NotATableError:
-    """Return the error for a path without a Delta log; it says what is there instead.
+    """Return the error for a path without a Delta log; the message shows its content.
 
     Raises:
         StorageError: the path cannot be listed.
@@ -21,7 +21,7 @@ def no_table_error(store: Store) -> NotATableError:
     where = store.uri
     if next(iter(store.list_from(LOG_DIR)), None) is not None:
         return NotATableError(
-            f"{where} is not a Delta table: its _delta_log holds no commits",
+            f"{where} is not a Delta table: its _delta_log contains no commits",
             hint="Restore the log from a backup, or check the path.",
         )
     above = find_table_above(store)

@@ -1,4 +1,4 @@
-"""Map the paths of the log to physical names under the root: one spelling for each file."""
+"""Convert paths of the log to physical names under the root: one name for each file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
-# Absolute, or with an empty, "." or ".." part: everything else is its own physical name.
+# Absolute, or with an empty, "." or ".." part. Every other name is already a physical name.
 _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
 
 _SLASH, _DOT, _COLON = b"/.:"
@@ -37,7 +37,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
         found = store.real_names(texts)
     except StorageError as error:
         raise SafetyError(
-            f"the log names a file that cannot be located: {error.message}",
+            f"the log references a file that cannot be located: {error.message}",
             hint="Open the table by the address that its log uses.",
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is not a file

@@ -18,7 +18,7 @@ from deltactl.storage.store import Store
 def find_rebuildable(
     store: Store, listing: LogListing, wanted: AbstractSet[int], broken: AbstractSet[int]
 ) -> set[int]:
-    """Return those of the ``wanted`` versions that can be rebuilt.
+    """Return the ``wanted`` versions that can be rebuilt.
 
     ``broken`` are versions whose commit exists but cannot be read. Checkpoints are read
     only if a wanted version cannot be rebuilt otherwise.

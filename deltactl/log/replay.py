@@ -1,7 +1,7 @@
-"""Action reconciliation over Arrow columns: the latest action of a (path, DV id) wins.
+"""Reconcile actions as Arrow columns: the latest action of each (path, DV id) is kept.
 
 Paths are compared as Delta on Spark does (:func:`file_keys`). Readers on the Delta kernel compare
-them as they are written, so more files may be live for them: ``by_text`` includes those.
+raw path texts, so more files can be live for them: ``by_text`` includes these files.
 
 Source: PROTOCOL.md, "Action Reconciliation". The log's tail and its keys are in memory; the
 checkpoint is streamed, so memory does not depend on the table's size.
@@ -36,8 +36,8 @@ _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 class Tail:
     """The reconciled actions of the commits after the checkpoint.
 
-    ``by_text`` has those for readers that do not normalise paths, if they differ. ``sweep`` has the
-    events of commits, if they were asked for.
+    ``by_text`` has the result for readers that do not normalize paths, if it differs. ``sweep`` has
+    the events of commits, if they were requested.
     """
 
     adds: pa.Table
@@ -51,7 +51,7 @@ class Tail:
 NO_COMMITS: Final = Tail(
     ADD_SCHEMA.empty_table(), REMOVE_SCHEMA.empty_table(), pa.chunked_array([], pa.string())
 )
-"""The tail of a version that has a checkpoint of its own."""
+"""The empty tail of a version that has a checkpoint."""
 
 
 def replay_tail(
@@ -67,7 +67,7 @@ def replay_tail(
     ``sweep``.
 
     Raises:
-        CorruptLogError: a commit is not valid; names file and line.
+        CorruptLogError: a commit is not valid; the message has the file and the line.
     """
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
@@ -114,7 +114,7 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
-    """Keep the newest action, that with the greatest ``seq``, on each key."""
+    """Keep the newest action of each key: the one with the greatest ``seq``."""
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
     repeats = find_repeats(keys)
@@ -150,10 +150,10 @@ def live_batches(
     *,
     by_text: bool = False,
 ) -> Iterator[pa.Table]:
-    """Yield live files: those of the checkpoint that the tail does not name, then the tail.
+    """Yield live files: files of the checkpoint without an action in the tail, then the tail.
 
-    With ``by_text`` two spellings of a path are two files: the files that are live for
-    any reader are then included.
+    With ``by_text``, two path texts are two files: the result includes files that only some readers
+    consider live.
     """
     keys_of = text_keys if by_text else file_keys
     if by_text:

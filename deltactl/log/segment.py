@@ -64,12 +64,12 @@ def select_segment(
     Raises:
         NotATableError: the log is empty.
         VersionNotFoundError: ``version`` is newer than the log.
-        LogGapError: commits are missing; the message names them.
+        LogGapError: commits are missing; the message lists them.
     """
     latest = listing.latest_version
     if latest is None:
         raise NotATableError(
-            f"{where} is not a Delta table: its _delta_log holds no commits",
+            f"{where} is not a Delta table: its _delta_log contains no commits",
             hint="Check the path: it must be the directory that contains _delta_log.",
         )
     wanted = latest if version is None else version
@@ -82,7 +82,7 @@ def select_segment(
     checkpoint = max(usable, key=lambda c: c.version, default=None)
     first = 0 if checkpoint is None else checkpoint.version + 1
     gaps = (v for v in range(first, wanted + 1) if v not in listing.commits)
-    # No more than are shown: an unrelated file may have any version.
+    # Limited to the number that is shown: an unrelated file can have any version.
     missing = list(islice(gaps, _SHOWN + 1))
     if missing:
         raise _gap(where, wanted, checkpoint, missing)

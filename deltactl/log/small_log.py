@@ -1,8 +1,9 @@
-"""Read a short log without Arrow, whose import takes longer than everything else on such a table.
+"""Read a short log without Arrow, because the import of Arrow would take most of the time.
 
-Only plain logs are read: a few commits after no checkpoint, of actions whose members have their
-types, and paths that no rule changes. Anything else is left to :mod:`deltactl.log.snapshot`, which
-also raises all errors: no log is accepted here that is refused there.
+Only simple logs are read: no checkpoint, a few commits, actions with fields of the expected types,
+and paths that normalization and decoding do not change. For any other log,
+:mod:`deltactl.log.snapshot` is used, which also raises all errors: it refuses no log that is
+accepted here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_BYTES: Final = 512 << 10
 _MOST_COMMITS: Final = 100
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
-# Neither normalisation nor decoding changes these; a segment of dots is not one of them.
+# Neither normalization nor decoding changes these; segments of dots are excluded.
 _PLAIN_PATH: Final = re.compile(r"\w[\w=-]*(?:[./][\w=-]+)*", re.ASCII)
 _FILE_ACTIONS: Final = frozenset({"add", "remove"})
 _NON_FILE_ACTIONS: Final = frozenset({"protocol", "metaData", "txn", "domainMetadata"})
@@ -34,12 +35,12 @@ _NOTES: Final = frozenset({"commitInfo", "cdc"})
 
 
 class _NotPlainError(ValueError):
-    """Something that the whole reader must look at."""
+    """The log is not simple: use the full reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallLog:
-    """A version of a table with a short log; ``sizes`` are those of its live files in bytes."""
+    """A version of a table with a short log; ``sizes`` are the sizes of its live files in bytes."""
 
     version: int
     protocol: Protocol
@@ -50,7 +51,7 @@ class SmallLog:
 
 
 class ReadBefore(ForwardingStore):
-    """A store that keeps the commits that were read, so that none is read twice."""
+    """A store that caches the commits that were read, so that none is read twice."""
 
     def __init__(self, inner: Store) -> None:
         """Wrap ``inner``."""
@@ -77,7 +78,7 @@ class ReadBefore(ForwardingStore):
 def read_small_log(
     store: ReadBefore, listing: LogListing, version: int | None = None
 ) -> SmallLog | None:
-    """Rebuild a version of a short and plain log; ``None`` if it is not one.
+    """Rebuild a version of a short, simple log; ``None`` for any other log.
 
     Raises:
         StorageError: a commit cannot be read.
@@ -104,7 +105,7 @@ def read_small_log(
 
 
 class _Replay:
-    """Reads commits in ascending order; the latest action on each path counts."""
+    """Replay commits in ascending order; the latest action of each path is kept."""
 
     def __init__(self) -> None:
         self._found = NonFileActions()

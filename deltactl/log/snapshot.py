@@ -1,4 +1,4 @@
-"""A table at one version: non-file actions loaded, files on demand."""
+"""Load a table at one version: non-file actions at once, file actions when needed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Snapshot:
         return live_batches(self.store, self._head, self._tail, columns)
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Stream files as :meth:`file_batches`, with those that are live for some readers only."""
+        """Stream files as :meth:`file_batches`, with files that only some readers consider live."""
         return live_batches(self.store, self._head, self._tail, columns, by_text=True)
 
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
@@ -117,8 +117,8 @@ def load_snapshot(
 ) -> Snapshot:
     """Rebuild a version from the log.
 
-    Without a ``listing`` the log is listed here, and again if a log cleanup is faster. A
-    checkpoint or log compaction file that cannot be read is ignored with a warning if other files
+    Without a ``listing``, the log is listed here, and listed again if a log cleanup deletes files.
+    A checkpoint or log compaction file that cannot be read is ignored with a warning if other files
     can still rebuild the version; the checkpoints in ``skip`` are not read. ``with_events`` keeps
     the file events of the commits that are read in ``tail.sweep``.
 

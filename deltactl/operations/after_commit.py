@@ -1,4 +1,4 @@
-"""The steps after our commits, by the table's properties: manifests, checkpoint, log cleanup.
+"""Run the steps after our commits: manifests, a checkpoint if due, log cleanup.
 
 Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpointInterval`` and
 ``delta.enableExpiredLogCleanup``.
@@ -24,21 +24,23 @@ def follow_commit(
     files_changed: bool = True,
     keeps_history: bool = False,
 ) -> int | None:
-    """Refresh manifests, and write a checkpoint if one is due; errors become warnings.
+    """Update manifests, and write a checkpoint if one is due; errors become warnings.
 
-    Errors are not raised because the commit is done.
+    A checkpoint is due if ``checkpoint.plan.is_due`` says so: a multiple of
+    ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has
+    succeeded.
 
     Args:
         before: the snapshot that the commit was made from.
         version: the version that was committed, the last of several.
-        context: of the run that committed; nothing here is cancelled.
-        files_changed: whether the commit added or removed files; those of a vacuum do not.
+        context: of the run that committed; these steps are not cancelled.
+        files_changed: whether the commit added or removed files; commits of a vacuum do not.
         keeps_history: whether old versions must be kept: the log is then not cleaned up.
 
     Returns:
         The version that was checkpointed, or ``None``.
     """
-    # Many runs do not commit: dry runs, and those with nothing to do.
+    # Many runs do not commit: dry runs, and runs without work.
     from deltactl.operations.checkpoint.options import CheckpointOptions
     from deltactl.operations.checkpoint.plan import is_due
     from deltactl.operations.checkpoint.run import checkpoint_table

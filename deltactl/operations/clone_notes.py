@@ -1,18 +1,18 @@
-"""Notes of shallow clones, in the source: which tables use files of this one.
+"""Read and write notes of shallow clones: tables that use files of this table.
 
     _deltactl/clones/<digest of the clone's address and id>.json
 
-A shallow clone names files of its source, so a vacuum of the source must keep them. The note is
-written before the clone's commit: there is no moment at which a clone exists without its note. If
-the run ends in between, the note is left without a clone; vacuum then refuses to run until somebody
-drops the note, because such a note looks like that of a clone that cannot be reached. Two runs that
-make a clone at one address have a note each, so who loses takes back its own; who wins deletes the
-others, which are of runs that lost, or of earlier clones.
+A shallow clone references files of its source, so a vacuum of the source must keep them. The note
+is written before the commit of the clone, so a clone never exists without its note. If the run ends
+in between, the note remains without a clone; vacuum then refuses to run until somebody deletes the
+note, because it cannot distinguish this case from a clone whose storage is not accessible. If two
+runs make a clone at the same address, each has its own note. The run that does not commit deletes
+its own note; the run that commits deletes the other notes at this address.
 
-A vacuum that has read the notes before a new one was written does not know of it. Therefore a
-vacuum reads them again after its VACUUM START commit, and stops if there is a new one; and a clone
-reads the log again after it wrote its note: a VACUUM START without its END means that files may be
-removed right now.
+If a vacuum has read the notes before a new one was written, it does not know the new one. Therefore
+a vacuum reads the notes again after its VACUUM START commit, and stops if there is a new one. A
+clone reads the log again after it wrote its note: a VACUUM START without its END means that a
+vacuum may be removing files.
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ def drop_other_notes(source: Store, note: CloneNote) -> None:
 
 
 def drop_note(source: Store, note: CloneNote) -> None:
-    """Delete a note: a vacuum of the source then keeps nothing for this clone.
+    """Delete a note: a vacuum of the source then keeps no files for this clone.
 
-    Only if the clone is certainly not committed, or is gone for good. Safe to call again.
+    Call this only if the clone was certainly not committed, or was deleted permanently. Safe to
+    call again.
 
     Raises:
         StorageError: it cannot be deleted.
@@ -133,7 +134,7 @@ def find_notes(
 
 
 def _read(source: Store, name: str) -> CloneNote | None:
-    """Return a note; ``None`` if it was deleted meanwhile."""
+    """Return a note; ``None`` if it was deleted since the listing."""
     try:
         data = source.read(name)
     except ObjectNotFoundError:

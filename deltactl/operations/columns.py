@@ -1,7 +1,7 @@
 """Refuse a version without columns where files are written or a schema is derived.
 
-Files written with a schema without columns have no columns either: the data is lost, but the number
-of rows is still right, so that checks of row counts do not find it.
+Files that are written with a schema without columns have no columns: the data is lost, but the
+number of rows is correct, so that checks of row counts do not find the loss.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from deltactl.protocol.actions import Metadata
 
 
 def describe_lack(metadata: Metadata) -> str | None:
-    """Return which columns a schema lacks, or ``None`` if it lacks none.
+    """Return the columns that a schema lacks, or ``None``.
 
     Raises:
         CorruptLogError: the schema cannot be parsed.

@@ -1,4 +1,4 @@
-"""``describe-detail``: the properties of a table at a version."""
+"""``describe-detail``: size, columns, properties and features of a table at a version."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class DetailReport:
     """A table at a version. ``row`` has Delta's columns in Delta's order, times in ms.
 
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema
-    cannot be parsed. ``sizes`` counts live files by size. ``refusals`` says why deltactl refuses
-    an operation on the table. ``layout``, if asked for, says what lookups skip.
+    cannot be parsed. ``sizes`` counts live files by size. ``refusals``: the reasons why deltactl
+    refuses an operation on the table. ``layout``, if requested: the share of files that lookups
+    skip.
     """
 
     version: int
@@ -45,16 +46,16 @@ class DetailReport:
 
 
 class FileSurvey(Protocol):
-    """Watches the live files go by, so that the log is read once."""
+    """Collect facts while the live files are streamed, so that the log is read once."""
 
     columns: Sequence[str]
-    """Which columns of files it needs."""
+    """The columns of files that it needs."""
 
     def add(self, batch: pa.Table) -> None:
         """Take the next files."""
 
     def report(self) -> LayoutReport:
-        """Return what was found, after the last file."""
+        """Return the result, after the last file."""
 
 
 BeginSurvey: TypeAlias = "Callable[[Snapshot], FileSurvey]"
@@ -72,7 +73,7 @@ def load_detail(
 
     Unsupported features and column types are accepted: only the log is read. ``before_arrow`` is
     called before Arrow is used; a short log is read without it. A ``survey`` of the layout needs
-    Arrow, and is more demanding.
+    Arrow and a valid log.
 
     Raises:
         NotATableError: there is no log.
@@ -108,7 +109,7 @@ def _load_any(
 
 
 def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Table]:
-    """Yield live files, and show them to the survey."""
+    """Yield live files, and pass them to the survey."""
     if survey is None:
         yield from snapshot.file_batches(["size_bytes"])
         return
@@ -155,7 +156,7 @@ def _row(store: Store, table: Snapshot | SmallLog, sizes: FileSizes) -> dict[str
 
 
 def _location(uri: str) -> str:
-    # As Hadoop spells local paths: file:/abs, not file:///abs.
+    # Local paths as in Hadoop: file:/abs, not file:///abs.
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 

@@ -1,4 +1,4 @@
-"""A histogram of file sizes, and the share of small files."""
+"""Count files by size, and calculate the share of small files."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def count_sizes(sizes: Sizes, small: int) -> FileSizes:
 
 
 def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) -> FileSizes:
-    """Count live files, given as batches with ``size_bytes``; memory holds 8 bytes a file.
+    """Count live files, given as batches with ``size_bytes``; needs 8 bytes of memory per file.
 
-    Small is what ``optimize`` considers small: less than 75% of its target size.
+    A file is small as in ``optimize``: less than 75% of its target size.
     """
     import numpy as np
     import pyarrow.compute as pc

@@ -16,7 +16,7 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import is_local_uri, is_plain_name, resolve_name
 from deltactl.storage.store import FileInfo, Store
 
-# A page of a listing has at least a thousand names, and costs as much as one request for a file.
+# A page of a listing has at least a thousand names and needs one request, as a single file does.
 _LEAST_WANTED: Final = 8
 _NAMES_A_FILE: Final = 100
 
@@ -66,7 +66,7 @@ def find_path_problem(name: str) -> str | None:
 
 
 def is_placed(name: str) -> bool:
-    """Return whether a name can be looked up: absolute, or of a file below the root."""
+    """Return whether the store can check a name: absolute, or of a file below the root."""
     return is_absolute(name) or find_path_problem(name) is None
 
 

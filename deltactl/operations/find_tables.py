@@ -30,9 +30,9 @@ def is_glob(address: str) -> bool:
 
 
 def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
-    """Return the addresses of the tables that a glob names, sorted.
+    """Return the addresses of the tables that match a glob, sorted.
 
-    An address that is itself a table names only that table, even if it contains glob characters.
+    An address that is a table itself matches only that table, even if it contains glob characters.
 
     Raises:
         UsageError: the bucket is a glob.
@@ -57,7 +57,8 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
 def is_table(store: Store, folder: str = "") -> bool:
     """Return whether a directory has a log that is not empty.
 
-    Two names suffice for most tables; a log may be long, and is listed only without them.
+    For most tables, a check of two names is enough; the log, which may be long, is listed only if
+    both do not exist.
     """
     base = f"{folder}/" if folder else ""
     if any(store.stat_many([base + name for name in _MARKERS])):

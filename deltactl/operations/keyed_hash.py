@@ -1,8 +1,9 @@
-"""Hashes of names under a key that is drawn for each process.
+"""Hash names with a key that is random for each process.
 
-Paths are chosen by others, and for a hash without a key, anyone can make texts with equal hashes.
-Here two texts have equal hashes of 64 bits with a probability of 2^-64, whoever chose them, because
-the key is drawn later and never leaves the process. So hashes of two processes differ.
+Other people choose the paths, and for a hash without a key, anyone can construct texts with equal
+hashes. With this hash, two texts have equal hashes of 64 bits with a probability of 2^-64, even if
+somebody chose the texts, because the key is chosen later at random and never leaves the process. So
+hashes of two processes differ.
 
 Each 32 bits are the upper half of a sum of the words of the text and of its length, each times a
 random number of 64 bits (Lemire and Kaser, "Strongly universal string hashing is fast", 2014).
@@ -36,17 +37,17 @@ def hash_names(names: pa.ChunkedArray) -> Hashes:
 
 
 def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
-    """Return a hash of 127 bits for each name, as 16 bytes, in no order that has a meaning."""
+    """Return a hash of 127 bits for each name, as 16 bytes; their order is arbitrary."""
     return np.concatenate([np.zeros(0, "S16"), *map(_wide_hash, names.chunks)])
 
 
 @dataclass(slots=True)
 class SeenKeys:
-    """Finds the keys of a batch that were not seen before.
+    """Find the keys of a batch that were not seen before.
 
-    A file whose hash equals that of another is not checked, so hashes have 127 bits, under a key
-    that nobody knows. They are held in sorted runs, each at least twice as long as the next:
-    lookups and merges take n log² n steps in total, for any number of batches.
+    Of two files with equal hashes, only one is checked, so hashes have 127 bits and a secret key.
+    They are stored in sorted runs, each at least twice as long as the next: lookups and merges take
+    n log² n steps in total, for any number of batches.
     """
 
     _runs: list[WideHashes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Digests of the rows that a run moved between files: in its commit, and of its files."""
+"""Read row digests from commits of layout runs, and find the files that each covers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ DIGEST_TAG: Final = "deltactl.rowDigest"
 PATH_TAG: Final = "deltactl.layoutPath"
 """Tag of a file that such a commit added: its own path, so that copies of tags are known."""
 
-# Rows of which the hashes, several arrays of 8 bytes a row, fit the cache of a core.
+# Number of rows whose hashes (several arrays of 8 bytes per row) fit into the cache of a core.
 _DIGESTED_ROWS: Final = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a commit says of the rows of its files: their number, and the sum of their hashes."""
+    """The row digest in a commit: the number of rows of its files, and the sum of their hashes."""
 
     algorithm: str
     rows: int
@@ -56,7 +56,7 @@ def encode_proof(digest: RowDigest) -> str:
 
 
 def read_proof(commit_info: Mapping[str, Any] | None) -> Proof | None:
-    """Return the digest in a commit; ``None`` if it has none that can be read."""
+    """Return the digest in a commit; ``None`` if it has no readable one."""
     tags = (commit_info or {}).get("tags")
     text = tags.get(DIGEST_TAG) if isinstance(tags, dict) else None
     if not isinstance(text, str):
@@ -69,7 +69,7 @@ def read_proof(commit_info: Mapping[str, Any] | None) -> Proof | None:
 
 
 def proven_mask(adds: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which files of a commit its digest is about: not those that it only joined."""
+    """Return a mask of the files of a commit that its digest covers (not merged files)."""
     placed = pc.equal(lookup_map(adds["tags"], PATH_TAG), adds["path"])
     found = pc.or_(pc.fill_null(placed, False), adds["clustering_provider"].is_valid())
     return np.asarray(found).astype(np.bool_)
@@ -100,7 +100,7 @@ def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> tuple[str, s
 
 
 def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
-    """Return the reader of all that files of a table store, hidden columns included.
+    """Return the reader of all columns that files of a table store, hidden columns included.
 
     Raises:
         CorruptLogError: row tracking is enabled without the names of its columns.
@@ -117,10 +117,10 @@ def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
 
 
 class FileDigester:
-    """Computes digests of rows of one table. Thread-safe."""
+    """Compute digests of rows of one table. Thread-safe."""
 
     def __init__(self, reader: RowReader) -> None:
-        """Take the reader of all columns."""
+        """Set the reader of all columns."""
         self._reader = reader
         self._digester = RowDigester(reader.schema)
 

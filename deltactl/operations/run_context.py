@@ -1,4 +1,4 @@
-"""What the operations on a table are given besides the table and their options."""
+"""Services of one run: clock, engine, cancellation, warnings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from deltactl.log.writing.put import Sleep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The surroundings of one run: where its tasks run, its clock, and who listens to it.
+    """The services of one run: its engine, its clock, and the receivers of warnings and progress.
 
     Attributes:
         warn: takes warnings, which do not stop the run.
@@ -36,7 +36,7 @@ class RunContext:
             ``engine`` if ``None``.
         clock: gives times and new ids.
         storage_options: settings of the table's storage, for the tasks; never logged.
-        cancel: once it is set, nothing new is started.
+        cancel: when it is set, no new work is started.
         on_progress: is called when tasks end.
         sleep: waits between attempts to commit; seconds.
         run_id: is written into the commits of the run; ``None`` if there is none.
@@ -78,12 +78,12 @@ class RunContext:
 
     @property
     def source(self) -> EngineSource:
-        """Return what chooses the engine by the bytes to read."""
+        """Return the source that chooses the engine by the bytes to read."""
         return self.engines or FixedEngine(self.engine)
 
     @property
     def is_cancelled(self) -> bool:
-        """Return whether nothing new may be started."""
+        """Return whether no new work may be started."""
         return self.cancel is not None and self.cancel.is_set()
 
     def warn_of_refusal(self, refusal: DeltactlError | None) -> None:

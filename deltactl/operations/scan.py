@@ -1,4 +1,4 @@
-"""All live rows of a snapshot as one stream."""
+"""Read all live rows of a snapshot as one stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target size of a table's files."""
+"""Choose the target size of the files of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_TARGET = (
 def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:
     """Return the target size: from the option, the table property, or the table's size.
 
-    256 MiB up to 2.5 TiB, then rising linearly to 1 GiB at 10 TiB.
+    256 MiB up to 2.5 TiB, then increasing linearly to 1 GiB at 10 TiB.
     """
     chosen = option or table_property
     if chosen:

@@ -1,4 +1,4 @@
-"""Thresholds of ``--if-needed``: the minimum work of a run."""
+"""Parse thresholds of ``--if-needed``: the minimum work of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Need:
     ) -> str | None:
         """Return the pending work and the thresholds as text if none is reached, else ``None``.
 
-        ``skip`` is the share for the column where it is least; unknown shares need a run.
+        ``skip`` is the lowest share of all columns; unknown shares need a run.
         """
         pairs = (
             (self.files, files, lambda n: format_count(n, "file", "files")),

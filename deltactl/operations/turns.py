@@ -1,17 +1,17 @@
-"""Runs of a command on a table: the lease of the one at work, and the record of the last one.
+"""Take the lease of a run on a table, and read and write the record of the last run.
 
     _deltactl/leases/<command>.<number>.json
     _deltactl/runs/<command>.json
 
-Both are advice, and correctness does not depend on them. Without a lease, two runs at a time are
-safe and do work twice; a run that loses its lease continues. Without a record, a command does all
-the work that there is.
+Both are advisory; correctness does not depend on them. Without a lease, two runs at the same time
+are safe but may do work twice; a run that loses its lease continues. Without a record, a command
+does all pending work.
 
 The lease with the highest number that has not expired is held. A run creates the next number
 exclusively, then lists again; if another lease is held, the run deletes its own and fails.
 
-A run that was killed cannot delete its lease. A run on the same machine finds that the process does
-not exist and does not wait; elsewhere the lease has to expire.
+A run that was killed cannot delete its lease. A run on the same machine sees that the process does
+not exist and does not wait; on another machine, the lease must expire.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Holder:
         )
 
     def describe(self) -> str:
-        """Return a text: who, since when and until when."""
+        """Return a text with the holder, the start and the expiry."""
         return (
             f"run {self.run_id} on {self.host} (pid {self.pid}), since "
             f"{format_timestamp(self.since_ms)}, until {format_timestamp(self.expires_ms)} unless "
@@ -96,7 +96,7 @@ class Holder:
         )
 
     def is_gone(self) -> bool:
-        """Return whether its process certainly ended: it is of this machine, and does not exist."""
+        """Return whether its process was on this machine and has certainly ended."""
         if not self.processes or self.processes != name_processes():
             return False
         try:
@@ -109,7 +109,7 @@ class Holder:
 
 
 def name_processes() -> str:
-    """Return a name for the processes that are visible from here; ``""`` if it is not known.
+    """Return an id of the process namespace of this process; ``""`` if it is not known.
 
     On Linux: the boot id of the machine and its PID namespace. Host names are not enough, because
     machines and containers may have the same one.
@@ -125,7 +125,7 @@ def name_processes() -> str:
 def hold_lease(
     store: Store, command: str, holder: Holder, *, clock: Clock, warn: Warn
 ) -> Iterator[None]:
-    """Hold the lease of a command while the context lasts: renew it, and delete it at the end.
+    """Hold the lease of a command inside the block: renew it, and delete it at the end.
 
     If the store cannot write, or cannot create exclusively, the run continues without a lease.
 
@@ -211,7 +211,10 @@ def _list(store: Store, command: str) -> dict[int, FileInfo]:
 
 
 def _read(store: Store, info: FileInfo) -> Holder | None:
-    """Return the holder that a file names; an invalid file counts until it would have expired."""
+    """Return the holder in a lease file.
+
+    An invalid file is respected until it would have expired.
+    """
     try:
         return Holder.parse(json.loads(store.read(info.name)))
     except ObjectNotFoundError:
@@ -231,7 +234,7 @@ def _is_ours(store: Store, name: str, holder: Holder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Renewal:
-    """Renews a lease until the run ends."""
+    """Renew a lease until the run ends."""
 
     store: Store
     name: str
@@ -248,7 +251,7 @@ class _Renewal:
                     return
 
     def renew(self) -> bool:
-        """Write a later end; return ``False`` if the lease expired and another run took it."""
+        """Write a later expiry; return ``False`` if the lease expired and another run took it."""
         if self.store.stat_many([self.name])[0] is None:
             return False
         later = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)
@@ -258,12 +261,11 @@ class _Renewal:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The last run that left nothing undone; times in ms since 1970 UTC.
+    """The last run that left no pending work; times in ms since 1970 UTC.
 
-    ``table_id`` is the id in the table's metadata: the record does not apply to another table that
-    is at the same address now.
-    ``caught_up_version`` is the version up to which ``optimize`` has considered all partitions,
-    by this run or an earlier one.
+    ``table_id`` is the id in the metadata of the table: the record does not apply to a later table
+    at the same address. ``caught_up_version`` is the version up to which ``optimize`` has
+    considered all partitions, by this run or an earlier one.
     """
 
     run_id: str
@@ -290,7 +292,7 @@ def read_last_run(store: Store, command: str) -> LastRun | None:
 
 
 def write_last_run(store: Store, command: str, run: LastRun) -> None:
-    """Write the record of a run, in place of the one before.
+    """Write the record of a run; it replaces the previous record.
 
     Raises:
         StorageError: it cannot be written.

@@ -1,14 +1,13 @@
-"""Uploads in parts that a killed run left unfinished: noted before the first part, aborted later.
+"""Record uploads in parts before their first part, and abort those of killed runs.
 
     _deltactl/uploads/<run>-<number>.json
 
-The parts of such an upload are in no listing of files, but the store keeps and bills them. A run
-notes each upload, and deletes the note when the upload is completed or aborted. Notes that are left
-are those of runs that were killed, or are at work.
-
-A run has ended if its process does not exist on this machine. Elsewhere, it has ended if it held a
-lease and does not hold it any more; without a lease, a day after the upload began. To abort the
-upload of a run at work is safe: its bin fails, and nothing is committed of it.
+The parts of such an upload are not in listings of files, but the store keeps and bills them. A run
+writes a note for each upload, and deletes the note when the upload is completed or aborted. Other
+notes belong to killed runs, or to runs that are running. A run on this machine has ended if its
+process does not exist. A run on another machine has ended if it held a lease and does not hold it
+any more; without a lease, it counts as ended a day after the upload began. It is safe to abort the
+upload of a running run: its bin fails and is not committed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class UploadingRun:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """An upload: the name of the file, the id that the store gave, and whose it is."""
+    """An upload: the name of the file, the upload id of the store, and its run."""
 
     name: str
     upload_id: str
@@ -65,7 +64,7 @@ def find_uploading_run(store: Store, run_id: str, clock: Clock) -> UploadingRun 
 
 
 def note_uploads(store: Store, run: UploadingRun | None) -> Store:
-    """Return the same store, which notes the uploads of a run."""
+    """Return a store that writes notes of the uploads of a run."""
     uploads = store.uploads
     if uploads is None or run is None:
         return store
@@ -128,7 +127,7 @@ def _delete(store: Store, path: str) -> None:
 
 
 def _read(store: Store, info: FileInfo) -> _Note | None:
-    """Return a note; ``None`` if it was deleted meanwhile, or is not one."""
+    """Return a note; ``None`` if it was deleted since the listing, or is not valid."""
     try:
         found = json.loads(store.read(info.name))
         run = found["run"]

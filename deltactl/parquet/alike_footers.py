@@ -1,8 +1,8 @@
-"""Decode many footers together that differ only in numbers and bounds, as those of one writer do.
+"""Decode many footers together that differ only in numbers and bounds (files of one writer).
 
-One footer, which Arrow has read, is the shape: its bytes between the numbers and bounds must be
-those of each other footer. A footer that differs elsewhere, or has a number that does not fit, is
-left to Arrow: no invalid footer is reported here, and none is accepted.
+One footer that Arrow has read is the shape: all bytes except numbers and bounds must be equal in
+each other footer. If a footer differs in other bytes, or has a number that does not fit, Arrow
+reads it: this module neither reports nor accepts invalid footers.
 
 Source: Apache Thrift, doc/specs/thrift-compact-protocol.md; parquet.thrift of Apache Parquet.
 """
@@ -40,24 +40,24 @@ _FEW_BITS: Final[Mapping[int, int]] = {Kind.I16: 15, Kind.I32: 31}
 _BOUNDS: Final = frozenset(
     {Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE}
 )
-# Places are within the only row group; this is the number of the footer itself.
+# Places are within the only row group; this is the number for the footer itself.
 _NUM_ROWS: Final[_Place] = ()
-# Of a column chunk: what its bytes mean. They are the same in footers that are alike.
+# Field numbers of a column chunk; their meaning is the same in all footers of a shape.
 _FIXED: Final = frozenset({ColumnMetaData.TYPE, ColumnMetaData.ENCODINGS, ColumnMetaData.CODEC})
 _NEEDED: Final = (
     ColumnMetaData.NUM_VALUES,
     ColumnMetaData.TOTAL_COMPRESSED_SIZE,
     ColumnMetaData.DATA_PAGE_OFFSET,
 )
-# For those before parquet-mr 1.10 and parquet-cpp 1.3, Arrow looks at the bounds themselves to
-# decide whether they are correct.
+# For writers before parquet-mr 1.10 and parquet-cpp 1.3, Arrow checks the bounds to decide whether
+# they are correct.
 _OLD_WRITERS: Final = re.compile(r"parquet-(cpp|mr)\b(?!-)(?! version 1\.\d\d)", re.IGNORECASE)
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8}
 _INTEGERS: Final[Mapping[str, type[np.signedinteger[Any]]]] = {"INT32": np.int32, "INT64": np.int64}
 
 
 class _UnfitError(Exception):
-    """A footer that is no shape for others."""
+    """A footer that cannot be used as a shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Shape:
 
 
 class _Walk:
-    """Finds the values of a footer."""
+    """Find the values of a footer."""
 
     def __init__(self, data: bytes, num_columns: int) -> None:
         self._data, self._num_columns = data, num_columns
@@ -180,7 +180,7 @@ def _is_bound(chunk: _Place) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Footers of one shape, and their places among those that were given."""
+    """Footers of one shape, and their indexes in the given footers."""
 
     chosen: Sequence[int]
     footers: AlikeFooters = field(repr=False)
@@ -203,7 +203,7 @@ def match_footers(shape: Shape, footers: Sequence[bytes], sizes: Sequence[int]) 
 
 
 class AlikeFooters:
-    """The values of footers of one shape; ``is_alike`` says which of those given have it."""
+    """The values of footers of one shape; ``is_alike`` marks the given footers that have it."""
 
     def __init__(self, shape: Shape, footers: Sequence[bytes], sizes: Sequence[int]) -> None:
         """``footers`` are as stored, with length and magic; ``sizes`` those of their files."""
@@ -267,7 +267,7 @@ class AlikeFooters:
         return [self._text[a:b] for a, b in zip(starts.tolist(), ends, strict=True)]
 
     def _match(self, expected: bytes) -> None:
-        """Compare the next bytes, and go past them."""
+        """Compare the next bytes and skip them."""
         count = len(expected)
         if not count:
             return
@@ -282,7 +282,7 @@ class AlikeFooters:
         self._position = self._position + count
 
     def _byte(self, offset: int = 0) -> _Bytes:
-        """Return the next byte of each footer; any byte beyond the end of all."""
+        """Return the next byte of each footer; after the end of the buffer, an arbitrary byte."""
         return self._flat.take(self._position + offset, mode="clip")
 
     def _read_varint(self) -> Numbers:
@@ -321,7 +321,7 @@ class AlikeFooters:
         self._position = self._position + lengths
 
     def _check_chunk(self, index: int, sizes: Numbers) -> None:
-        """Leave to Arrow, and to the checks around it, what may not be valid."""
+        """Reject chunks that may be invalid, so that Arrow reads and checks them."""
         none = np.zeros(len(self), np.int64)
 
         def number(member: int) -> Numbers:

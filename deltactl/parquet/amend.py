@@ -1,15 +1,15 @@
-"""Amend a Parquet footer that Arrow wrote, so that readers draw correct conclusions from it.
+"""Amend a Parquet footer that Arrow wrote, so that readers interpret it correctly.
 
-Spark's reader loses rows of queries on floats because of two things in such a footer:
-
-- Bounds leave NaN out, but in Spark NaN is greater than all other values: ``x > 5`` skips row
-  groups that contain NaN. Spark's own writer keeps no bounds then.
+With two properties of such a footer, queries of Spark on floats lose rows: - Bounds exclude NaN,
+but in Spark NaN is greater than all other values: ``x > 5`` skips row groups that contain NaN. The
+writer of Spark writes no bounds in this case.
 - In a column with dictionary pages only, Spark looks up ``x = 0`` in the dictionary, where -0.0 is
-  not 0.0. Without the counts of pages by encoding it cannot know that there are no other pages.
+  not 0.0. If the footer has no counts of pages by encoding, Spark does not do this, because there
+  can be other pages.
 
-One thing is missing: only the table's schema says that a group of two binaries is a variant.
-
-Arrow has no option for any of them. So the footer, which comes last, is decoded and written again.
+One annotation is missing: only the schema of the table shows that a group of two binaries is a
+variant. Arrow has no options for these. So the footer, which is at the end of the file, is decoded
+and written again.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def amend_footer(
 def _annotate(
     elements: Iterator[ThriftStruct], parent: tuple[str, ...] | None, variants: Set[tuple[str, ...]]
 ) -> None:
-    """Annotate the next element of a schema, which is stored depth first, and those below it.
+    """Annotate the next element of a schema (stored depth first) and all elements below it.
 
-    ``parent`` is the path of its parent; the root, which has none, is in no path.
+    ``parent`` is the path of its parent; paths do not contain the root.
     """
     element = next(elements, ThriftStruct())
     name = (element.get(SchemaElement.NAME) or b"").decode(errors="replace")
@@ -95,7 +95,7 @@ def _annotate(
 
 
 class HeldSink(io.RawIOBase):
-    """A sink that passes bytes on until ``hold`` is called, and keeps them from then on."""
+    """A sink that passes bytes on until ``hold`` is called, and then keeps them."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -113,9 +113,9 @@ class HeldSink(io.RawIOBase):
         return memoryview(data).nbytes
 
     def hold(self) -> None:
-        """Keep what is written from now on."""
+        """Keep the bytes that are written from now on."""
         self._held = bytearray()
 
     def release(self) -> bytes:
-        """Return what was kept."""
+        """Return the kept bytes."""
         return bytes(self._held or b"")

@@ -1,7 +1,7 @@
 """Find invalid footers before their column chunks are read.
 
-Where the metadata of a chunk contradict themselves (a histogram of another length, for example),
-Arrow throws in C++. In ``row_group(i).column(j)`` nothing catches that, and the process ends; while
+If the metadata of a chunk are inconsistent (for example, a histogram has a wrong length), Arrow
+throws in C++. In ``row_group(i).column(j)`` the exception is not caught and ends the process; when
 a reader is prepared, it becomes an error (seen with pyarrow 26).
 """
 
@@ -41,10 +41,11 @@ def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[in
 
 
 def find_broken_footers(footers: Sequence[Footer]) -> dict[int, DataFileError]:
-    """Return the indices of footers with invalid columns, and what is wrong with each.
+    """Return the indices of footers with invalid columns, and the problem of each.
 
     Args:
-        footers: of one schema. Checked together, each costs an eighth of what it costs alone.
+        footers: of one schema. A check of many footers together takes an eighth of the time of
+            single checks.
     """
     metadata = [footer.metadata for footer in footers]
     sizes = [footer.size_bytes for footer in footers]
@@ -64,13 +65,13 @@ def ensure_valid_columns(
     sizes: Sequence[int],
     first: pq.FileMetaData | None = None,
 ) -> None:
-    """Refuse footers that would end the process. Reads nothing.
+    """Refuse footers that would end the process. Read no data.
 
     Args:
         footers: of one schema.
         sizes: of the files, in bytes.
-        first: a copy of the first footer, to which the row groups of all others are added; without
-            it each footer is checked alone.
+        first: a copy of the first footer; the row groups of all others are added to it. Without it,
+            each footer is checked alone.
 
     Raises:
         OSError: the metadata of a column chunk are not valid.
@@ -81,7 +82,7 @@ def ensure_valid_columns(
 
 
 def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
-    """Return one footer with the row groups of all, if Arrow finds their schemas equal."""
+    """Return one footer with the row groups of all footers, if Arrow finds their schemas equal."""
     try:
         for footer in footers[1:]:
             first.append_row_groups(footer)
@@ -114,9 +115,9 @@ def _ensure_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
 
 
 def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
-    """Refuse chunks of another type than their column: asking for statistics ends the process.
+    """Refuse chunks whose type differs from their column: reading statistics would end the process.
 
-    Also refuse those beyond the end of their own file: Arrow compared with the largest file.
+    Also refuse chunks beyond the end of their file, because Arrow compares with the largest file.
     """
     schema = footers[0].schema
     declared = [schema.column(index).physical_type for index in range(footers[0].num_columns)]
@@ -134,7 +135,7 @@ def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequenc
 
 
 class _UnreadFile(io.RawIOBase):
-    """A file that has a size and no content; ``was_read`` says whether someone read it."""
+    """A file that has a size and no content; ``was_read`` is true after a read."""
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes

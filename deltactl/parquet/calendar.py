@@ -1,9 +1,9 @@
-"""Legacy (hybrid Julian/Gregorian) dates and timestamps in files written by Spark.
+"""Detect legacy (Julian/Gregorian) dates and timestamps in files that Spark wrote.
 
 Spark 2 wrote dates and timestamps in the hybrid calendar, Julian before 1582-10-15. Later versions
-do so with ``spark.sql.parquet.datetimeRebaseModeInWrite``. The footer says so, and Spark converts
-such values when it reads them; other readers do not. A rewritten file has no such footer, so Spark
-would read other dates.
+do so with ``spark.sql.parquet.datetimeRebaseModeInWrite``. The footer contains this fact, and Spark
+converts such values when it reads them; other readers do not. A rewritten file would not have these
+footer entries, so Spark would read other dates.
 
 Source: Spark's ``DataSourceUtils`` (``datetimeRebaseSpec``, ``int96RebaseSpec``).
 """
@@ -28,7 +28,7 @@ _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
 PROLEPTIC_CALENDAR: Final = {_VERSION: b"3.5.0"}
-"""The footer entry with which Spark reads dates before 1582 as proleptic Gregorian.
+"""The footer entry because of which Spark reads dates before 1582 as proleptic Gregorian.
 
 Without it, Spark 3 refuses to read them, unless its session has a rebase mode.
 """
@@ -48,7 +48,7 @@ def is_in_legacy_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool
 
     Args:
         metadata: the file's footer.
-        physical_type: the physical type of the column; ``INT96`` has a rule of its own.
+        physical_type: the physical type of the column; ``INT96`` has a separate rule.
     """
     facts = metadata.metadata or {}
     version = facts.get(_VERSION)
@@ -70,7 +70,7 @@ def legacy_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]
         if leaf.physical_type in ("INT32", "INT64", "INT96")
         and is_in_legacy_calendar(metadata, leaf.physical_type)
     ]
-    # A name may contain dots: this may return a column too many, but never one too few.
+    # A name may contain dots: the result can have additional columns, but never lacks one.
     return frozenset(n for n in names if any(path.startswith(f"{n}.") for path in paths))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a table of file actions as Python values, for the files that a command reads."""
+"""Convert rows of a table of file actions to objects, for files that a command reads."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A digest of rows that does not depend on their order: it proves a rewrite that moves rows.
+"""Compute a digest of rows that does not depend on their order, to verify that rows only moved.
 
 Each live row has a hash of 128 bits over all of its columns: name, null or value, partition values
-included. The digest is the sum of these hashes modulo 2^128, with the number of rows. A sum counts
-rows that are equal, which an exclusive or would cancel. What the hash of a value depends on is said
-in ``hashes``; a widened column does not change the digest.
+included. The digest is the sum of these hashes modulo 2^128, with the number of rows. With a sum,
+equal rows are counted; with an exclusive or, two equal rows would cancel each other. The module
+``hashes`` defines the hash of a value; a widened column does not change the digest.
 
-The sums of single columns do not prove anything: they only name the column that differs.
+The sums of single columns are no proof: they only show the column that differs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltactl.parquet.hashes import hash_values, key_of
 from deltactl.parquet.word_sums import Hashes, finish
 
 ALGORITHM: Final = "deltactl-rows-2"
-"""Name of this definition of the hashes; it changes with them."""
+"""Version of the definition of the hashes; change it when the hashes change."""
 
 _MODULUS: Final = 1 << 128
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
@@ -65,7 +65,7 @@ class RowDigest:
 
 
 class RowDigester:
-    """Computes the digest of batches of rows of one schema."""
+    """Compute the digest of batches of rows of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         """Take the columns that each row has; names are those of the files."""

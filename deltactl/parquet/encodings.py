@@ -1,9 +1,9 @@
 """Choose the columns of a data file that get a dictionary, and the compression level of each.
 
-Arrow tries a dictionary for every column and stops when a page is full of distinct values. All
-values were hashed by then, which is a third of the time to write a table with a few such columns,
-and the file is larger. A codec searches random data for repeats as long as its level says, and
-finds none. A sample of the rows shows both before writing.
+Arrow tries a dictionary for every column and stops when a page is full of distinct values. At that
+point all values are hashed, which takes a third of the time to write a table with a few such
+columns, and the file is larger. In random data, a codec searches for repetitions, longer for higher
+levels, and finds none. A sample of the rows shows both before writing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from deltactl.parquet.nested import walk_arrays
 
 Compress: TypeAlias = Callable[[pa.Table, int], Mapping[str, int]]
-"""Returns the compressed bytes of each leaf, by Parquet path, of rows at a level."""
+"""A function that returns the compressed bytes of each leaf, by Parquet path, at a level."""
 
 DICTIONARY_PAGE_BYTES: Final = 1 << 20
-"""Arrow's own limit for a dictionary."""
+"""The limit of Arrow for a dictionary."""
 
 _SAMPLES: Final = 16
 _SAMPLE_ROWS: Final = 256

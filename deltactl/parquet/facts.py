@@ -1,4 +1,4 @@
-"""Facts that only the rows of a data file show, collected while the file is written."""
+"""Collect facts about the rows of a data file that its footer lacks, while it is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTEGERS = {32: pa.int32(), 64: pa.int64()}
 
 
 class FactCollector:
-    """Finds NaN and -0.0 in float leaves, and counts null lists and maps."""
+    """Find NaN and -0.0 in float leaves, and count null lists and maps."""
 
     def __init__(self, schema: pa.Schema, columns: StatsColumns) -> None:
         # No reader uses bounds of leaves inside lists and maps.
@@ -58,17 +58,17 @@ class FactCollector:
 
     @property
     def nan_columns(self) -> frozenset[int]:
-        """Parquet's indexes of leaves with NaN."""
+        """Parquet indexes of leaves with NaN."""
         return frozenset(self._floats[path] for path in self.nan_paths)
 
     @property
     def negative_zero_columns(self) -> frozenset[int]:
-        """Parquet's indexes of leaves with -0.0."""
+        """Parquet indexes of leaves with -0.0."""
         return frozenset(self._floats[path] for path in self.negative_zero_paths)
 
 
 def select_leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
-    """Return the column of a leaf; it is null where a struct above it is null."""
+    """Return the column of a leaf; it is null if a struct above it is null."""
     array = batch.column(batch.schema.get_field_index(path[0]))
     for name in path[1:]:
         array = pc.struct_field(array, [array.type.get_field_index(name)])

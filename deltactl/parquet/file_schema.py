@@ -1,7 +1,8 @@
 """Derive the Delta type of each column of a Parquet file from its footer.
 
-Source: PROTOCOL.md, "Primitive Types" and "Column Mapping"; where the protocol leaves a choice,
-the type is Spark's for the same Parquet type. Every column is nullable: files cannot prove more.
+Source: PROTOCOL.md, "Primitive Types" and "Column Mapping"; if the protocol allows several types,
+it is the type of Spark for the Parquet type. Every column is nullable, because the files do not
+show the opposite for later files.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ _TEXTS: Final = frozenset({"JSON", "ENUM"})
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The columns of a file; ``unusable`` names those without a Delta type, and the reasons.
+    """The columns of a file; ``unusable`` has those without a Delta type, with reasons.
 
-    ``nanoseconds`` names columns stored as nanoseconds, of which Delta stores microseconds.
+    ``nanoseconds`` has columns with nanoseconds, which Delta stores as microseconds.
     """
 
     struct: StructType
@@ -64,7 +65,7 @@ class FileSchema:
 
 
 class _UnusableTypeError(Exception):
-    """A type that Delta does not have; the message names it."""
+    """A type that Delta does not have; the message contains it."""
 
 
 def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
@@ -106,7 +107,7 @@ def _doubled(struct: StructType, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 class _SchemaReader:
-    """Reads Arrow's types together with Parquet's leaves, which have facts that Arrow omits."""
+    """Read types of Arrow together with Parquet leaves, which have facts that Arrow omits."""
 
     def __init__(self, metadata: pq.FileMetaData) -> None:
         self._schema = metadata.schema
@@ -114,7 +115,7 @@ class _SchemaReader:
         self.nanoseconds: list[str] = []
 
     def read(self, kind: pa.DataType, path: str) -> DeltaType:
-        """Return the Delta type of a column or member, and move past its leaves."""
+        """Return the Delta type of a column or struct field, and skip its leaves."""
         if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.json":
             raise _UnusableTypeError(f"type {kind.extension_name} is not a type of Delta")
         if isinstance(kind, pa.BaseExtensionType):

@@ -1,9 +1,9 @@
 """Check that the bounds of fixed-length columns are as long as their values.
 
-Where one is shorter, pyarrow 26 ends the process when statistics are read, even to scan a dataset
-with a filter, and cannot read the rows. Arrow does not expose the length of a bound, so the footer
-is read here. That takes a hundred times as long as Arrow's parser, so only columns whose length is
-not what their type needs are checked.
+If a bound is shorter, pyarrow 26 ends the process when statistics are read, even by a scan of a
+dataset with a filter. Arrow does not expose the length of a bound, so this module parses the
+footer. This takes a hundred times as long as the parser of Arrow, so only columns with an unusual
+length are checked.
 
 Source: parquet.thrift of Apache Parquet.
 """
@@ -61,7 +61,7 @@ def _unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
 
 
 def _min_decimal_bytes(precision: int) -> int:
-    """Return how many bytes hold every decimal of ``precision`` digits, with its sign."""
+    """Return the number of bytes for every decimal of ``precision`` digits with its sign."""
     limit: int = 10**precision
     return (limit.bit_length() + 8) // 8
 

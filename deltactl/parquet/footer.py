@@ -1,8 +1,8 @@
 """Derive statistics of the log from Parquet footers.
 
-The two differ. A footer has null counts of leaves, so those of lists and maps count elements; its
-float bounds exclude NaN. The missing facts come as :class:`RowFacts` from the code that reads or
-writes the rows.
+Footers and statistics of the log differ. A footer has null counts of leaves, so for lists and maps
+it counts elements; its float bounds exclude NaN. The code that reads or writes the rows provides
+the missing facts as :class:`RowFacts`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """Facts that only the rows show: leaves without NaN, null counts of lists and maps."""
+    """Facts that a footer lacks: leaves without NaN, null counts of lists and maps."""
 
     nan_free: Set[Path] = frozenset()
     nested_null_counts: Mapping[Path, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def read_file_stats(
     """Return statistics of a whole file for the leaves in ``columns``.
 
     If a row group has no bound, the bound of the file is unknown. Leaves that the file does not
-    have are left out.
+    have are omitted.
     """
     found = index_leaves(metadata.schema.to_arrow_schema())
     leaves = {}
@@ -66,7 +66,7 @@ def read_file_stats(
             # No file stores them: they are null in every row.
             leaves[leaf.path] = LeafStats(metadata.num_rows)
             continue
-        # Every variant has metadata, so it is null where they are null.
+        # Every variant has metadata, so a variant is null if its metadata are null.
         column = found.get((*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path)
         if column is None:
             continue
@@ -115,7 +115,7 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
     """Return a physical value of the footer in the form of :class:`LeafStats`."""
     if pa.types.is_decimal(type_):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
-        # From a string: arithmetic would round to the digits of the decimal context.
+        # Created from a string: arithmetic would round to the digits of the decimal context.
         return Decimal(f"{unscaled}e{-type_.scale}")
     if pa.types.is_timestamp(type_) and isinstance(raw, int):
         times, over = TIME_UNITS[type_.unit]
@@ -131,7 +131,7 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
 def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
     """Return the null count of each top-level column, as :func:`count_nulls` counts in rows.
 
-    Columns with lists or maps are left out if Arrow is too old to count theirs.
+    Columns with lists or maps are omitted if Arrow is too old to count their nulls.
 
     Raises:
         DataFileError: the footer has no null count.
@@ -168,8 +168,8 @@ def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
 def count_nulls(array: pa.Array) -> int:
     """Return the nulls of a column: null rows, or for nested types the nulls that Parquet counts.
 
-    These are, summed over the leaves, the places without a value: the leaf is null, a struct above
-    it is null, or a list or map above it is null or empty (one for each).
+    These are the places without a value, summed over the leaves: the leaf is null, a struct above
+    it is null, or a list or map above it is null or empty.
     """
     type_ = array.type
     if isinstance(array, pa.ExtensionArray):
@@ -182,7 +182,7 @@ def count_nulls(array: pa.Array) -> int:
 
 
 def _count_nulls_of_lists(array: pa.Array) -> int:
-    # Null rows may have values below them, which do not count: drop these rows.
+    # Null rows may have values below them, which must not be counted: drop these rows.
     present = array.drop_null() if array.null_count else array
     offsets = present.offsets.to_numpy(zero_copy_only=False)
     empty = int(np.count_nonzero(offsets[1:] == offsets[:-1])) + int(array.null_count)

@@ -23,11 +23,12 @@ TAIL_BYTES: Final = 64 << 10
 _SIGNATURE_BYTES: Final = 28  # after the plain footer of a file with encrypted columns
 
 MAX_WAITING_BYTES: Final = 8 << 20
-"""Stored size of the footers that may wait for the collector; in memory they take ten times that.
+"""Stored size of footers that may wait for the garbage collector.
 
-Arrow's footer references its schema, once that was read, and the schema its footer: only Python's
-collector of cycles frees them. It counts objects, not bytes, and ``cli/app.py`` makes it run
-seldom: gigabytes of footers of a wide table would wait for it.
+In memory they need ten times as much. After the schema of a footer is read, footer and schema
+reference each other: only the cyclic garbage collector of Python frees them. It counts objects, not
+bytes, and ``cli/app.py`` makes it run rarely: gigabytes of footers of a wide table could wait for
+it.
 """
 
 
@@ -43,7 +44,10 @@ class Footer:
     size_bytes: int
 
     def parse_again(self) -> pq.FileMetaData:
-        """Return a copy. Arrow's own writer is not used: it ends the process on some footers."""
+        """Return a copy.
+
+        The writer of Arrow is not used, because some footers make it end the process.
+        """
         return _parse(self.data)
 
 
@@ -57,7 +61,8 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         tail: the last ``TAIL_BYTES`` of the file, or the whole file, if already read.
 
     Raises:
-        DataFileError: the file is not Parquet, broken or encrypted; the message says which.
+        DataFileError: the file is not Parquet, broken or encrypted; the message says which of
+            these.
         StorageError: the store failed.
     """
     return parse_footer_bytes(read_footer_bytes(store, name, size_bytes, tail), size_bytes)
@@ -88,7 +93,7 @@ def parse_footer_bytes(data: bytes, size_bytes: int) -> Footer:
     """Return a footer, given its bytes; call ``find_broken_footers`` before you read columns.
 
     Raises:
-        DataFileError: it is broken, or of a file that is encrypted in part.
+        DataFileError: it is broken, or the file is partly encrypted.
     """
     footer = Footer(_parse(data), data, size_bytes)
     count_footer(footer.metadata)
@@ -102,8 +107,8 @@ def parse_footer_bytes(data: bytes, size_bytes: int) -> Footer:
 
 
 def _parse(data: bytes) -> pq.FileMetaData:
-    # pq.read_metadata does the same, then prepares to read nested columns: half as fast. The
-    # function that pickle uses is faster, but a broken footer ends the process there.
+    # pq.read_metadata also prepares to read nested columns, and takes twice as long. The function
+    # that pickle uses is faster, but with a broken footer it ends the process.
     reader = pq.ParquetReader()
     try:
         reader.open(pa.BufferReader(data))
@@ -124,7 +129,7 @@ def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:
 
 
 class _Waiting:
-    """The size of the footers that may be waiting for the collector."""
+    """The size of the footers that may wait for the garbage collector."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,6 +149,6 @@ _waiting = _Waiting()
 
 
 def count_footer(footer: pq.FileMetaData) -> None:
-    """Count a footer whose schema will be read; from time to time, free those before it."""
+    """Count a footer whose schema will be read; from time to time, free earlier footers."""
     if _waiting.add(footer.serialized_size):
         gc.collect()

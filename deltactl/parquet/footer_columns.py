@@ -1,7 +1,8 @@
 """Read statistics of many footers at once, as columns, with little Python per column chunk.
 
-Facts that footers do not have stay unknown: bounds of floats, which exclude NaN; null counts of
-lists and maps, which count elements; bounds of timestamps that Spark wrote in its legacy calendar.
+These facts stay unknown, because footers do not have them: bounds of floats, which exclude NaN;
+null counts of lists and maps, which count elements; bounds of timestamps that Spark wrote in its
+legacy calendar.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def read_leaf_columns(
         return {}
     readers, unknown = _choose_readers(footers, columns)
     groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
-    # Most files have one row group: then one pass over all files reads a leaf.
+    # Most files have one row group: then a leaf of all files is read in one pass.
     single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
     return _unknown(unknown, len(footers)) | {
         reader.leaf.path: reader.finish(
@@ -58,7 +59,7 @@ def read_alike_columns(
         columns: the leaves.
 
     Returns:
-        ``None`` if Arrow reads something else from a sample.
+        ``None`` if Arrow reads other values from a sample.
     """
     readers, unknown = _choose_readers(list(samples.values()), columns)
     found = {}
@@ -80,7 +81,7 @@ def _unknown(paths: Sequence[Path], num_files: int) -> dict[Path, LeafColumns]:
 def _choose_readers(
     footers: Sequence[pq.FileMetaData], columns: StatsColumns
 ) -> tuple[list[_LeafReader], list[Path]]:
-    """Return a reader for each leaf that the footers have, and the leaves they do not tell."""
+    """Return a reader for each leaf in the footers, and the leaves whose facts are unknown."""
     schema = footers[0].schema
     arrow_schema = schema.to_arrow_schema()
     found = index_leaves(arrow_schema)
@@ -101,7 +102,7 @@ def _choose_readers(
 
 
 class _LeafReader:
-    """Reads one leaf of many footers."""
+    """Read one leaf of many footers."""
 
     def __init__(self, leaf: StatsLeaf, column: LeafColumn, with_bounds: bool) -> None:
         self.leaf = leaf
@@ -116,7 +117,7 @@ class _LeafReader:
         return nulls, lower, upper
 
     def finish(self, found: _Chunks, prefix: int) -> LeafColumns:
-        """Return what was read, as columns; strings are truncated to ``prefix``."""
+        """Return the facts as columns; strings are truncated to ``prefix``."""
         nulls, lower, upper = found
         counts = pa.array(nulls, pa.int64())
         if not self._with_bounds:
@@ -169,7 +170,7 @@ class _LeafReader:
         """Merge the row groups of a file; a fact that one of them lacks is unknown for the file."""
         nulls, lower, upper = self.read_chunks(groups)
         sizes = [group.column(self._index).num_values for group in groups]
-        # A chunk with only nulls has no bounds, and does not hide those of other chunks.
+        # A chunk with only nulls has no bounds; the bounds of other chunks are still valid.
         held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]
         lower, upper = [lower[i] for i in held], [upper[i] for i in held]
         return (
@@ -180,7 +181,7 @@ class _LeafReader:
 
 
 def _decoder(type_: pa.DataType) -> Decode | None:
-    """Return how to make a physical bound comparable; ``None`` if it already is."""
+    """Return a function that makes a physical bound comparable; ``None`` if none is needed."""
     if pa.types.is_decimal(type_):
         scale = type_.scale
         return lambda raw: Decimal(f"{_to_integer(raw)}e{-scale}")

@@ -1,4 +1,4 @@
-"""Constants of the Parquet file format that Arrow does not expose. Arrow is not imported here.
+"""Define constants of the Parquet format that Arrow does not expose. Imports no Arrow.
 
 Source: the Parquet format, "File format", and its ``parquet.thrift``.
 """

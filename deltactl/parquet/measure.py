@@ -1,4 +1,4 @@
-"""Compute rows, nulls and bounds of a data file from its rows, to compare them with the log.
+"""Compute row count, null counts and bounds from the rows of a data file.
 
 One batch of rows is in memory at a time.
 """
@@ -53,7 +53,7 @@ def measure_file(
         deleted: positions of deleted rows.
 
     Raises:
-        DataFileError: the file cannot be read, or not with the types of the table.
+        DataFileError: the file cannot be read, or cannot be read with the types of the table.
     """
     found = Measured(
         leaves={leaf.path: LeafStats(0) for leaf in leaves},

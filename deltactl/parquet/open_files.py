@@ -1,4 +1,4 @@
-"""Open the data files and deletion vectors that the log names.
+"""Open the data files and deletion vectors that the log references.
 
 Source: PROTOCOL.md, "Deletion Vectors".
 """
@@ -42,13 +42,13 @@ def open_in_turn(
 def open_in_turn(
     store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
 ) -> Generator[pa.NativeFile | None, None, None]:
-    """Open each file; read small ones completely, ahead of time: that is cheaper on remote stores.
+    """Open each file; read small files completely in advance, which is cheaper on remote stores.
 
-    A file is closed when the next one is opened, or this is closed. Those that ``leave`` accepts
-    are not opened; ``None`` is returned for them.
+    A file is closed when the next one is opened, or when the iterator is closed. For files that
+    ``leave`` accepts, yield ``None`` and do not open them.
 
     Raises:
-        DataFileError: a file is missing, or its path leaves the table's directory.
+        DataFileError: a file is missing, or its path is outside of the table directory.
     """
     for file in files:
         ensure_readable_path(file.path)
@@ -72,14 +72,14 @@ def _is_small(file: DataFile) -> bool:
 
 
 def ensure_readable_path(path: str) -> None:
-    """Refuse a relative path that leads out of the table's directory.
+    """Refuse a relative path to a file outside of the table directory.
 
     Raises:
-        DataFileError: the path does; the message names it.
+        DataFileError: the path is outside; the message contains it.
     """
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
-            f"the log names {path!r}, which is outside the table's directory",
+            f"the log references {path!r}, which is outside of the table directory",
             hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
         )
 
@@ -114,14 +114,14 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Map errors of Arrow and of the store to a ``DataFileError`` that names the file."""
+    """Convert errors of Arrow and of the store to a ``DataFileError`` with the file name."""
     try:
         yield
     except ObjectNotFoundError as error:
         raise DataFileError(
             f"data file {path!r} is in the log but not in the store",
             hint="Restore it, or restore an older version of the table. It was deleted without a "
-            "commit, for example by a vacuum with too short a retention or by a lifecycle rule.",
+            "commit, for example by a vacuum with a short retention or by a lifecycle rule.",
         ) from error
     except DataFileError as error:
         if path in error.message:

@@ -1,8 +1,8 @@
 """Convert the columns of a data file to the columns of a table.
 
 Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Reader Requirements for Type
-Widening"; data files may be older than the schema, so at every level members may be
-missing, extra, or of a narrower type.
+Widening"; data files may be older than the schema, so at every level, fields may be missing,
+additional, or of a narrower type.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from deltactl.protocol.variants import read_variant
 
 
 class FileFields:
-    """The columns of a file, or the members of a struct in it, indexed for wide tables.
+    """The columns of a file, or the fields of a struct in it, indexed for wide tables.
 
     Raises:
-        DataFileError: two have the same name, so a name is ambiguous.
+        DataFileError: two columns have the same name.
     """
 
     def __init__(self, fields: Iterable[pa.Field]) -> None:
@@ -37,7 +37,7 @@ class FileFields:
             raise DataFileError(f"the file has {twice!r} twice")
 
     def members(self, index: int) -> FileFields:
-        """Return the members of one field; none if it is not a struct."""
+        """Return the fields of a struct; none if it is not a struct."""
         kind = self._fields[index].type
         return FileFields(kind if pa.types.is_struct(kind) else ())
 
@@ -58,7 +58,7 @@ class FileFields:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Finds the field of a file for a field of the table, by the column mapping mode."""
+    """Find the field of a file for a field of the table, by the column mapping mode."""
 
     mode: str
 
@@ -74,7 +74,7 @@ class Matcher:
         found = present.by_name.get(name)
         if found is not None or self.mode == "name":
             return found
-        # Some writers change the case of names, and nothing else.
+        # Some writers change the case of names.
         folded = present.by_folded_name.get(name.lower(), ())
         if len(folded) > 1:
             alike = " and ".join(repr(present.names[index]) for index in folded)
@@ -83,10 +83,10 @@ class Matcher:
 
 
 def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> None:
-    """Refuse a file without field ids in a table that maps by id: all would read as null.
+    """Refuse a file without field ids in a table that maps by id: all columns would be null.
 
     Raises:
-        DataFileError: the file has none; the message names it.
+        DataFileError: the file has no field ids; the message has the file.
     """
     if (
         matcher.mode == "id"
@@ -106,8 +106,8 @@ def convert(
     Args:
         array: as read from Parquet.
         delta_type: the table's type, with the ids and names to find.
-        target: the Arrow type to return; it has the members of ``delta_type`` that are stored.
-        match: finds members.
+        target: the Arrow type to return; it has the stored fields of ``delta_type``.
+        match: finds fields.
 
     Raises:
         pa.ArrowException: the values do not fit the type.
@@ -129,7 +129,7 @@ def convert(
 
 
 def _ensure_kind(stored: pa.DataType, wanted: DeltaType) -> None:
-    """Refuse a column that is not a struct, list or map although the table's is.
+    """Refuse a column that is not a struct, list or map if the column of the table is one.
 
     Raises:
         pa.ArrowTypeError: the kinds differ.
@@ -147,7 +147,7 @@ def _convert_struct(
     array: pa.StructArray, struct: StructType, target: pa.StructType, match: Matcher
 ) -> pa.Array:
     present = FileFields(array.type)
-    # With physical names, the target has no void members: pair the stored members only.
+    # With physical names, the target has no void fields: pair only the stored fields.
     wanted = [f for f in struct.fields if target.get_field_index(_name_in(target, f)) >= 0]
     children = []
     for member, field in zip(wanted, target, strict=True):
@@ -167,7 +167,7 @@ def _name_in(target: pa.StructType, field: Field) -> str:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    # A copy that starts at zero: Arrow refuses a null mask beside sliced offsets.
+    # A copy that starts at zero, because Arrow refuses a null mask with sliced offsets.
     return pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())
 
 

@@ -41,9 +41,9 @@ _GROUPS_BYTES: Final = 32 << 20  # uncompressed, of the row groups that are read
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Live rows of consecutive physical rows, of which the first is ``first_row`` of the file.
+    """Live rows of consecutive physical rows; the first one is row ``first_row`` of the file.
 
-    ``mask`` says which of these physical rows are live; ``None`` means all.
+    ``mask`` marks the physical rows that are live; ``None`` means all.
     """
 
     columns: pa.RecordBatch
@@ -54,11 +54,11 @@ class LiveBatch:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads files of one table with one schema, naming and column mapping mode.
+    """Read files of one table with one schema, naming and column mapping mode.
 
     ``extra`` columns (the materialized ones of row tracking) are found by name and are null in
     files without them. ``verify_pages``: check the checksums of pages in files that have them.
-    ``for_rewrite``: refuse values that some readers would read differently from a rewritten file
+    ``for_rewrite``: refuse values for which some readers would return other values after a rewrite
     (see ``calendar``).
     """
 
@@ -80,7 +80,7 @@ class RowReader:
     _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
 
     def select(self, names: Set[str]) -> RowReader:
-        """Return a reader of some of the columns, by the names that ``schema`` has."""
+        """Return a reader of some of the columns, by the names in ``schema``."""
         fields = (
             f for f, stored in zip(self._fields, self.schema, strict=False) if stored.name in names
         )
@@ -98,7 +98,7 @@ class RowReader:
         """Yield the live rows of a file in file order, from ``source`` if it is already open.
 
         Raises:
-            DataFileError: the file or deletion vector is missing, invalid, or not as in the log.
+            DataFileError: the file or deletion vector is missing, invalid, or differs from the log.
             UnsupportedFeatureError: a type or deletion vector is not supported.
         """
         deleted = read_deletion_vector(store, file)
@@ -109,7 +109,7 @@ class RowReader:
     def open(
         self, store: Store, file: DataFile, source: pa.NativeFile | None = None
     ) -> Iterator[pq.ParquetFile]:
-        """Open a file, from ``source`` if it is open already; close it at the end.
+        """Open a file, from ``source`` if it is already open; close it at the end.
 
         Raises:
             DataFileError: the file is missing or broken.
@@ -167,7 +167,7 @@ class RowReader:
                 first_row += batch.num_rows
             if first_row != expected:
                 raise DataFileError(
-                    f"data file {file.path!r} holds {first_row} rows, its footer says {expected}"
+                    f"data file {file.path!r} has {first_row} rows, but its footer has {expected}"
                 )
 
     def _physical(
@@ -177,7 +177,7 @@ class RowReader:
         groups: Sequence[int] | None,
         batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        """All rows of these row groups, deleted ones included, in the wanted columns."""
+        """Yield all rows of these row groups, deleted rows included, in the wanted columns."""
         matcher = Matcher(self.mapping_mode)
         schema = parquet.schema_arrow
         present = FileFields(schema)
@@ -197,7 +197,7 @@ class RowReader:
             yield from self._constant_batches(rows, constants, batch_rows)
             return
         legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
-        # Bins already run in parallel: threads inside each would only compete with them.
+        # Bins already run in parallel: threads inside each bin would only compete with other bins.
         chosen = sorted(names)
         for batch in read_batches(parquet, groups, chosen, batch_rows, use_threads=False):
             _ensure_unambiguous(batch, legacy, file.path)
@@ -261,9 +261,9 @@ def read_batches(
     *,
     use_threads: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of row groups, by default all, in little more memory than one of them takes.
+    """Yield rows of row groups, by default all, with little more memory than one row group needs.
 
-    Arrow keeps the bytes of all row groups that it was asked for until the last one is read.
+    Arrow keeps the bytes of all requested row groups until the last one is read.
     """
     for part in _divide_groups(parquet.metadata, groups):
         yield from parquet.iter_batches(

@@ -1,11 +1,11 @@
-"""Thrift's compact protocol, in which Parquet stores footers and page headers.
+"""Read and write the compact protocol of Thrift, the encoding of footers and page headers.
 
 ``decode`` gives a tree that ``encode`` writes back byte for byte if the writer used the shortest
 encodings, as Arrow does. ``CompactReader`` builds no tree, for callers that skip most of the data.
 
-All input may be hostile. Data that end early, nest deeper than ``MAX_DEPTH``, or hold numbers out
-of range or unknown types raise ``ThriftError``. A list cannot claim more members than there are
-bytes left, so memory is proportional to the input.
+Input is not trusted. ``ThriftError`` is raised if data end early, are nested deeper than
+``MAX_DEPTH``, or contain numbers out of range or unknown types. The number of elements of a list
+must not be greater than the number of remaining bytes, so memory is proportional to the input.
 
 Source: Apache Thrift, doc/specs/thrift-compact-protocol.md.
 """
@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
-"""Structs, lists and maps inside each other; the default limit of Thrift's own libraries."""
+"""Maximum depth of structs, lists and maps; the default limit of the Thrift libraries."""
 
 _MAX_VARINT_BYTES: Final = 10
 _LONG_LIST: Final = 15
@@ -56,15 +56,15 @@ class ThriftStruct:
         return next((value for found, _, value in self.fields if found == number), None)
 
     def members(self, number: int) -> list[Any]:
-        """Return the members of a list field; none if it is absent or no list."""
+        """Return the elements of a list field; empty if it is absent or not a list."""
         found = self.get(number)
         return found.members if isinstance(found, ThriftList) else []
 
     def structs(self, number: int) -> list[ThriftStruct]:
-        """Return the members of a list of structs; none if it is absent.
+        """Return the elements of a list of structs; empty if it is absent.
 
         Raises:
-            ThriftError: a member is no struct.
+            ThriftError: an element is not a struct.
         """
         found = self.members(number)
         if not all(isinstance(member, ThriftStruct) for member in found):
@@ -72,17 +72,17 @@ class ThriftStruct:
         return found
 
     def struct(self, number: int) -> ThriftStruct:
-        """Return a struct field; an empty struct if it is absent or no struct."""
+        """Return a struct field; an empty struct if it is absent or not a struct."""
         found = self.get(number)
         return found if isinstance(found, ThriftStruct) else ThriftStruct()
 
     def integer(self, number: int) -> int | None:
-        """Return an integer field; ``None`` if it is absent or no integer."""
+        """Return an integer field; ``None`` if it is absent or not an integer."""
         found = self.get(number)
         return found if isinstance(found, int) and not isinstance(found, bool) else None
 
     def drop(self, numbers: Set[int]) -> None:
-        """Remove these fields, where present."""
+        """Remove these fields if they are present."""
         self.fields = [item for item in self.fields if item[0] not in numbers]
 
     def set(self, number: int, kind: Kind, value: Any) -> None:
@@ -130,9 +130,9 @@ def encode(struct: ThriftStruct) -> bytes:
 
 
 class CompactReader:
-    """Reads values one after the other, from ``position`` on.
+    """Read values one after the other, from ``position`` on.
 
-    Read or skip the value of each field that ``fields`` gives before you ask for the next.
+    Read or skip the value of each field that ``fields`` yields before you request the next field.
     All methods raise ``ThriftError`` if the data are not valid.
     """
 
@@ -150,7 +150,7 @@ class CompactReader:
             yield number, head & 15
 
     def enter_struct(self, wanted: int) -> Iterator[None]:
-        """Stop where field ``wanted`` begins, a struct; skip the other fields."""
+        """Move to the start of the struct field ``wanted``; skip other fields."""
         for number, kind in self.fields():
             if (number, kind) == (wanted, Kind.STRUCT):
                 yield
@@ -158,7 +158,7 @@ class CompactReader:
                 self.skip(kind)
 
     def enter_list(self, wanted: int) -> Iterator[int]:
-        """Stop at each member of field ``wanted``, a list of structs; skip the other fields."""
+        """Stop at each element of the field ``wanted``, a list of structs; skip other fields."""
         for number, kind in self.fields():
             if (number, kind) == (wanted, Kind.LIST):
                 member, count = self.read_list_head()
@@ -280,7 +280,7 @@ class CompactReader:
         self.position += self._ensure_room(count)
 
     def _ensure_room(self, count: int) -> int:
-        """Return ``count`` if so many bytes are left: each member takes at least one."""
+        """Return ``count`` if at least as many bytes remain: each element needs at least one."""
         if count > len(self._data) - self.position:
             raise ThriftError("Thrift data end in the middle of a field")
         return count

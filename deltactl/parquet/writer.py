@@ -66,16 +66,16 @@ class WrittenFile:
 
 
 class PendingRows:
-    """Rows that wait until they fill a row group."""
+    """Rows that are collected until they fill a row group."""
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
-        """Hold rows of ``schema``, as many as the options allow in a row group."""
+        """Collect rows of ``schema``, up to the size of a row group in the options."""
         self._schema, self._options = schema, options
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.Table]:
-        """Append rows; yield each row group that they complete."""
+        """Append rows; yield each complete row group."""
         while rows.num_rows:
             count = self._count_that_fit(rows)
             if count:
@@ -88,7 +88,7 @@ class PendingRows:
                 yield self.take()
 
     def take(self) -> pa.Table:
-        """Return all rows, perhaps none, and forget them."""
+        """Return all rows, perhaps none, and remove them."""
         table = pa.Table.from_batches(self._batches, self._schema)
         self._batches.clear()
         self._bytes = self._rows = 0
@@ -99,7 +99,7 @@ class PendingRows:
         return self._bytes >= limits.row_group_bytes or self._rows >= limits.row_group_rows
 
     def _count_that_fit(self, rows: pa.RecordBatch) -> int:
-        """Return how many rows the row group has room for; at least one if it is empty."""
+        """Return the number of rows that fit into the row group; at least one if it is empty."""
         count = min(int(rows.num_rows), self._options.row_group_rows - self._rows)
         size_bytes = int(rows.nbytes)
         space = self._options.row_group_bytes - self._bytes
@@ -109,12 +109,12 @@ class PendingRows:
 
 
 class DataFileWriter:
-    """Writes one data file; leaving the ``with`` block before ``close`` discards it.
+    """Write one data file; if the ``with`` block ends before ``close``, the file is discarded.
 
     Args:
         store: the store to write to.
         name: relative to the store's root; the file must not exist.
-        schema: physical names, with Parquet field ids where the table has them.
+        schema: physical names, with Parquet field ids if the table has them.
         options: the options of the file.
         stats: leaves to return statistics of.
 
@@ -171,7 +171,7 @@ class DataFileWriter:
             self._write_group(table)
 
     def close(self) -> WrittenFile:
-        """Store the rest, read the footer from the store, and return its facts.
+        """Store the remaining rows, read the footer from the store, and return its facts.
 
         Raises:
             DataFileError: the stored file differs from the rows that were written.
@@ -201,7 +201,7 @@ class DataFileWriter:
         return written
 
     def abort(self) -> None:
-        """Discard the file unless it was closed; an error here does not replace another one."""
+        """Discard the file unless it was closed; an error here does not hide an earlier one."""
         if self._closed:
             return
         self._closed = True
@@ -226,7 +226,7 @@ class DataFileWriter:
             self._write_group(table)
 
     def _finish_parquet(self) -> None:
-        """Write the footer, without facts that make readers return wrong results."""
+        """Write the footer without metadata that make readers return wrong results."""
         self._held.hold()
         self._open_writer(self._schema.empty_table()).close()
         tail = self._held.release()
@@ -287,11 +287,12 @@ def new_parquet(
         compression_level=level,
         use_dictionary=dictionaries,
         dictionary_pagesize_limit=DICTIONARY_PAGE_BYTES,
-        # Values that are encoded between two checks of the page's size; the default 1024 is slower.
+        # Number of values between two checks of the page size; the default 1024 is slower.
         write_batch_size=_WRITE_BATCH_ROWS,
         # Lets readers skip pages; the cost was too small to measure.
         write_page_index=True,
-        # With Arrow's own schema, readers would restore types that the table does not have.
+        # With the Arrow schema in the footer, readers would restore types that the table does not
+        # have.
         store_schema=False,
         # Short decimals as INT32 and INT64, as other writers of Delta store them.
         store_decimal_as_integer=True,
@@ -303,7 +304,7 @@ def new_parquet(
 
 
 def ensure_storable(schema: pa.Schema) -> None:
-    """Refuse what Parquet cannot hold, or holds only as something the table does not say."""
+    """Refuse types that Parquet cannot store, or can store only as another type."""
     if not len(schema):
         raise UnsupportedFeatureError(
             "data files of a table without stored columns cannot be rewritten",

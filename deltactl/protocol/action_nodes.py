@@ -28,7 +28,7 @@ def encode_protocol(protocol: Protocol) -> dict[str, Any]:
 
 
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
-    """Return a ``metaData`` object; null members are left out."""
+    """Return a ``metaData`` object; null fields are omitted."""
     node = {
         "id": metadata.id,
         "name": metadata.name,

@@ -1,4 +1,4 @@
-"""Actions of the log that are objects: all but file actions.
+"""Define non-file actions (protocol, metaData, txn, domainMetadata, ...) as objects.
 
 Source: PROTOCOL.md, "Actions". File actions are rows of tables with the schemas of
 ``protocol/arrow_schemas.py``.
@@ -18,7 +18,7 @@ from deltactl.protocol.schema import Field, StructType, parse_schema
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The ``protocol`` action. Feature lists are ``None`` where the log has none."""
+    """The ``protocol`` action. Feature lists are ``None`` if the log has none."""
 
     min_reader_version: int
     min_writer_version: int
@@ -93,7 +93,7 @@ class Metadata:
 
 
 def is_same_metadata(one: Metadata, other: Metadata) -> bool:
-    """Return whether two are equal, whatever the layout of their schemas' JSON."""
+    """Return whether two are equal; the format of the JSON of their schemas does not matter."""
     if replace(one, schema_string="") != replace(other, schema_string=""):
         return False
     mine, others = one.schema_string or "", other.schema_string or ""

@@ -1,7 +1,7 @@
-"""Arrow types of Delta types and of file actions.
+"""Define the Arrow types of Delta types, and the columns of file actions.
 
-Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions". Only this module of the two,
-schema and actions, needs Arrow, so that commands on small tables can do without it.
+Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions". Unlike ``schema`` and
+``actions``, this module needs Arrow: commands on small tables do not import it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltactl.protocol.schema import (
 )
 
 Naming: TypeAlias = Literal["logical", "physical"]
-"""Which names an Arrow schema has: those that users see, or those stored in files."""
+"""The names in an Arrow schema: logical names, or physical names (those in files)."""
 
 PARQUET_FIELD_ID = b"PARQUET:field_id"
 
@@ -118,7 +118,7 @@ JSON_NAMES: Mapping[str, str] = {
     "deletion_timestamp_ms": "deletionTimestamp",
     "extended_file_metadata": "extendedFileMetadata",
 }
-"""Column names of these schemas, and the names of the action's members in the log."""
+"""Column names of these schemas, and the names of the fields in the log."""
 
 DELETION_VECTOR_JSON_NAMES = (
     "storageType",
@@ -141,7 +141,7 @@ def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType
     """Return the Arrow type of a Delta type.
 
     Timestamps are ``timestamp[us, UTC]``, timestamp_ntz ``timestamp[us]``. With physical naming,
-    void members are left out (files do not store them) and structs have their field ids.
+    void fields are omitted (files do not store them) and structs have their field ids.
 
     Raises:
         UnsupportedFeatureError: the type is not supported (geometry, nanoseconds, ...).

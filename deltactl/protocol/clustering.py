@@ -1,4 +1,4 @@
-"""The ``delta.clustering`` domain: which columns a table is clustered by."""
+"""Read the ``delta.clustering`` domain: the clustering columns of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLUSTERING_DOMAIN = "delta.clustering"
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str, ...], ...]:
     """Return physical name paths of the clustering columns; empty if the table is not clustered.
 
-    The protocol shows names, Delta on Spark writes name paths: both are read.
+    The example in the protocol has names, Delta on Spark writes name paths: both are read.
     """
     domain = domains.get(CLUSTERING_DOMAIN)
     if domain is None:

@@ -1,4 +1,4 @@
-"""Deletion vectors: descriptors, bitmaps and their framing (PROTOCOL: Deletion Vectors).
+"""Encode and decode deletion vectors: descriptors, bitmaps, files (PROTOCOL: Deletion Vectors).
 
 A vector has the physical positions, from 0, of the deleted rows of one Parquet file. This module
 reads no files: callers pass the bytes.
@@ -74,12 +74,12 @@ class DeletionVector:
         if self.storage_type not in (UUID_RELATIVE, ABSOLUTE, INLINE):
             raise UnsupportedFeatureError(
                 f"deletion vector {self.path_or_inline_dv!r} has storage type"
-                f" {self.storage_type!r}, which deltactl does not know"
+                f" {self.storage_type!r}, which deltactl does not support"
             )
         if min(self.offset or 0, self.size_bytes) < 0:
             what = self.file_name or f"inline deletion vector {self.path_or_inline_dv[:40]!r}"
             raise CorruptLogError(
-                f"the log says that {what} has offset {self.offset} and {self.size_bytes} bytes"
+                f"in the log, {what} has offset {self.offset} and {self.size_bytes} bytes"
             )
 
     @property
@@ -191,7 +191,7 @@ def encode_inline(payload: bytes, cardinality: int) -> DeletionVector:
 def encode_file(
     payload: bytes, cardinality: int, identifier: UUID, prefix: str
 ) -> tuple[DeletionVector, bytes]:
-    """Return the descriptor of a vector in a file of its own, and the bytes of that file."""
+    """Return the descriptor of a vector that is stored in a new file, and the bytes of the file."""
     size, checksum = struct.pack(">i", len(payload)), struct.pack(">I", zlib.crc32(payload))
     text = prefix + z85_encode(identifier.bytes)
     vector = DeletionVector(UUID_RELATIVE, text, len(_FILE_VERSION), len(payload), cardinality)
@@ -210,7 +210,7 @@ def decode_bitmap(
 
     Raises:
         DataFileError: the magic number is unknown, the bytes are not valid, or the number of rows
-            differs. No memory is allocated because of a count in ``data``.
+            differs. Counts in ``data`` are not trusted: they do not cause allocations.
     """
     try:
         (magic,) = struct.unpack_from("<I", data)
@@ -226,7 +226,7 @@ def decode_bitmap(
     if bitmap and bitmap.max() > _MAX_POSITION:
         raise DataFileError(f"{what} deletes rows beyond 2^63-1")
     if cardinality is not None and len(bitmap) != cardinality:
-        raise DataFileError(f"{what} deletes {len(bitmap)} rows where the log says {cardinality}")
+        raise DataFileError(f"{what} deletes {len(bitmap)} rows, but the log has {cardinality}")
     return bitmap
 
 
@@ -265,7 +265,7 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     (size,) = struct.unpack_from(">i", data)
     if size != dv.size_bytes:
         raise DataFileError(
-            f"{place} holds a deletion vector of {size} bytes where the log says {dv.size_bytes}"
+            f"{place} has a deletion vector of {size} bytes, but the log has {dv.size_bytes}"
         )
     payload = data[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)
@@ -278,7 +278,8 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
     """Return deleted row positions of an inline vector; with ``count``, verify their number.
 
     Raises:
-        DataFileError: not z85, shorter than ``size_bytes``, or as for :func:`decode_bitmap`.
+        DataFileError: the text is not z85 or shorter than ``size_bytes``, or as for
+            :func:`decode_bitmap`.
     """
     what = f"inline deletion vector {dv.path_or_inline_dv[:40]!r}"
     try:
@@ -286,7 +287,7 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
     except ValueError as error:
         raise DataFileError(f"{what} cannot be read: {error}") from None
     if dv.size_bytes > len(padded):
-        raise DataFileError(f"{what} holds {len(padded)} bytes where the log says {dv.size_bytes}")
+        raise DataFileError(f"{what} has {len(padded)} bytes, but the log has {dv.size_bytes}")
     cardinality = dv.cardinality if count else None
     return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=cardinality)
 
@@ -296,7 +297,7 @@ def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArra
 
     Returns:
         ``num_rows`` booleans, true for live rows, to filter the batch of these rows. Rows of
-        ``bitmap`` outside the range cost no time.
+        ``bitmap`` outside of the range are not read.
     """
     live = np.ones(num_rows, np.bool_)
     if num_rows and bitmap:
@@ -311,7 +312,7 @@ def ensure_within(bitmap: BitMap64, num_rows: int, what: str) -> None:
     """Refuse a vector with rows that a file of ``num_rows`` does not have.
 
     Raises:
-        DataFileError: it has such rows; the vector is for another file.
+        DataFileError: it has such rows; the vector belongs to another file.
     """
     if bitmap and bitmap.max() >= num_rows:
         raise DataFileError(f"{what} deletes row {bitmap.max()} of a file with {num_rows} rows")

@@ -1,8 +1,8 @@
-"""The registry of table features: the facts of each, and the operations that it allows.
+"""Register table features: the facts of each feature, and the operations that it allows.
 
-Source: PROTOCOL.md, "Table Features" and its appendix; Delta's RFCs for names that are not there.
-To add a feature, add a row. Other modules call :func:`ensure_supported`, or use the rows below and
-their facts; they contain no feature names.
+Source: PROTOCOL.md, "Table Features" and its appendix; RFCs of Delta for features that are not in
+it. To add a feature, add a row. Other modules call :func:`ensure_supported`, or use the rows below
+and their facts; they contain no names of features.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_WRITER_VERSION = 7
 
 
 class Operation(Enum):
-    """What a command does with a table."""
+    """An operation of a command on a table."""
 
     READ = "read rows of"
     REWRITE = "rewrite files of"
@@ -60,7 +60,7 @@ def _has_variant(metadata: Metadata) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A row of the registry; a feature that is not ``active`` for a table restricts nothing.
+    """A row of the registry; a feature restricts operations only if it is ``active`` for the table.
 
     Args:
         name: the name in the protocol action.
@@ -71,11 +71,11 @@ class Feature:
         active: returns, from the metadata, whether the feature is active.
         column_types: types of columns that need the feature.
         brings_types: whether it adds types that deltactl does not support.
-        switch: the boolean property that needs the feature in a new table.
+        switch: boolean table property that enables the feature in a new table.
         needs: names of the features that it needs.
-        also: names of other features that may replace it.
-        binds_new_files: whether files written before the feature may break its rules.
-        without_vectors: whether new deletion vectors break it.
+        also: names of other features that can replace it.
+        binds_new_files: whether files that were written without the feature can violate its rules.
+        without_vectors: whether tables with it must not get new deletion vectors.
     """
 
     name: str
@@ -159,7 +159,7 @@ _ROWS = (
     _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
     _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
-    # Only a catalog or coordinator knows the latest commits, or the data are elsewhere.
+    # Only a catalog or coordinator knows the latest commits, or the data are at another location.
     Feature("catalogManaged", reader=True, allows=NOTHING),
     Feature("catalogOwned-preview", reader=True, allows=NOTHING),
     Feature("coordinatedCommits-preview", allows=READ_ONLY),
@@ -198,7 +198,7 @@ def has_feature(protocol: Protocol, *features: Feature) -> bool:
 
 
 def merge_protocols(one: Protocol, other: Protocol) -> Protocol:
-    """Return the least protocol with all features of two."""
+    """Return the lowest protocol with all features of two protocols."""
     union = list_features(one) | list_features(other)
     for protocol, rest in ((one, other), (other, one)):
         if list_features(protocol) == union and _has_versions_of(protocol, rest):
@@ -221,7 +221,7 @@ def _has_versions_of(protocol: Protocol, other: Protocol) -> bool:
 
 
 def forbids_vectors(metadata: Metadata) -> bool:
-    """Return whether an active feature serves readers that do not know deletion vectors."""
+    """Return whether an active feature is for readers that ignore deletion vectors."""
     return any(row.without_vectors and row.active(metadata) for row in REGISTRY.values())
 
 
@@ -229,7 +229,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     """Refuse an operation that deltactl does not support for the table's features.
 
     Raises:
-        UnsupportedFeatureError: the message names each unsupported feature or version.
+        UnsupportedFeatureError: the message lists each unsupported feature or version.
     """
     blockers = list(_version_blockers(protocol, operation))
     relevant = (
@@ -249,7 +249,8 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         # For such a table, some readers use column mapping and others do not.
         blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
     if operation is Operation.REWRITE:
-        # Spark reads it if a file lacks the column; a rewritten file has the column, with nulls.
+        # For a file without the column, Spark returns EXISTS_DEFAULT. A rewritten file has the
+        # column, with nulls, so the value would be lost.
         columns = walk_fields(metadata.schema)
         blockers += [f"{_DEFAULT} of column {c.name!r}" for c in columns if _DEFAULT in c.metadata]
     if blockers:

@@ -1,4 +1,4 @@
-"""Columns that writers of Delta add to data files and that are not columns of the table.
+"""Recognize internal columns of Delta writers in data files, such as row ids.
 
 Source: PROTOCOL.md, "Add CDC File" and "Row Tracking"; Delta on Spark for the names of the columns
 with row ids and row commit versions, which end in a random UUID.
@@ -12,7 +12,7 @@ from typing import Final
 from deltactl.protocol.schema import Field, PrimitiveType
 
 CHANGE_TYPE: Final = "_change_type"
-"""Says what happened to a row of change data; null in data files."""
+"""The column with the kind of change in change data; null in data files."""
 
 _IS_CDC: Final = "__is_cdc"
 

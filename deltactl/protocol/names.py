@@ -1,7 +1,7 @@
 """Parse and format names of files in ``_delta_log`` (PROTOCOL: File Types).
 
-A version has exactly 20 digits, so that the byte order of a listing is the order of versions, and
-of one version ``N.checkpoint*`` comes before ``N.crc`` before ``N.json``.
+A version has exactly 20 digits, so that the byte order of a listing is the order of versions. The
+files of a version have the order ``N.checkpoint*``, ``N.crc``, ``N.json``.
 """
 
 from __future__ import annotations
@@ -70,11 +70,12 @@ LogFile: TypeAlias = CommitFile | ChecksumFile | CheckpointFile | CompactedFile
 def parse_log_name(name: str) -> LogFile | None:
     """Parse the name of a file directly in ``_delta_log``; ``None`` for names to ignore.
 
-    These are unknown names, temporary and side files, versions over 2^63-1, a part outside its
-    count, and a compaction that ends before it starts. They are no errors, since the protocol
-    allows other files.
+    These are unknown names, temporary and side files, versions over 2^63-1, a part number above the
+    number of parts, and a compaction that ends before it starts. These are not errors, because the
+    protocol allows other files.
     """
-    # Nearly every name of a long log is a commit, so that form needs no regular expression.
+    # In a long log, nearly all files are commits, so commits are parsed without a regular
+    # expression.
     if len(name) == _COMMIT_LENGTH and name.endswith(".json"):
         digits = name[:20]
         if not (digits.isascii() and digits.isdigit()):
@@ -118,7 +119,7 @@ def _parse_checkpoint(version: int, suffix: str) -> CheckpointFile | None:
 
 
 def version_prefix(version: int) -> str:
-    """Return where a listing of ``version`` and later must start: 20 digits and a dot."""
+    """Return the start of a listing of ``version`` and later versions: 20 digits and a dot."""
     return f"{version:020d}."
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a new table, from the features that its types and properties need.
+"""Choose the protocol of a new table from the features that its types and properties need.
 
 Source: PROTOCOL.md, "Table Features" and "Table properties".
 """
@@ -23,7 +23,7 @@ from deltactl.protocol.schema import StructType, leaf_types
 
 PLAIN: Final = Protocol(1, 2)
 _MAPPED: Final = Protocol(2, 5)
-# Versions (1, 2) imply these; lists of features must name them.
+# Versions (1, 2) imply these features; feature lists must contain them.
 _ALWAYS: Final = frozenset({APPEND_ONLY.name, INVARIANTS.name})
 
 _FLAGS: Final[Mapping[str, str | None]] = {

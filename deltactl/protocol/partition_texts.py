@@ -1,7 +1,7 @@
 """Parse the string of a partition value to a Python value for the column's Arrow type.
 
-The escapes of values in names of directories are in ``paths``.
-Source: PROTOCOL.md, "Partition Value Serialization", and the forms that writers really use.
+Escapes of partition values in directory names are in ``paths`` (``hive_escape``).
+Source: PROTOCOL.md, "Partition Value Serialization", and other forms that writers use.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _parse_float(text: str) -> float:
 
 
 def _decimal_parser(precision: int, scale: int) -> Parser:
-    # Digits beyond the scale are another partition, so they are not rounded.
+    # A value with more digits than the scale is another partition, so it is not rounded.
     context = Context(prec=precision, traps=[Inexact])
     unit = Decimal((0, (1,), -scale))
 
@@ -133,7 +133,7 @@ def _match_moment(text: str) -> re.Match[str]:
 
 
 def _days(match: re.Match[str]) -> int:
-    # Uses an equal year of another cycle: Arrow and Spark have years that datetime does not.
+    # Uses the same year of another cycle, because Arrow and Spark support more years than datetime.
     cycles, year = divmod(int(match["year"]), _CYCLE_YEARS)
     day = date(year + _CYCLE_YEARS, int(match["month"]), int(match["day"]))
     return day.toordinal() - _EPOCH_ORDINAL + (cycles - 1) * _CYCLE_DAYS

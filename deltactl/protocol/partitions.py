@@ -1,9 +1,10 @@
-"""Partition values: strings of ``add.partitionValues`` to typed Arrow columns, and the map itself.
+"""Convert partition values: strings of ``add.partitionValues`` to typed Arrow columns.
 
-The escapes of values in names of directories are in ``paths``.
+Escapes of partition values in directory names are in ``paths`` (``hive_escape``).
 Source: PROTOCOL.md, "Partition Value Serialization". The strings do not change with the schema:
 after type widening, an old file has ``1`` in a column that is now a double, or ``2024-01-01`` in
-one that is now a timestamp without time zone. So each type reads every form that can widen to it.
+one that is now a timestamp without time zone. So each type accepts the strings of all types that
+can be widened to it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def parse_partition_column(
         The same kind and chunks as ``values``, of ``type``. Each distinct string is parsed once.
 
     Raises:
-        CorruptLogError: a string is not a valid value, or the type cannot be a partition column's.
+        CorruptLogError: a string is not a valid value, or a partition column cannot have the type.
     """
     if not isinstance(values, pa.ChunkedArray):
         return _parse_chunks([values], type, column)[0]
@@ -63,7 +64,8 @@ def _parse_strings(texts: pa.Array, type: pa.DataType) -> pa.Array:
 
 def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -> pa.Array:
     if pa.types.is_timestamp(type) or pa.types.is_date(type):
-        # A table may have one timestamp per file; Arrow's cast is fast and knows the usual forms.
+        # A table may have one timestamp per file; the cast of Arrow is fast and supports the usual
+        # forms.
         with contextlib.suppress(pa.ArrowInvalid):
             return _cast_moments(_parse_strings(distinct, distinct.type), type)
     parse = text_parser(type)
@@ -85,7 +87,7 @@ def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -
 
 
 def _cast_moments(texts: pa.Array, type: pa.DataType) -> pa.Array:
-    """Cast ``texts``; raise ``ArrowInvalid`` unless all have one form that Arrow knows."""
+    """Cast ``texts``; raise ``ArrowInvalid`` unless all have one form that Arrow supports."""
     try:
         return texts.cast(type)
     except pa.ArrowInvalid:
@@ -99,7 +101,8 @@ def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.Chun
     """Return the value of ``key`` in each row; null if the row is null or has no such key.
 
     Args:
-        maps: ``map<string, string>``, rows of any layout. The last of duplicate keys counts.
+        maps: ``map<string, string>``, rows of any layout. If a key is repeated, the last value is
+            used.
         key: the column's physical name.
 
     Returns:
@@ -149,7 +152,7 @@ def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
 
 
 def _starts_of_nulls(maps: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-    """Return which row starts must be null: Arrow then makes these rows null."""
+    """Return a mask of row starts that must be null, so that Arrow makes these rows null."""
     if not maps.null_count:
         return None
     return np.append(maps.is_null().to_numpy(zero_copy_only=False), False)

@@ -1,4 +1,4 @@
-"""Arrow columns of paths: decode, normalize, compare and test many at once.
+"""Decode, normalize and compare paths of many files at once, as Arrow columns.
 
 ``protocol/paths.py`` describes the three forms of a path and has the functions for one path.
 """
@@ -19,8 +19,9 @@ from deltactl.protocol.paths import ABSOLUTE, decode_path, normalize_path
 _PERCENT: Final = ord("%")
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 1 << 14
-# Escapes that `encode_path` makes of control and space characters beyond ASCII; then escapes of
-# other characters, and all in lower case. A colon may be escaped in the first part of a path.
+# First, escapes of non-ASCII control and space characters, which `encode_path` writes; then,
+# escapes of other characters, and all lower-case escapes. A colon may be escaped in the first part
+# of a path.
 _JAVA_ESCAPED: Final = (
     r"%C2%(?:[89][0-9A-F]|A0)|%E1%9A%80|%E2%80%(?:8[0-9A]|A[89F])|%E2%81%9F|%E3%80%80"
 )
@@ -36,7 +37,7 @@ _SLASH: Final = ord("/")
 _NOT_NORMAL: Final = r"(?:^|/)\.\.?(?:[/?#]|$)|[^:/]//|:////|^////|/.*://"
 
 _S3_ALIASES: Final = ("^(?i:s3[an])://", "s3://")
-# With two slashes, a path is not local: "file://host/share" names another machine.
+# With two slashes, a path is not local: "file://host/share" is on another machine.
 _LOCAL_FILES: Final = (r"^(?i:file):(?:/|///+|//(?i:localhost)/+)([^/]|$)", r"/\1")
 
 _Bytes = npt.NDArray[np.uint8]
@@ -64,7 +65,7 @@ def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
         The same kind, type and chunks; the input itself if nothing is escaped.
 
     Raises:
-        CorruptLogError: a decoded name is not UTF-8; the message names the path.
+        CorruptLogError: a decoded name is not UTF-8; the message has the path.
     """
     return _by_chunk(paths, _decode_array)
 
@@ -89,7 +90,7 @@ def _decode_array(array: pa.Array) -> pa.Array:
     decoded = np.empty_like(data)
     moved = np.zeros_like(offsets)
     has_high_bytes = False
-    # In blocks of rows, so that temporary arrays stay in the CPU cache: most of the speed.
+    # Decode in blocks, so that temporary arrays fit in the CPU cache. This gives most of the speed.
     for first in range(0, len(array), _BLOCK_ROWS):
         rows = offsets[first : first + _BLOCK_ROWS + 1]
         block, ends, high = _decode_block(data[rows[0] : rows[-1]], rows - rows[0])
@@ -211,8 +212,8 @@ def _may_be_not_normal(array: pa.Array) -> bool:
 
 def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return ``paths.is_absolute`` of each row as booleans; false for null."""
-    # Few tables have absolute paths. A search for a character is many times as fast as one for a
-    # string, which is many times as fast as a regular expression.
+    # Few tables have absolute paths. A search for a character is much faster than a search for a
+    # string, which is much faster than a regular expression.
     suspects = pc.starts_with(paths, "/")
     if holds_character(paths, ":"):
         suspects = pc.or_(suspects, pc.match_substring(paths, ":/"))
@@ -257,7 +258,7 @@ def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Arra
 
 
 def not_java_text_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return which paths of the log have escapes that ``java.net.URI`` does not make.
+    """Return a mask of the log paths with escapes that ``java.net.URI`` does not write.
 
     VACUUM of Delta on Spark deletes the file of such a path, although it is live (docs/adr/0004).
 

@@ -1,4 +1,4 @@
-"""Paths of data files: encode, decode and normalize one path; Hive names of directories.
+"""Encode and decode one path, and escape partition values in directory names (``hive_escape``).
 
 A value has three forms (PROTOCOL: Add File and Remove File, Partition Value Serialization):
 
@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote_to_bytes
 from deltactl.errors import CorruptLogError
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Replaces null and the empty string in directory names; never in the log."""
+"""The directory name for null and the empty string; the log never contains it."""
 
 _CONTROLS: Final = [*range(0x20), 0x7F]
 _HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
@@ -50,9 +50,9 @@ def decode_path(path: str) -> str:
 def encode_path(name: str) -> str:
     """Return the ``add.path`` of a decoded name (step B); ``decode_path`` is the inverse.
 
-    The result is the one of ``java.net.URI``: VACUUM of Delta on Spark deletes live files with
-    another encoding in the log (docs/adr/0004).
-    In a relative name, a colon is escaped if the first part would otherwise look like a scheme.
+    The result is that of ``java.net.URI``: if the log has another encoding, VACUUM of Delta on
+    Spark deletes live files (docs/adr/0004). In a relative name, a colon is escaped if the first
+    part would otherwise look like a scheme.
     """
     encoded = "".join(
         quote(part, safe=_URI_SAFE) if part.isascii() else _encode_other(part)
@@ -101,15 +101,15 @@ def _normalize_segments(path: str) -> str:
 
 
 def hive_escape(text: str) -> str:
-    """Return a partition column's name or value as a part of a directory name (step A)."""
+    """Escape a partition value or column name for a directory name (step A)."""
     return text.translate(_HIVE_ESCAPES)
 
 
 def ascii_directory(name: str) -> str:
     """Return the directory for new data files of a partition: non-ASCII characters are escaped.
 
-    All writers give the same ``remove.path`` for an ASCII name; for ``p=é``, delta-rs gives another
-    than Delta on Spark (docs/adr/0004).
+    All writers write the same ``remove.path`` for an ASCII name; for ``p=é``, delta-rs and Delta on
+    Spark differ (docs/adr/0004).
     """
     return name if name.isascii() else quote(name, safe=_ASCII)
 
@@ -154,7 +154,7 @@ def is_absolute(path: str) -> bool:
 
 
 def leaves_root(name: str) -> bool:
-    """Return whether ``..`` parts of a relative decoded name lead out of the table's root.
+    """Return whether ``..`` parts of a relative decoded name refer to a place outside of the root.
 
     Of absolute names, only the ``..`` parts are checked; use :func:`is_absolute` for them.
     """

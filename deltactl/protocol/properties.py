@@ -1,4 +1,4 @@
-"""Typed ``delta.*`` table properties with their defaults.
+"""Read typed ``delta.*`` table properties and their defaults.
 
 Source: PROTOCOL.md, "Table properties", and Delta's published property list.
 """
@@ -54,12 +54,12 @@ KNOWN_PROPERTIES = (
     "delta.targetFileSize",
     "delta.universalFormat.enabledFormats",
 )
-"""Properties that users set; those that only writers set are left out."""
+"""Properties that users set, without those that only writers set."""
 
 
 @contextmanager
 def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
-    """Refuse an invalid value of a property that protects data or history; use no default.
+    """Refuse an invalid value of a property that protects data or history; never use the default.
 
     Raises:
         SafetyError: the value is not valid.
@@ -75,10 +75,10 @@ def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TableProperties:
-    """Reads a table's configuration; keys ignore case, but an exact match comes first.
+    """Read the configuration of a table; keys ignore case, but an exact match comes first.
 
-    A value that does not parse counts as unset: other writers set it, and a typo must not stop
-    maintenance. For properties that protect data or history, it is an error instead.
+    An invalid value is ignored, because other writers set it and a typo must not stop maintenance.
+    For properties that protect data or history, an invalid value is an error.
     """
 
     configuration: Mapping[str, str]

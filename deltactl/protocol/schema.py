@@ -1,4 +1,4 @@
-"""Delta schemas: parse and encode their JSON, types, names and ids of column mapping.
+"""Parse and encode Delta schemas: JSON, types, names and ids of column mapping.
 
 Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
 """
@@ -66,12 +66,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """Ordered fields; the table's schema is a struct type."""
+    """A struct with ordered fields; the schema of a table is a struct type."""
 
     fields: tuple[Field, ...]
 
     def find(self, name: str) -> Field | None:
-        """Return the field of this name, or else the only one that differs just in case."""
+        """Return the field of this name; without one, the only field that differs only by case."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -88,8 +88,8 @@ def parse_schema(text: str, *, is_mapped: bool = True) -> StructType:
     Args:
         text: the JSON.
         is_mapped: whether the table uses column mapping. Otherwise physical names and ids in the
-            schema have no meaning (PROTOCOL.md, "Column Mapping", "Reader Requirements"), and
-            the fields are returned without them.
+            schema are ignored (PROTOCOL.md, "Column Mapping", "Reader Requirements"), and the
+            returned fields do not have them.
 
     Raises:
         CorruptLogError: the text is not a Delta schema.
@@ -220,7 +220,7 @@ def walk_types(delta_type: DeltaType) -> Iterator[DeltaType]:
 
 
 def leaf_types(delta_type: DeltaType) -> Iterator[PrimitiveType]:
-    """Return an iterator over every primitive type inside, at every depth."""
+    """Return an iterator over all primitive types inside a type, at every depth."""
     return (kind for kind in walk_types(delta_type) if isinstance(kind, PrimitiveType))
 
 

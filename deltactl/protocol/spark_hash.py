@@ -1,7 +1,7 @@
-"""Spark's hash of strings: Murmur3 (x86, 32 bits), as its function ``hash``.
+"""Compute Spark's hash of strings: Murmur3 (x86, 32 bits), as its function ``hash``.
 
 It differs from the published Murmur3 at the end of a string: each of the last one to three bytes is
-mixed as a signed number of its own.
+mixed as a separate signed number.
 """
 
 from __future__ import annotations

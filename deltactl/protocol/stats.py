@@ -1,7 +1,7 @@
-"""Encode statistics of a data file as ``add.stats``, and read row counts from such strings.
+"""Encode statistics of one data file: truncate minima and maxima, and count rows (``add.stats``).
 
-Source: PROTOCOL.md, "Per-file Statistics"; where it leaves a choice, the form of Delta on Spark,
-unless that would be wrong for some reader.
+Source: PROTOCOL.md, "Per-file Statistics"; if it allows several forms, the form of Delta on Spark
+is used, unless it would be wrong for some reader.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LeafStats:
     """Statistics of one leaf; ``None`` means unknown.
 
     ``minimum`` and ``maximum`` are bounds, not necessarily values of the file. Dates are days and
-    timestamps microseconds since 1970, since Python's own types end at the year 9999.
+    timestamps are microseconds since 1970, because the types of Python end at the year 9999.
     """
 
     null_count: int | None = None
@@ -65,7 +65,7 @@ class FileStats:
 
 
 def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
-    """Return ``add.stats``, with the members of Delta on Spark in its order."""
+    """Return ``add.stats``, with the fields and the order of Delta on Spark."""
     members = [f'"numRecords":{file_stats.num_records}']
     if columns.leaves:
         bounded = [leaf for leaf in columns.leaves if leaf.has_bounds]
@@ -86,7 +86,7 @@ def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
 
 
 def loosen_bounds(stats: str) -> str:
-    """Return what :func:`encode_stats` gave, for a file that has a deletion vector now."""
+    """Return :func:`encode_stats` with ``tightBounds`` false, for a file with a deletion vector."""
     members = stats.removesuffix("}").removesuffix(_TIGHT).removesuffix(",")
     return members + ',"tightBounds":false}'
 
@@ -152,8 +152,8 @@ def truncate_minimum(value: str, prefix: int) -> str:
 def truncate_maximum(value: str, prefix: int) -> str | None:
     """Return a short string that sorts, by UTF-8 bytes, at or after ``value``.
 
-    The prefix is counted in UTF-16 code units, as in Spark. It grows past characters that no
-    appended character exceeds, up to twice its length; ``None`` if that is not enough.
+    The prefix is counted in UTF-16 code units, as in Spark. If no greater character exists after
+    the prefix, the prefix is extended, up to twice its length; ``None`` if that is not enough.
     """
     end = _skip_units(value, max(prefix, 0))
     if end >= len(value):
@@ -195,10 +195,10 @@ def _encode_float(value: float, *, upper: bool) -> str | None:
     if isinf(value):
         return _INFINITIES[value > 0]
     if value == 0:
-        # -0.0 and 0.0 are equal in SQL but not in some readers: the bounds include both.
+        # -0.0 and 0.0 are equal in SQL, but some readers distinguish them: the bounds include both.
         value = copysign(0.0, 1 if upper else -1)
-    # A float32 has the digits of the equal double: a reader that reads 1.1 as a double,
-    # as all do after the column is widened, would skip a file with 1.1f.
+    # Write a float32 with the digits of the equal double: otherwise a reader that parses 1.1 as a
+    # double (as after type widening) would skip a file with 1.1f.
     return repr(value)
 
 
@@ -225,7 +225,7 @@ def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
 
 
 NUM_RECORDS_FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
-"""Matches a row count as the first member, its usual place, where it cannot be another's."""
+"""Matches ``numRecords`` as the first field, its usual place, where it cannot be nested."""
 _HEAD_CHARACTERS: Final = 48
 _MAX_RECORDS: Final = (1 << 63) - 1
 _MOST_DIGITS: Final = 400  # more digits than any double has
@@ -264,8 +264,8 @@ def _parse_num_records(text: str) -> int | None:
 def row_count(value: object) -> int | None:
     """Return a JSON value as a number of rows; ``None`` unless an integer from 0 to 2^63-1.
 
-    ``5.0`` is none, although Delta on Spark and delta-rs count 5 rows (PROTOCOL.md, "Per-file
-    Statistics", gives no form of the number).
+    ``5.0`` is not accepted, although Delta on Spark and delta-rs read it as 5 rows (PROTOCOL.md,
+    "Per-file Statistics", gives no form of the number).
     """
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -275,7 +275,7 @@ def row_count(value: object) -> int | None:
 def whole_number(value: Any) -> int | None:
     """Return a number as an integer; ``None`` if it has a fraction or is out of range of doubles.
 
-    ``1e999999999`` is short, but as an integer it would fill the memory.
+    ``1e999999999`` is a short text, but as an integer it would need too much memory.
 
     Raises:
         ValueError, ArithmeticError, TypeError: the value is not a number.

@@ -1,7 +1,8 @@
-"""Encode statistics of many files at once: bounds as columns of JSON, joined to ``add.stats``.
+"""Encode statistics of many files at once, as columns; truncation of bounds is in `stats`.
 
-Source: PROTOCOL.md, "Per-file Statistics". The result is as from ``protocol/stats``, which is for
-one new file, but Arrow kernels compute it. The rules of truncation are in ``stats``.
+Source: PROTOCOL.md, "Per-file Statistics". Arrow kernels compute the same result as
+``protocol/stats``, which encodes the statistics of one new file and contains the rules of
+truncation.
 """
 
 from __future__ import annotations
@@ -114,8 +115,9 @@ def encode_stats_of_files(
 
     Args:
         num_records: rows of each file.
-        leaves: statistics of each leaf in the files; a leaf that they lack is null in every row.
-        columns: the leaves to encode, which define the members and their order.
+        leaves: statistics of each leaf in the files; a leaf that the files lack is null in every
+            row.
+        columns: the leaves to encode, in this order.
     """
     rows = len(num_records)
     unknown = pa.nulls(rows, pa.string())

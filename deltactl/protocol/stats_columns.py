@@ -1,4 +1,4 @@
-"""Choose the leaves of a table that get statistics.
+"""Choose the leaf columns of a table that get statistics.
 
 Source: PROTOCOL.md, "Per-file Statistics"; the table properties ``delta.dataSkippingStatsColumns``
 and ``delta.dataSkippingNumIndexedCols``.
@@ -41,8 +41,8 @@ class StatsLeaf:
 
     ``kind`` is the format of its bounds: integer, float, decimal, date, timestamp, timestamp_ntz,
     string or boolean; variant, nested (arrays and maps), void and other leaves have null counts
-    only. Delta on Spark writes no bounds of booleans, delta-rs does: its datasets find no rows by a
-    column without bounds if other columns of the file have bounds.
+    only. Delta on Spark writes no bounds of booleans, but delta-rs does: datasets of delta-rs find
+    no rows by a column without bounds if other columns of the file have bounds.
     """
 
     path: tuple[str, ...]
@@ -76,7 +76,7 @@ class _Leaf:
 def choose_stats_columns(
     metadata: Metadata, protocol: Protocol, *, clustering: Sequence[tuple[str, ...]] = ()
 ) -> StatsColumns:
-    """Return the leaves that the table's properties select.
+    """Return the leaves that the table properties select.
 
     Args:
         metadata: columns and properties.
@@ -152,7 +152,7 @@ def format_column(path: Sequence[str]) -> str:
 def parse_column_list(text: str, *, keep_spaces: bool = False) -> list[tuple[str, ...]]:
     """Return column paths from ``a, b.c, `odd.name`.d``; two backticks mean one.
 
-    For strings that Delta on Spark refuses, the names are not those of any column. Spaces that are
+    For strings that Delta on Spark refuses, the result does not match any column. Spaces that are
     not in backticks are dropped; with ``keep_spaces``, only those around a name.
     """
     paths: list[tuple[str, ...]] = []

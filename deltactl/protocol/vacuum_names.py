@@ -1,6 +1,6 @@
-"""Classify names for a vacuum: hidden names, files of known kinds, directories of other tables.
+"""Names that no vacuum lists or deletes (`HiddenRule`), and how names are classified.
 
-Source: Delta's rule for hidden names, applied to every part of a name.
+Source: the rule of Delta for hidden names, applied to every part of a name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _FOREIGN_FOLDER: Final = r"(?s)^(?:(?P<root>.*)/)?(?:_delta_log|\.hoodie)(?:/|$)
 _ICEBERG_FILE: Final = (
     r"(?s)^(?:(?P<root>.*)/)?metadata/[^/]*(?:\.metadata\.json|version-hint\.text)$"
 )
-# If directories of that name are hidden, they were not listed; the table's own one is at its root.
+# If `metadata/` is hidden, its files are not in the listing. A `metadata/` below a subdirectory
+# belongs to another table.
 _HIDDEN_ICEBERG: Final = rf"(?s)^(?P<root>.*)/{_UNIFORM_DIR}(?:/|$)"
 
 
@@ -40,7 +41,7 @@ class HiddenRule:
     """
 
     def __init__(self, metadata: Metadata) -> None:
-        """Read the exceptions of the rule from the table."""
+        """Read the exceptions from the rule of this table."""
         exempt = (*_EXEMPT, *(f"{name}=" for name in metadata.partition_columns))
         self._exempt = tuple(name for name in exempt if name[:1] in "._")
         self.hides_metadata = "iceberg" in TableProperties(metadata.configuration).uniform_formats
@@ -54,7 +55,7 @@ class HiddenRule:
         return part[:1] in ("_", ".") and not part.startswith(self._exempt)
 
     def mask(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return which names are hidden, as booleans."""
+        """Return a mask of the hidden names."""
         mask = pc.match_substring_regex(names, r"(?:^|/)[._]")
         if pc.any(mask).as_py():
             shown = pc.replace_substring_regex(names, self._exempt_pattern, r"\1x")
@@ -65,22 +66,22 @@ class HiddenRule:
 
 
 def vector_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which names are names of deletion vector files."""
+    """Return a mask of the names of deletion vector files."""
     return pc.match_substring_regex(names, _VECTOR)
 
 
 def change_data_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which names are in a directory of change data."""
+    """Return a mask of the names in a directory of change data."""
     return pc.match_substring_regex(names, _CHANGE_DATA)
 
 
 def known_kind_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which names are Parquet files or deletion vectors, the files of a Delta table."""
+    """Return a mask of the names of Parquet files and deletion vectors (files of a Delta table)."""
     return pc.match_substring_regex(names, _KNOWN)
 
 
 def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg: bool) -> set[str]:
-    """Return directories that are tables of their own; ``""`` is the table's root itself.
+    """Return directories that contain other tables; ``""`` is the root of this table.
 
     These have a ``_delta_log`` (except the root's), a ``.hoodie``, or Iceberg metadata. Without
     ``iceberg``, the table itself has Iceberg metadata: then a ``metadata`` directory below another
@@ -99,7 +100,7 @@ def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg
 
 
 def below_mask(names: pa.ChunkedArray, directories: Iterable[str]) -> pa.ChunkedArray:
-    """Return which names are below one of the directories; every name is below ``""``."""
+    """Return a mask of the names below one of the directories; every name is below ``""``."""
     mask = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
     for directory in directories:
         mask = pc.or_(mask, pc.starts_with(names, f"{directory}/" if directory else ""))

@@ -4,8 +4,8 @@ Source: Parquet's VariantEncoding.md and VariantShredding.md; PROTOCOL.md, "Vari
 
 Shredded groups are rebuilt column by column: each level returns a list with the binary of every
 row. Values that are binary in the file do not change; only their outermost level is parsed, so that
-a variant built from them is valid. Data that the specification calls invalid are refused: readers
-may read them differently, and a rewrite would make one reading permanent.
+a variant built from them is valid. Data that are invalid by the specification are refused: readers
+may interpret them differently, and a rewrite would make one interpretation permanent.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_variant(array: pa.Array) -> pa.StructArray:
 
 
 def _filled(group: pa.Array, name: str, masked: pa.Array, filler: bytes) -> pa.Array:
-    """Return a member without nulls; under null groups, its value has no effect.
+    """Return a field without nulls; if the group is null, the value is ignored.
 
     A required value that is missing becomes the variant null.
     """

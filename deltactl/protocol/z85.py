@@ -1,4 +1,4 @@
-"""Z85: 4 bytes as 5 printable characters (ZeroMQ RFC 32), as deletion vector descriptors use it."""
+"""Encode and decode Z85 (ZeroMQ RFC 32), the text form of ids in deletion vector descriptors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def z85_encode(data: bytes) -> str:
 def z85_decode(text: str) -> bytes:
     """Return the bytes of z85 ``text``.
 
-    A last group that starts with 1 to 3 ``#`` lacks as many bytes: writers that use a Rust library
-    end vectors in this way. No other group can start with ``#``: it would exceed 32 bits.
+    If the last group starts with 1 to 3 ``#``, as many bytes are missing: writers that use a Rust
+    library end vectors in this way. Other groups cannot start with ``#``, because they would exceed
+    32 bits.
 
     Raises:
         ValueError: the length is not a multiple of 5, a character is not in the alphabet, or a
@@ -58,7 +59,7 @@ def decode_words(
         chars: one string per row; a multiple of 5 columns.
 
     Returns:
-        A word per group of 5; the words of other rows have no meaning.
+        A word per group of 5; the words of invalid rows are undefined.
     """
     codes = _CODES[chars]
     words = codes.reshape(len(chars), -1, 5) @ _POWERS

@@ -1,1 +1,1 @@
-"""Files by name, on local file systems and on object stores through fsspec."""
+"""Read and write files by name, on local file systems and on object stores through fsspec."""

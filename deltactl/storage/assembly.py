@@ -15,13 +15,13 @@ _READ_BYTES: Final = 16 << 20
 
 
 def open_assembly(store: Store, name: str) -> Assembly:
-    """Open a writer to a new file that copies ranges in the cheapest way the store has."""
+    """Open a writer to a new file that copies ranges in the cheapest way of the store."""
     copies = store.range_copies
     return StreamedAssembly(store, name) if copies is None else copies.open_assembly(name)
 
 
 class StreamedAssembly:
-    """Copies by reading and writing. Implements ``storage.store.Assembly``."""
+    """Copy ranges by reading and writing. Implements ``storage.store.Assembly``."""
 
     is_local = False
 

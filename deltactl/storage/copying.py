@@ -1,9 +1,8 @@
-"""Copy files from one store to another, in the cheapest way that the two have.
+"""Copy files from one store to another, in the cheapest way that both support.
 
-Between local files the kernel copies; between objects of one service the service does. All else is
-read in pieces and written, in bounded memory. A new file appears whole or not at all, and is
-durable afterwards; what an interrupted upload leaves is handled as for any upload
-(``Uploads.observed``).
+The kernel copies local files; the service copies objects of one service. All other files are read
+in pieces and written, in bounded memory. A new file is visible only when it is complete and
+durable. Parts of an interrupted upload are handled as for any upload (``Uploads.observed``).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
 # Each needs memory for three pieces, and for two parts of an upload.
 _STREAMS_AT_ONCE: Final = 4
-# As many small files as there are parallel requests: what they wait for is mostly the answer.
+# As many small files as parallel requests, because they mostly wait for answers.
 _SMALL_BYTES: Final = 1 << 20
 
 
@@ -65,18 +64,19 @@ def copy_many(
     replace: bool = False,
     at_once: int = _STREAMS_AT_ONCE,
 ) -> list[CopiedFile]:
-    """Copy files; return what was copied, in order. All are durable when this returns.
+    """Copy files; return the copies, in order. All are durable when this returns.
 
     Sizes are compared, and checksums if both stores have one of the same algorithm. If this raises,
-    some files may be copied, each of them whole.
+    some files may be copied, each of them completely.
 
     Args:
         source: names may be absolute, as in its reading methods.
-        files: what to copy; no target twice.
+        files: the files to copy; each target once.
         target: names are below its root.
-        replace: whether files of the new names may be replaced. If not, their names are looked up
-            first; on object stores no other program may write them meanwhile.
-        at_once: how many files above 1 MiB are streamed at a time, each in some 64 MiB of memory.
+        replace: whether files of the new names may be replaced. If not, the new names are checked
+            first; on object stores, no other program may write them during the copy.
+        at_once: the number of files above 1 MiB that are streamed at the same time, each with about
+            64 MiB of memory.
 
     Raises:
         ObjectNotFoundError: a file of the source does not exist.
@@ -108,7 +108,7 @@ def _ensure_free(target: Store, files: Sequence[FileToCopy]) -> None:
 def _copy_inside(
     source: Store, files: Sequence[FileToCopy], target: Store, *, replace: bool
 ) -> Sequence[CopiedFile | None]:
-    """Let the service of both stores copy; ``None`` for each file that it does not copy."""
+    """Copy with the service of both stores; ``None`` for each file that it does not copy."""
     nothing: list[CopiedFile | None] = [None] * len(files)
     theirs, ours = source.file_copies, target.file_copies
     if theirs is None or ours is None or not files:
@@ -147,7 +147,7 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
 
 
 def _pieces(source: Store, file: FileToCopy) -> Iterator[bytes]:
-    """Yield the content in order; one byte more than expected is asked for at the end."""
+    """Yield the content in order; at the end, one byte more than expected is requested."""
     starts = range(0, file.size_bytes + 1, _PIECE_BYTES)
     ranges = [(start, min(_PIECE_BYTES, file.size_bytes + 1 - start)) for start in starts]
 

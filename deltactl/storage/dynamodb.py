@@ -1,4 +1,4 @@
-"""The DynamoDB table in which writers agree on commits to stores without put-if-absent.
+"""Read and write the DynamoDB table in which writers agree on commits.
 
 One item per commit, in the layout of Delta's ``S3DynamoDBLogStore``: ``tablePath`` (hash key) and
 ``fileName`` (range key), ``tempPath`` relative to ``_delta_log``, ``complete`` as the string
@@ -26,9 +26,9 @@ _ATTEMPTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """The winner of a commit file: its content is in ``temp_path``, relative to ``_delta_log``.
+    """The entry of a commit file; its content is in ``temp_path``, relative to ``_delta_log``.
 
-    ``complete`` says that the commit file has the content too.
+    If it is ``complete``, the commit file has the content too.
     """
 
     file_name: str
@@ -50,7 +50,7 @@ class CommitEntries(Protocol):
     def create(self, table_path: str, entry: CommitEntry) -> bool:
         """Add an entry; return whether there was none.
 
-        ``False`` may be the answer to the library's own retry: read the entry to find its writer.
+        ``False`` may be the answer to a retry of the library: read the entry to find its writer.
         """
         ...
 
@@ -74,7 +74,7 @@ class DynamoDbEntries:
         self._client: Any = None
 
     def __repr__(self) -> str:
-        """Show the place, and none of the options."""
+        """Show the place, but no options."""
         return f"DynamoDbEntries({self._place!r})"
 
     def get(self, table_path: str, file_name: str) -> CommitEntry | None:
@@ -128,7 +128,7 @@ class DynamoDbEntries:
         return answer is not None
 
     def _call_conditionally(self, method: str, name: str, **request: Any) -> Any:
-        """Return the answer, or ``None`` if the condition does not hold."""
+        """Return the answer, or ``None`` if the condition failed."""
         try:
             return self._call(method, name, **request)
         except StorageError as error:

@@ -1,7 +1,8 @@
-"""Map errors of the operating system and of cloud libraries to deltactl's own.
+"""Convert errors of the operating system and of cloud libraries to errors of deltactl.
 
-The type of the exception decides first, since libraries raise ``FileNotFoundError`` and similar
-ones without a number; then the error number. All others become a plain ``StorageError``.
+First the type of the exception decides, because libraries raise ``FileNotFoundError`` and similar
+exceptions without a number; then the error number. All other errors become a plain
+``StorageError``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class UnsupportedByStoreError(StorageError):
 
 
 def _numbers(*names: str) -> frozenset[int]:
-    """Return those of the named error numbers that exist on this system."""
+    """Return the error numbers of these names that exist on this system."""
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
@@ -62,7 +63,7 @@ _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
 }
 
 _MAX_CAUSES: Final = 8
-# Signatures in the address of a request or in an account's connection string.
+# Signatures in the address of a request or in a connection string of an account.
 _SIGNATURE: Final = re.compile(
     r"\b(sig|signature|accountkey|sharedaccesssignature|x-(?:amz|goog)-(?:signature|credential"
     r"|security-token))=[^&\s'\";]+",
@@ -89,7 +90,7 @@ _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], _Kind]]] = (
     ((UnicodeError,), (StorageError, "Use a file system that allows this name.")),
 )
 
-# Errors of cloud libraries are no OSErrors; class names identify them without an import.
+# Errors of cloud libraries are not OSErrors; class names identify them without an import.
 _DENIED_CLASSES: Final = frozenset({
     "ClientAuthenticationError", "CredentialRetrievalError", "CredentialUnavailableError",
     "DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError", "RefreshError",
@@ -127,7 +128,7 @@ _PHRASES: Final[Mapping[str, _Kind]] = {
 }
 _MAX_REASON_CHARACTERS: Final = 500
 _REGION_HINT: Final = "Set AWS_REGION, or --storage-option region=REGION, to the bucket's region."
-# Error codes of services that say more than the HTTP status.
+# Error codes of services that are more exact than the HTTP status.
 _CODES: Final[Mapping[str, _Kind]] = {
     "NoSuchBucket": NO_BUCKET,
     "ContainerNotFound": NO_BUCKET,
@@ -162,7 +163,7 @@ _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 def no_versions_error(name: str) -> StorageError:
-    """Return the error for a deleted file of which the store keeps no version."""
+    """Return the error for a deleted file if the store keeps no old version."""
     return ObjectNotFoundError(
         f"cannot restore {name!r}: it was deleted, and the store keeps no version of it"
     )
@@ -194,10 +195,10 @@ def is_transient(error: Exception) -> bool:
 
 @contextmanager
 def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
-    """Turn the errors of the operating system inside the block into deltactl's.
+    """Convert errors of the operating system inside the block to errors of deltactl.
 
     Raises:
-        StorageError: or one of its kinds, for any ``OSError`` and for names that cannot be encoded.
+        StorageError: or a subclass, for any ``OSError`` and for names that cannot be encoded.
     """
     try:
         yield
@@ -208,7 +209,7 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
 def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
-    # s3fs wraps the service's error in a more or less similar OSError.
+    # s3fs wraps the error of the service in a similar OSError.
     code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
@@ -280,7 +281,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _response(error: BaseException | None) -> Mapping[str, Any]:
-    """Return the answer of the service, which botocore's errors contain."""
+    """Return the answer of the service, which is in errors of botocore."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 
@@ -310,8 +311,8 @@ def _http_status(error: Exception) -> int | None:
 
 
 def not_a_directory(path: str) -> NotADirectoryError:
-    """Return the error for a file in the place of a directory.
+    """Return the error if a file has the name of a directory.
 
-    ``os.mkdir`` says "exists" there, which a commit would treat as a lost race.
+    ``os.mkdir`` then raises "exists", which a commit would treat as a commit of another writer.
     """
     return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

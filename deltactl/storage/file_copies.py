@@ -1,4 +1,4 @@
-"""The capability of a store to copy whole files without reading them."""
+"""Define the capability of a store to copy whole files without reading them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from deltactl.errors import StorageError
 
 How = Literal["server", "kernel", "stream"]
-"""Who copied: the object service, the operating system (local files), or this process."""
+"""The copier: the object service, the operating system (local files), or this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CopiedFile:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A file to copy, as the service of its store addresses it.
+    """The address of a file to copy, for the service of its store.
 
     ``service`` is equal for stores that can copy from each other: the same endpoint, opened with
     the same credentials.
@@ -38,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A file to copy: where it is, its name in messages, its new name, and its expected size."""
+    """A file to copy: its address, its name in messages, its new name, and its expected size."""
 
     origin: Origin
     source_path: str
@@ -48,10 +48,10 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class StoredFacts:
-    """What a store tells about a file without reading it.
+    """Facts about a file that a store has without reading it.
 
     ``checksums`` are of the content, by algorithm: hexadecimal ``md5``, base64 ``crc32c``.
-    ``version`` names this content in a conditional request (an ETag, a generation).
+    ``version`` identifies this content in a conditional request (an ETag, a generation).
     """
 
     size_bytes: int
@@ -60,14 +60,14 @@ class StoredFacts:
 
 
 class FileCopies(Protocol):
-    """What only a store can do that copies whole files of stores of the same service."""
+    """Methods of a store that can copy whole files of stores of the same service."""
 
     def origin_of(self, name: str) -> Origin:
-        """Return how a store of the same service names this file, which need not exist."""
+        """Return the address of this file for stores of the same service; it need not exist."""
         ...
 
     def facts_of(self, name: str) -> StoredFacts | None:
-        """Return size and checksums of a file; ``None`` where nothing is stored."""
+        """Return size and checksums of a file; ``None`` if it does not exist."""
         ...
 
     def copy_files(
@@ -75,12 +75,13 @@ class FileCopies(Protocol):
     ) -> list[CopiedFile | None]:
         """Copy each file of a store of the same service; durable when this returns.
 
-        Each appears whole or not at all. If this raises, some files may be copied. ``None`` for a
-        file that the service refuses to copy: nothing is stored of it, and it must be streamed.
+        Each file is visible only when complete. If this raises, some files may be copied. ``None``
+        for a file that the service refuses to copy: it was not stored and must be streamed.
 
         Raises:
             ObjectNotFoundError: a file to copy does not exist.
-            ObjectExistsError: a new name is taken, and not ``replace``; object stores do not look.
+            ObjectExistsError: a new name exists, and not ``replace``; object stores do not check
+                this.
             StorageError: a file has another size than expected, or the store failed.
         """
         ...
@@ -92,7 +93,7 @@ def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
         raise StorageError(
             f"{name!r} has {size_bytes:,} bytes, not {copy.size_bytes:,} as expected:"
             " it was not copied",
-            hint="Run `deltactl check` on the table that names this file.",
+            hint="Run `deltactl check` on the table of this file.",
         )
 
 

@@ -1,4 +1,4 @@
-"""The base class of stores that wrap another store."""
+"""Define the base class of stores that wrap another store."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ C = TypeVar("C")
 
 
 class ForwardingStore:
-    """Forwards every call to the store inside; wrappers override single methods."""
+    """Forward every call to the inner store; wrappers override single methods."""
 
     def __init__(self, inner: Store) -> None:
         """Wrap ``inner``."""
         self._inner = inner
 
     def __repr__(self) -> str:
-        """Name the store inside."""
+        """Show the inner store."""
         return f"{type(self).__name__}({self._inner!r})"
 
     @property
     def uri(self) -> str:
-        """The root of the store inside."""
+        """The root of the inner store."""
         return self._inner.uri
 
     @property
     def directories(self) -> Directories | None:
-        """This wrapper, if the store inside has directories."""
+        """This wrapper, if the inner store has directories."""
         return None if self._inner.directories is None else self
 
     @property
     def versions(self) -> Versions | None:
-        """This wrapper, if the store inside may keep versions."""
+        """This wrapper, if the inner store may keep versions."""
         return None if self._inner.versions is None else self
 
     @property
     def range_copies(self) -> RangeCopies | None:
-        """This wrapper, if the store inside copies parts of files."""
+        """This wrapper, if the inner store copies parts of files."""
         return None if self._inner.range_copies is None else self
 
     def open_assembly(self, name: str) -> Assembly:
@@ -65,7 +65,7 @@ class ForwardingStore:
 
     @property
     def file_copies(self) -> FileCopies | None:
-        """This wrapper, if the store inside copies whole files."""
+        """This wrapper, if the inner store copies whole files."""
         return None if self._inner.file_copies is None else self
 
     def origin_of(self, name: str) -> Origin:
@@ -84,7 +84,7 @@ class ForwardingStore:
 
     @property
     def uploads(self) -> Uploads | None:
-        """This wrapper, if the store inside keeps the parts of unfinished files."""
+        """This wrapper, if the inner store keeps the parts of unfinished files."""
         return None if self._inner.uploads is None else self
 
     def observed(self, on_upload: OnUpload) -> Store:
@@ -197,7 +197,10 @@ class ForwardingStore:
 
 
 def _present(capability: C | None) -> C:
-    """Return a capability of the store inside; the wrapper offers only those it has."""
+    """Return a capability of the inner store.
+
+    A wrapper has only the capabilities of its inner store.
+    """
     if capability is None:
         raise NotImplementedError("the wrapped store lacks this capability")
     return capability

@@ -1,4 +1,4 @@
-"""Which table in DynamoDB the writers of a table on S3 agree in. Imports no library."""
+"""Name the DynamoDB table in which the writers of a table agree. Imports no library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbLogStore:
-    """Name and region of the table: Delta's ``ddb.tableName`` and ``ddb.region``, same defaults."""
+    """Name and region of the table, as ``ddb.tableName`` and ``ddb.region`` of Delta.
+
+    Same defaults.
+    """
 
     table_name: str = "delta_log"
     region: str = "us-east-1"

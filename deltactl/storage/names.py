@@ -1,7 +1,8 @@
-"""Names under a store's root: which may be read, and which may be written.
+"""Check names under the root of a store: which can be read, and which can be written.
 
-A name is relative, decoded, with ``/`` between its parts. Reading also takes absolute names, since
-shallow clones and deletion vectors contain them; writing and deleting never do.
+A name is relative, decoded, with ``/`` between its parts. Reading methods also accept absolute
+names, because shallow clones and deletion vectors contain them; writing and deleting methods never
+do.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def resolve_name(name: str) -> str:
 
     Raises:
         SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
-        StorageError: the name cannot be that of a file.
+        StorageError: a file cannot have this name.
     """
     if is_plain_name(name):
         return name
@@ -70,8 +71,8 @@ def resolve_prefix(prefix: str) -> str:
     resolved = posixpath.normpath(prefix) if prefix else ""
     if resolved == ".." or resolved.startswith("../"):
         raise SafetyError(
-            f"{prefix!r} leads out of the table's directory",
-            hint="Check who wrote this name to the table's log.",
+            f"{prefix!r} is outside of the table directory",
+            hint="Check which writer wrote this name to the log.",
         )
     return "" if resolved == "." else resolved
 
@@ -87,7 +88,7 @@ def refuse_nul(name: str) -> None:
 
 
 def is_local_uri(uri: str) -> bool:
-    """Return, without opening anything, whether an address is on a local file system."""
+    """Return whether an address is on a local file system, without opening a store."""
     return parse_scheme(uri) in (None, "file")
 
 

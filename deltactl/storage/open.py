@@ -1,7 +1,7 @@
-"""Open the store of a table's address, by scheme.
+"""Open the store of an address, by its scheme (``s3://``, ``gs://``, ...).
 
-``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one.
-Imports a large package only when a scheme needs it.
+``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one. A
+large package is imported only if a scheme needs it.
 """
 
 from __future__ import annotations
@@ -122,4 +122,4 @@ def _refuse_lookalike(uri: str) -> None:
 
 
 OPENERS: Final[dict[str, Opener]] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
-"""The opener of each scheme."""
+"""The function that opens a store, for each scheme."""

@@ -1,4 +1,4 @@
-"""Parallel requests, which object stores need to be fast."""
+"""Send requests in parallel, which makes object stores fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARALLEL_REQUESTS: Final = 16
 def each_in_parallel(
     work: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
 ) -> Iterator[R]:
-    """Yield ``work`` of each item in order, ``at_once`` of them ahead of the caller."""
+    """Yield the result of ``work`` for each item, in order; up to ``at_once`` run in advance."""
     rest = iter(items)
     first = list(islice(rest, 2))
     if len(first) <= 1:
@@ -46,7 +46,10 @@ T = TypeVar("T")
 def map_requests(
     store: Store, ask: Callable[[T], R], items: Iterable[T], *, at_once: int = PARALLEL_REQUESTS
 ) -> Iterator[R]:
-    """Yield ``ask`` of each item in order; one after another on local file systems."""
+    """Yield the result of ``ask`` for each item, in order.
+
+    Not in parallel on local file systems.
+    """
     if is_local_uri(store.uri):
         yield from map(ask, items)
         return

@@ -1,4 +1,4 @@
-"""The store of dry runs: it wraps another store and cannot write."""
+"""Wrap a store for dry runs, so that nothing can be written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltactl.storage.store import Assembly, Replacement
 class ReadOnlyStore(ForwardingStore):
     """A store whose writing methods raise ``SafetyError`` and change nothing.
 
-    Only a bug in deltactl calls one of them.
+    They are called only because of a bug in deltactl.
     """
 
     def open_output(self, name: str) -> BinaryIO:

@@ -1,11 +1,10 @@
-"""The interface of storage: files by name under one root.
+"""Define the interface of storage: files by name under one root.
 
 Names are relative to the root with ``/`` between parts, decoded (never URI-encoded). Reading
-methods also take an absolute URI or path on the same kind of store (shallow clones and deletion
-vectors name files that way); writing and deleting methods refuse anything outside the root.
-
-``Store`` is what every store can do. What only some can do is a protocol of its own; a property of
-the store returns it, or ``None``: the caller then says what happens without it.
+methods also accept an absolute URI or path on the same kind of store (shallow clones and deletion
+vectors reference files in this way); writing and deleting methods refuse names outside of the root.
+``Store`` has the methods of every store. Methods that only some stores have are separate protocols.
+A property of the store returns such a protocol, or ``None``: then the caller must work without it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Replacement(Protocol):
-    """A writer whose content replaces a file as a whole, when it is closed."""
+    """A writer; when it is closed, its content replaces the whole file."""
 
     @property
     def closed(self) -> bool:
@@ -40,15 +39,15 @@ class Replacement(Protocol):
         ...
 
     def flush(self) -> None:
-        """Do nothing that a reader could see."""
+        """No effect for readers: content is visible only after ``close``."""
         ...
 
     def close(self) -> None:
-        """Put the content in place; it is durable when this returns. Safe to call again."""
+        """Replace the file; the content is durable when this returns. Safe to call again."""
         ...
 
     def discard(self) -> None:
-        """Leave the old file as it was; do nothing after ``close``. Never raises."""
+        """Keep the old file; do nothing after ``close``. Never raises."""
         ...
 
 
@@ -65,8 +64,8 @@ class FileInfo:
 class Tree:
     """Some of the names below a directory, relative to the root.
 
-    ``directories`` were entered or not; only on stores that have them. ``links`` are symbolic
-    links to anything; they are neither files nor directories here.
+    ``directories``: entered or not; only on stores with directories. ``links``: symbolic links;
+    they are in neither of the other lists.
     """
 
     files: list[str] = field(default_factory=list)
@@ -79,31 +78,32 @@ Enter = Callable[[str], bool]
 
 
 class Directories(Protocol):
-    """What only a store with directories can do: empty ones and partly written files stay there."""
+    """Methods of a store with directories, where empty ones and incomplete files can remain."""
 
     def remove_directories(self, names: Sequence[str]) -> list[str]:
-        """Remove the empty ones of these directories, in the order given; return their names."""
+        """Remove those of these directories that are empty, in this order; return their names."""
         ...
 
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
-        """Return those whose entries last changed before a timestamp (ms since 1970)."""
+        """Return the directories whose entries last changed before a timestamp (ms since 1970)."""
         ...
 
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
         """Return hidden files that killed writes of deltactl left directly in a directory.
 
-        Only those last changed before a timestamp (ms since 1970): no write in progress.
+        Only files that last changed before a timestamp (ms since 1970), so that writes in progress
+        are excluded.
         """
         ...
 
 
 class Versions(Protocol):
-    """What only a store that may keep versions of deleted files can do."""
+    """Methods of a store that may keep versions of deleted files."""
 
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
-        """Restore deleted files; return what cannot be restored, by name.
+        """Restore deleted files; return errors of files that cannot be restored, by name.
 
         Skips a name that has a file. With ``dry_run`` nothing is changed.
         """
@@ -111,11 +111,11 @@ class Versions(Protocol):
 
 
 class Assembly(Protocol):
-    """A writer of a new file, of written bytes and of bytes copied from other files."""
+    """A writer of a new file from written bytes and from bytes of other files."""
 
     @property
     def is_local(self) -> bool:
-        """Return whether it costs next to nothing to read a few bytes of files, many times."""
+        """Return whether many small reads of files are cheap."""
         ...
 
     def write(self, buffer: ReadableBuffer, /) -> int:
@@ -144,7 +144,7 @@ class Assembly(Protocol):
 
 
 class RangeCopies(Protocol):
-    """What only a store that copies parts of files can do, without reading them."""
+    """Methods of a store that can copy byte ranges on the server."""
 
     def open_assembly(self, name: str) -> Assembly:
         """Open a writer to a new file, as ``Store.open_output`` does."""
@@ -152,14 +152,14 @@ class RangeCopies(Protocol):
 
 
 OnUpload = Callable[[str, str], Callable[[], None]]
-"""``on_upload(name, upload id) -> ended``: call ``ended()`` when nothing of the upload is left."""
+"""``on_upload(name, upload id) -> ended``: call ``ended()`` when no part of the upload remains."""
 
 
 class Uploads(Protocol):
-    """What only a store can do that keeps the parts of files whose writer was killed."""
+    """Extra methods of a store that keeps uploaded parts after a writer was killed."""
 
     def observed(self, on_upload: OnUpload) -> Store:
-        """Return the same store, which calls ``on_upload`` before it sends parts of a file.
+        """Return a store that calls ``on_upload`` before it sends parts of a file.
 
         If ``on_upload`` raises, no part is sent and the file is not written.
         """
@@ -173,8 +173,8 @@ class Uploads(Protocol):
 class Store(Protocol):
     """Files by name under ``uri``.
 
-    Every method maps the library's errors to :class:`deltactl.errors.StorageError` and its
-    subclasses, with the name in the message and never a credential.
+    Every method converts errors of the library to :class:`deltactl.errors.StorageError` and its
+    subclasses; messages contain the name and never a credential.
     """
 
     @property
@@ -184,7 +184,7 @@ class Store(Protocol):
 
     @property
     def directories(self) -> Directories | None:
-        """The operations on directories; ``None`` if the store has only names of files."""
+        """The operations on directories; ``None`` if the store has no directories."""
         ...
 
     @property
@@ -194,12 +194,12 @@ class Store(Protocol):
 
     @property
     def range_copies(self) -> RangeCopies | None:
-        """The copying of parts of files; ``None`` if the store must read them."""
+        """The copying of byte ranges; ``None`` if they must be read and written."""
         ...
 
     @property
     def file_copies(self) -> FileCopies | None:
-        """The copying of whole files; ``None`` if the store must read them."""
+        """The copying of whole files; ``None`` if they must be read and written."""
         ...
 
     @property
@@ -210,7 +210,7 @@ class Store(Protocol):
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Yield files directly in ``prefix`` whose last part is >= ``start``, sorted by bytes.
 
-        Subdirectories are left out. A missing directory yields nothing.
+        Subdirectories are omitted. A missing directory yields nothing.
         """
         ...
 
@@ -231,12 +231,13 @@ class Store(Protocol):
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
         """Yield all names below the root, in parts, unordered; links are never followed.
 
-        Files below a directory that ``enter`` refuses may come too: a flat listing has them all.
+        Files below a directory that ``enter`` refuses may also be included, because a flat listing
+        contains all files.
         """
         ...
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        """Return size and time of each name, in order; ``None`` where nothing is stored."""
+        """Return size and time of each name, in order; ``None`` if the file does not exist."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -244,17 +245,18 @@ class Store(Protocol):
         ...
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        """Yield whole contents in the order of ``names``, fetched ahead in bounded memory."""
+        """Yield whole contents in the order of ``names``; read ahead in bounded memory."""
         ...
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each (offset, length); a range past the end is cut at the end."""
+        """Return the bytes of each (offset, length); a range past the end is shortened."""
         ...
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """Return facts and last bytes of a file; ``None`` where nothing is stored.
+        """Return facts and last bytes of a file; ``None`` if it does not exist.
 
-        One request if the store can answer both at once; else the facts are looked up first.
+        Needs one request if the store can return both in one answer; else the facts are requested
+        first.
         """
         ...
 
@@ -265,20 +267,26 @@ class Store(Protocol):
     def open_output(self, name: str) -> BinaryIO:
         """Open a writer to a new file; complete and durable only after ``close()``.
 
-        There is no way to abort: delete a file that is not wanted.
+        The writer cannot be aborted: delete the file instead.
         """
         ...
 
     def open_replacement(self, name: str) -> Replacement:
-        """Open a writer to a new or existing file; readers see old or new, never a part."""
+        """Open a writer to a new or existing file.
+
+        Readers see the old or the new content, complete.
+        """
         ...
 
     def put(self, name: str, data: bytes) -> None:
-        """Write or replace a whole file, durably; readers see old or new, never a part."""
+        """Write or replace a whole file, durably.
+
+        Readers see the old or the new content, complete.
+        """
         ...
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """``put`` each (name, content), as fast as the store can; return how many.
+        """``put`` each (name, content), as fast as the store can; return the number.
 
         If this or ``files`` raises, some files may be new. File systems rename thousands together,
         so that the time between the first and the last is short.
@@ -286,21 +294,22 @@ class Store(Protocol):
         ...
 
     def ensure_put_if_absent(self) -> None:
-        """Check, before work that ends in a commit, that ``put_if_absent`` decides races.
+        """Check, before work that ends in a commit, that the store supports put-if-absent.
 
-        May write and remove an object; cheap when called again. ``put_if_absent`` makes the same
+        May write and remove an object; fast when called again. ``put_if_absent`` makes the same
         check.
 
         Raises:
-            SafetyError: it does not decide them, or not for all writers of this table.
+            SafetyError: it does not, or not for all writers of this table.
         """
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """Create a whole, durable file, or raise ``ObjectExistsError``.
+        """Create a complete, durable file, or raise ``ObjectExistsError``.
 
         After any other error the outcome is unknown: read the file to find out. After an
-        ``AccessDeniedError`` no request is in progress: a file that is absent now stays absent.
+        ``AccessDeniedError`` no request is in progress: if the file is absent then, no request can
+        create it later.
         """
         ...
 
@@ -309,14 +318,14 @@ class Store(Protocol):
         ...
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        """Delete each name; absent names count as deleted. Return what failed, by name."""
+        """Delete each name; absent names count as deleted. Return errors by name."""
         ...
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each (name, new name); never replace a file.
 
-        Return what failed, by the old name: ``ObjectNotFoundError`` if no file has it,
-        ``ObjectExistsError`` if the new name is taken. After other failures a file may have both
+        Return errors by old name: ``ObjectNotFoundError`` if no file has the old name,
+        ``ObjectExistsError`` if a file has the new name. After other errors a file may have both
         names; move it again to fix that.
         """
         ...

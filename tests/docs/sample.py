@@ -184,7 +184,7 @@ def bad_job(root: Path) -> None:
 def unknown_feature(root: Path) -> None:
     """``events`` with a feature that nobody knows."""
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-    features = {"readerFeatures": ["timeTurner"], "writerFeatures": ["timeTurner"]}
+    features = {"readerFeatures": ["sampleFeature"], "writerFeatures": ["sampleFeature"]}
     log = root / "events" / "_delta_log"
     version = len(list(log.glob("*.json")))
     action = {"protocol": {**protocol, **features}}

@@ -107,6 +107,6 @@ def test_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "_ROWS", (*features._ROWS, feature))
     readers = table_builder.READER_FEATURES | {feature.name}
     monkeypatch.setattr(table_builder, "READER_FEATURES", readers)
-    check = load(test, monkeypatch, "test_time_turner")["test_what_it_allows"]
+    check = load(test, monkeypatch, "test_sample_feature")["test_allowed_operations"]
     check("true")
     check("false")

@@ -54,6 +54,7 @@ def explore(machine: Machine) -> Counts:
     """
     meetings = machine.meetings = Meetings(machine.worlds)
     after: dict[State, list[State]] = {}
+    before: dict[State, list[State]] = {}  # what followed before a state was searched again
     relying: dict[Reliance, list[State]] = {}
     stale: set[State] = set()
     counts = Counts()
@@ -64,7 +65,10 @@ def explore(machine: Machine) -> Counts:
             state = waiting.pop()
             if state in after and state not in stale:
                 continue
-            after[state] = _enter(machine, state)
+            found = _enter(machine, state)
+            if state in after:
+                before.setdefault(state, []).extend(after[state])
+            after[state] = found
             stale.discard(state)
             for reliance in meetings.take_reliances():
                 relying.setdefault(reliance, []).append(state)
@@ -73,7 +77,8 @@ def explore(machine: Machine) -> Counts:
             waiting += [s for s in after[state] if s not in after]
             waiting += again
     except Violation as violation:
-        violation.args = (*violation.args, str(way_to(machine, after, state)))
+        every = after | {s: [*more, *after[s]] for s, more in before.items()}
+        violation.args = (*violation.args, str(way_to(machine, every, state)))
         raise
     finally:
         machine.meetings = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deltactl.parquet import word_sums
@@ -68,6 +68,7 @@ def digest_of(rows: list[dict[str, Any]], schema: pa.Schema = _SCHEMA) -> RowDig
     return RowDigester(schema).digest(pa.RecordBatch.from_pylist(rows, schema))
 
 
+@settings(max_examples=50)
 @given(_ROWS, st.randoms(use_true_random=False), st.integers(0, 12))
 def test_order_and_batches_do_not_matter(rows: list[dict[str, Any]], random: Any, at: int) -> None:
     whole = digest_of(rows)
@@ -80,6 +81,7 @@ def test_order_and_batches_do_not_matter(rows: list[dict[str, Any]], random: Any
     assert whole.rows == len(rows)
 
 
+@settings(max_examples=50)
 @given(_ROWS, st.data())
 def test_a_changed_value_is_noticed(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     assume(rows)
@@ -95,6 +97,7 @@ def test_a_changed_value_is_noticed(rows: list[dict[str, Any]], data: st.DataObj
     assert found == f"values of {name!r} differ"
 
 
+@settings(max_examples=50)
 @given(_ROWS, st.data())
 def test_a_lost_and_a_doubled_row_are_noticed(
     rows: list[dict[str, Any]], data: st.DataObject

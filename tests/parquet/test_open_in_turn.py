@@ -56,7 +56,7 @@ def test_a_missing_file_is_named_after_those_before_it(tmp_path: Path, size_byte
 
 def test_a_path_out_of_the_table_stops_all(tmp_path: Path) -> None:
     store, files = store_with(tmp_path, a=SMALL)
-    with pytest.raises(DataFileError, match="outside the table"):
+    with pytest.raises(DataFileError, match="outside of the table"):
         next(open_in_turn(store, [*files, DataFile("../b", SMALL)]))
     assert store.usage == StorageUsage()
 

@@ -190,9 +190,9 @@ def test_damaged_bitmaps_give_rows_or_an_error(bitmap: BitMap64, data: st.DataOb
 
 
 def test_another_number_of_rows_is_refused() -> None:
-    with pytest.raises(DataFileError, match="deletes 2 rows where the log says 3"):
+    with pytest.raises(DataFileError, match="deletes 2 rows, but the log has 3"):
         decode_bitmap(encode_bitmap(BitMap64([1, 2])), cardinality=3)
-    with pytest.raises(DataFileError, match="deletes 6 rows where the log says 7"):
+    with pytest.raises(DataFileError, match="deletes 6 rows, but the log has 7"):
         decode_inline(DeletionVector("i", INLINE_TEXT, None, 44, 7))
 
 
@@ -214,7 +214,7 @@ def test_several_vectors_share_a_file() -> None:
     [
         (SMALL_FILE[1:-1], SMALL, "is truncated"),
         (b"", SMALL, "is truncated"),
-        (SMALL_FILE[1:], DeletionVector("u", "x", 1, 35, 2), "of 36 bytes where the log says 35"),
+        (SMALL_FILE[1:], DeletionVector("u", "x", 1, 35, 2), "of 36 bytes, but the log has 35"),
         (SMALL_FILE[1:-1] + b"\0", SMALL, "checksum"),
         (SMALL_FILE[1:20] + b"\xff" + SMALL_FILE[21:], SMALL, "checksum"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -75,7 +77,7 @@ def command(
     from deltactl.operations.bundle.parts import dump
 
     ensure_free(path, force=force)
-    names = _make_pseudonyms(keep_names=include_names)
+    names = make_pseudonyms(keep_names=include_names)
     parts = _collect(session, describe_program(find_group(ctx)), table, names, commits)
     page = _render_page(session, names, parts, now_ms, keeps_names=include_names)
     listed = [_describe(part) for part in parts]
@@ -94,12 +96,14 @@ def _choose_path(file: str | None, now_ms: int) -> Path:
     return choose_output_file("--file", name, "events.zip")
 
 
-def _make_pseudonyms(*, keep_names: bool) -> Pseudonyms:
+def make_pseudonyms(*, keep_names: bool) -> Pseudonyms:
+    """Return pseudonyms with a new key, which know the words of messages."""
     from deltactl.operations.bundle.pseudonyms import Pseudonyms, find_words
     from deltactl.operations.check.codes import CODES
 
     texts = [text for it in EXPLANATIONS.values() for text in (it.meaning, *it.causes, it.table)]
     texts += [text for code in CODES.values() for text in (code.name, code.meaning, code.repair)]
+    texts += [os.strerror(number) for number in errno.errorcode]
     texts += ["file files checkpoint checkpoints retention default tombstones unsupported"]
     texts += ["is not valid JSON line column char expected bytes rows versions properties action"]
     return Pseudonyms(secrets.token_bytes(32), keep_names=keep_names, words=find_words(*texts))

@@ -1,4 +1,4 @@
-"""``deltactl check``: parse, call the operation, present its report."""
+"""``deltactl check``: parse options, call the operation, print its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deltactl check --fix``: ask, call the operation, present its report."""
+"""``deltactl check --fix``: ask, call the operation, print its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deltactl checkpoint``: parse, call the operation, present its report."""
+"""``deltactl checkpoint``: parse options, call the operation, print its report."""
 
 from __future__ import annotations
 

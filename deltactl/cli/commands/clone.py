@@ -1,4 +1,4 @@
-"""``deltactl clone``: parse, call the operation, present its report."""
+"""``deltactl clone``: parse options, call the operation, print its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deltactl convert``: parse, call the operation, present its report."""
+"""``deltactl convert``: parse options, call the operation, print its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deltactl generate-manifest``: parse, call the operation, present its report."""
+"""``deltactl generate-manifest``: parse options, call the operation, print its report."""
 
 from __future__ import annotations
 

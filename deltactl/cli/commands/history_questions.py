@@ -1,4 +1,4 @@
-"""Other views of a history: two versions, one partition, a graph, new commits."""
+"""``describe-history --diff``, ``--blame``, ``--graph`` and ``--follow``."""
 
 from __future__ import annotations
 

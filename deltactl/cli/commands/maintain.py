@@ -1,4 +1,4 @@
-"""``deltactl maintain``: parse, observe all tables, act on each, present."""
+"""``deltactl maintain``: parse options, observe all tables, act on each, print the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deltactl optimize``: parse, call the operation, present its report."""
+"""``deltactl optimize``: parse options, call the operation, print its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deltactl restore``: parse, call the operation, ask before the commit, present its report."""
+"""``deltactl restore``: parse options, ask, call the operation, print its report."""
 
 from __future__ import annotations
 

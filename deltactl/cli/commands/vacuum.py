@@ -1,4 +1,4 @@
-"""``deltactl vacuum``: parse, call the operation, ask for confirmation, present its report."""
+"""``deltactl vacuum``: parse options, ask, call the operation, print its report."""
 
 from __future__ import annotations
 

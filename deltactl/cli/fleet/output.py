@@ -1,4 +1,4 @@
-"""The output of a run over several tables: one line or one envelope per table."""
+"""Print the output of a run over several tables: one line or one envelope per table."""
 
 from __future__ import annotations
 

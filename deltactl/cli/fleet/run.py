@@ -1,4 +1,4 @@
-"""Run one command on several tables, a few at a time."""
+"""Run one command on several tables, a few at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first page of an incident bundle: what is in it, and what stands out."""
+"""Write ``index.html`` of a bundle: its parts and the most important facts."""
 
 from __future__ import annotations
 

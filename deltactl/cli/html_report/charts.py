@@ -1,4 +1,4 @@
-"""Charts as SVG: lengths are percentages of the width, so that text keeps its size."""
+"""Draw charts as SVG: lengths are percentages of the width, so that text keeps its size."""
 
 from __future__ import annotations
 

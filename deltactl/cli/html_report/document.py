@@ -1,4 +1,4 @@
-"""A whole HTML page that needs nothing else: no network, no scripts."""
+"""Write a complete HTML page that loads nothing from the network and runs no scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML with untrusted text from tables: all text that is not ``Markup`` is escaped."""
+"""Write HTML with untrusted text from tables: all text that is not ``Markup`` is escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section of a table that was maintained: facts, actions by rank, predicted and measured."""
+"""Write the section of a report about ``maintain``: facts, ranked actions, results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: no network, no scripts.
+"""Write a report as one self-contained HTML page: no network, no scripts.
 
 The content is that of ``-o json``; sizes and times are formatted for people, and long lists are
 cut, with a note.

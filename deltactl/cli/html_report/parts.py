@@ -1,4 +1,4 @@
-"""Parts of the sections of a report: tiles with numbers, tables, lists, legends."""
+"""Write parts of report sections: tiles with numbers, tables, lists, legends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The style sheet of a report: light and dark, wide and narrow screens, print."""
+"""Define the style sheet of a report: light and dark, wide and narrow screens, print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a report about a vacuum, from the ``result`` of its JSON."""
+"""Write the section of a report about ``vacuum``, from the ``result`` of its JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--report FILE``: the run as an HTML page, written after everything else."""
+"""``--report FILE``: write the run as an HTML page, after everything else."""
 
 from __future__ import annotations
 

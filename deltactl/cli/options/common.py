@@ -1,4 +1,4 @@
-"""Options that commands share: one definition each.
+"""Define options that commands share: one definition each.
 
 The global ones are added to every command by ``cli/group.py`` and may also stand before it; a
 command does not declare them, and finds them in its ``Session``.

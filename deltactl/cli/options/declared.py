@@ -1,4 +1,4 @@
-"""Options that many commands share: declared once, as the fields of a class."""
+"""Declare options that many commands share, as the fields of a class."""
 
 from __future__ import annotations
 

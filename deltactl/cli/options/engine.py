@@ -1,4 +1,4 @@
-"""Options of all commands that run tasks: where the tasks run.
+"""Define options of all commands that run tasks: the engine and where it runs.
 
 They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
 does not declare them, and gets the engine from its session.

@@ -1,4 +1,4 @@
-"""Options of commands that take several tables."""
+"""Define options of commands that accept several tables."""
 
 from __future__ import annotations
 

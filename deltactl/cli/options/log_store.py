@@ -1,4 +1,4 @@
-"""How the writers of a table on S3 agree on commits: options of all commands that commit.
+"""Define options for commits through DynamoDB: ``--log-store``, ``--ddb-table-name``, ...
 
 They are added by ``cli/group.py`` to each command whose row of the command table says so.
 """

@@ -1,4 +1,4 @@
-"""``--report FILE``: the file of the HTML report."""
+"""Define ``--report FILE``: the file of the HTML report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of commands that a scheduler runs: how long a run may take.
+"""Define options that limit the time of a run: ``--timeout``, ``--timeout-grace``.
 
 They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
 does not declare them.

@@ -1,4 +1,4 @@
-"""When a run may start: ``--min-interval`` and ``--no-lease``."""
+"""Define options for the start of a run: ``--min-interval`` and ``--no-lease``."""
 
 from __future__ import annotations
 

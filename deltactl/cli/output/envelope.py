@@ -1,4 +1,4 @@
-"""The JSON contract: one envelope per table and run, the same for all commands."""
+"""Build the JSON envelope: one per table and run, the same for all commands."""
 
 from __future__ import annotations
 

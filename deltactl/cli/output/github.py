@@ -1,4 +1,4 @@
-"""Outcomes as annotations of GitHub Actions."""
+"""Print outcomes as annotations of GitHub Actions (``-o github``)."""
 
 from __future__ import annotations
 

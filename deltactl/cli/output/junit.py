@@ -1,4 +1,4 @@
-"""Outcomes as a JUnit report."""
+"""Print outcomes as a JUnit report (``-o junit``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of one table in a run over several tables."""
+"""Describe the outcome of one table in a run over several tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text output for people: lines, fields and tables, the same for terminals and pipes.
+"""Print text for people: lines, fields and tables, the same for terminals and pipes.
 
 Commands add content; the page escapes every string, aligns columns, and cuts what does not fit.
 Colour is added only when the page is printed, so the text is the same with and without colour.

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, a line at intervals in logs."""
+"""Show the progress of a run on stderr: a bar on a terminal, a line at intervals in logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a result for ndjson and csv."""
+"""Print rows of a result as ndjson and csv."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The width and the colours of a terminal."""
+"""Find the width and the colours of a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of ``check`` as text."""
+"""Print the report of ``check`` as text."""
 
 from __future__ import annotations
 

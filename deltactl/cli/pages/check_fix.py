@@ -1,4 +1,4 @@
-"""The report of ``check --fix path-encoding`` as text."""
+"""Print the report of ``check --fix path-encoding`` as text."""
 
 from __future__ import annotations
 

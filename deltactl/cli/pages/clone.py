@@ -1,4 +1,4 @@
-"""The report of ``clone`` as text."""
+"""Print the report of ``clone`` as text."""
 
 from __future__ import annotations
 

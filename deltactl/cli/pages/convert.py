@@ -1,4 +1,4 @@
-"""The plan, the report and the problems of ``convert`` as text."""
+"""Print the plan, the report and the problems of ``convert`` as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chart of a history by version: files, bytes, and one row for each operation."""
+"""Print a chart of a history by version: files, bytes, and one row for each operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history as text: one line per commit; missing versions are marked."""
+"""Print a history as text: one line per commit; missing versions are marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes between two versions, and the commits that changed a partition, as text."""
+"""Print the changes between two versions, and the commits that changed a partition, as text."""
 
 from __future__ import annotations
 

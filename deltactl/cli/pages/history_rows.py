@@ -1,4 +1,4 @@
-"""Rows of a history for JSON, ndjson and csv."""
+"""Convert a history to rows for JSON, ndjson and csv."""
 
 from __future__ import annotations
 

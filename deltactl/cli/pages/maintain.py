@@ -1,4 +1,4 @@
-"""The report of ``maintain`` as text: ranked actions with reasons, predicted against measured."""
+"""Print the report of ``maintain`` as text: ranked actions, predicted and measured values."""
 
 from __future__ import annotations
 

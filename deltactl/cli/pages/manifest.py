@@ -1,4 +1,4 @@
-"""The report of ``generate-manifest`` as text."""
+"""Print the report of ``generate-manifest`` as text."""
 
 from __future__ import annotations
 

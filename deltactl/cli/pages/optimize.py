@@ -1,4 +1,4 @@
-"""The plan and the report of ``optimize`` as text."""
+"""Print the plan and the report of ``optimize`` as text."""
 
 from __future__ import annotations
 

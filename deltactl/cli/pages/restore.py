@@ -1,4 +1,4 @@
-"""The plan and the report of ``restore`` as text."""
+"""Print the plan and the report of ``restore`` as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms of file sizes as text: one, or one before and one after."""
+"""Print histograms of file sizes as text: one, or one before and one after."""
 
 from __future__ import annotations
 

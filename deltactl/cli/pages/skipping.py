@@ -1,4 +1,4 @@
-"""What point lookups skip, as bars: now, and in a layout."""
+"""Print the share of files that lookups skip, as bars: now, and in a layout."""
 
 from __future__ import annotations
 

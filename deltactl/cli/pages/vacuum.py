@@ -1,4 +1,4 @@
-"""The plan and the report of ``vacuum`` as text."""
+"""Print the plan and the report of ``vacuum`` as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled words."""
+"""Suggest corrections for misspelled words."""
 
 from __future__ import annotations
 

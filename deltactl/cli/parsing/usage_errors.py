@@ -1,4 +1,4 @@
-"""Errors of the command-line parser as deltactl's own errors, with a suggestion."""
+"""Convert errors of the command-line parser to errors of deltactl, with a suggestion."""
 
 from __future__ import annotations
 

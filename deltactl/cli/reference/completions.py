@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, from the definitions that ``--help`` shows.
+"""Write completion scripts for bash, zsh and fish, from the definitions that ``--help`` shows.
 
 The scripts contain commands, options and choices, so that most key presses start no Python. Only
 partition columns and properties of the table on the line come from ``deltactl complete``.

@@ -1,4 +1,4 @@
-"""What ``deltactl explain`` says about each error code.
+"""The texts of ``deltactl explain`` for each error code.
 
 The codes are those of the classes in ``deltactl.errors``; a test compares the two lists.
 """

@@ -1,4 +1,4 @@
-"""The options of all commands, for completions, manual pages and ``deltactl config``."""
+"""Collect the options of all commands, for completions, manual pages and ``deltactl config``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind of value of an option or argument, from its placeholder, for completions."""
+"""Find the kind of value of an option or argument from its placeholder, for completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which options a variable or a line of ``deltactl.toml`` may set."""
+"""List the options that a variable or a line of ``deltactl.toml`` can set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of a setting: option, then environment, then configuration files, then default.
+"""Find the source of a setting: option, environment, configuration files, default.
 
 Sources are tried in order. ``settable`` lists the options that may be set. The table's own
 properties come after all of these, and are read by the operations.

@@ -1,8 +1,8 @@
-"""Pack tasks for Spark: light ones together, in jobs of bounded bytes.
+"""Pack tasks into bundles for Spark: small tasks together, in jobs of bounded size.
 
-A bundle is the work of one Spark task: one heavy task, or light ones up to a weight. A Python task
-of Spark costs about 35 ms even if it does nothing, so ten thousand light tasks must not be ten
-thousand of Spark's.
+A bundle is the work of one Spark task: one large task, or small tasks up to a total weight. A
+Python task of Spark costs about 35 ms even if it does nothing, so ten thousand small tasks must not
+be ten thousand Spark tasks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def unpack_payload(data: bytes) -> object:
 
 
 def choose_bundle_weight(num_tasks: int, total_bytes: int, slots: int) -> int:
-    """Return the weight of a full bundle: several bundles a slot, so that slots end together."""
+    """Return the weight of a full bundle: several bundles per slot, so that slots end together."""
     even = max(total_bytes, num_tasks * _LEAST_TASK_WEIGHT) // (_BUNDLES_PER_SLOT * slots)
     return max(_LEAST_BUNDLE_WEIGHT, min(FULL_BUNDLE_WEIGHT, even))
 
@@ -94,10 +94,10 @@ def take_job(bundles: Iterator[Bundle], most: int) -> Job:
 
 
 def split_lost_job(job: Job, tries: int) -> list[Job]:
-    """Return the jobs to run in place of one whose workers died, so that the bad task is found.
+    """Return the jobs that replace a job whose workers died, to find the failing task.
 
-    Each bundle becomes a job of its own, a bundle is halved, and a task alone is run once more;
-    a task run alone has used up ``tries``.
+    Each bundle becomes a separate job; a single bundle is halved; a single task is run again until
+    its ``tries`` are used up.
     """
     if len(job) > 1:
         return [(bundle,) for bundle in job]

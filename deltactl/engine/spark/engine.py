@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_TRIES: Final = 4
-"""How often a task is tried before it counts as failed: as often as Spark does."""
+"""Number of attempts before a task counts as failed, as in Spark."""
 
 _JOBS_AT_ONCE: Final = 32
-# A slot that ends its task gets the next one at once.
+# A slot gets the next task as soon as its task ends.
 _BUNDLES_A_SLOT: Final = 2
 _POLL_SECONDS: Final = 0.2
 # What was requested of the executors of a session.
@@ -56,10 +56,10 @@ _TIMES_FAILED: Final = re.compile(r"failed (\d+) times")
 
 
 class SparkEngine:
-    """Runs tasks on an existing session, which is reused and never stopped.
+    """Run tasks on an existing session, which is reused and never stopped.
 
-    Several small jobs are in flight at any time, of a few Spark tasks each: so results and progress
-    come early, on Connect too, and a lost job loses little.
+    Several small jobs with a few Spark tasks each run at the same time: results and progress come
+    early, also on Connect, and a lost job loses little work.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class SparkEngine:
 
         Args:
             session: classic or Spark Connect.
-            reason: why Spark, for reports.
-            max_concurrent: at most so many tasks at once; by default what Spark has room for.
+            reason: the reason for Spark, for reports.
+            max_concurrent: the maximum number of simultaneous tasks; by default the number of
+                slots.
             packages: further packages that executors need, such as ``s3fs``.
         """
         self._session = session
@@ -99,12 +100,12 @@ class SparkEngine:
         return True
 
     def prepare(self) -> None:
-        """Send this package to the executors, once a session, and check that they can run it.
+        """Send this package to the executors, once per session, and check that they can run it.
 
-        Without a check if they are this Python.
+        There is no check if executors use the Python of this process.
 
         Raises:
-            EngineUnavailableError: naming host, package and remedy; or Spark went away.
+            EngineUnavailableError: the message has host, package and remedy; or Spark was lost.
         """
         asked = _prepared.setdefault(self._session, set())
         if asked and asked.issuperset(self._packages):
@@ -124,9 +125,10 @@ class SparkEngine:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """See :class:`deltactl.engine.base.Engine`. Closing the iterator stops what runs.
+        """See :class:`deltactl.engine.base.Engine`.
 
-        After a cancel running jobs are stopped as well: what they wrote is left behind.
+        Closing the iterator stops running jobs. After a cancel, running jobs are also stopped;
+        their outputs remain.
         """
         if cancel is not None and cancel.is_set():
             return
@@ -162,9 +164,10 @@ class SparkEngine:
         usual_rows: int | None = None,
         cancel: CancelToken | None = None,
     ) -> tuple[list[T], list[R]]:
-        """See :class:`deltactl.engine.exchange.Exchanger`: Spark's own shuffle.
+        """See :class:`deltactl.engine.exchange.Exchanger`: uses the shuffle of Spark.
 
-        Spark repeats what was lost; an error of the storage that may pass repeats all of it.
+        Spark repeats lost work; after a transient error of the storage, the whole exchange is
+        repeated.
         """
         self.prepare()
         payloads = [pickle.dumps(source, pickle.HIGHEST_PROTOCOL) for source in sources]
@@ -245,11 +248,11 @@ class _Queue:
         self._again: deque[Job] = deque()
 
     def take(self, most: int) -> Job:
-        """Return the next job, of at most so many bundles; empty when there is none."""
+        """Return the next job with a limited number of bundles; empty if there is none."""
         return self._again.popleft() if self._again else take_job(self._bundles, most)
 
     def put_back(self, jobs: Iterable[Job]) -> None:
-        """Run these next."""
+        """Run these bundles next."""
         self._again.extendleft(reversed(list(jobs)))
 
 

@@ -32,7 +32,7 @@ def load_spark_facts(
 
 
 def find_missing(environ: Mapping[str, str], remote: str | None) -> str | None:
-    """Return what a session needs and lacks: a package, or Java if no server provides it."""
+    """Return the missing requirement of a session: a package, or Java if no server provides it."""
     for module in ("pyspark", "pandas"):
         if not _has_module(module):
             return f"the Python package {module} is not installed"
@@ -46,14 +46,14 @@ def find_missing(environ: Mapping[str, str], remote: str | None) -> str | None:
 
 
 def remedy_for(missing: str) -> str:
-    """Return the remedy for what ``find_missing`` returned."""
+    """Return the remedy for the requirement that ``find_missing`` returned."""
     if "Java" in missing:
         return INSTALL_JAVA
     return INSTALL_CONNECT if "Connect" in missing else INSTALL_PYSPARK
 
 
 def has_java(environ: Mapping[str, str]) -> bool:
-    """Return whether Java is found the way Spark's own scripts find it."""
+    """Return whether Java is found, in the same way as in the scripts of Spark."""
     home = environ.get("JAVA_HOME")
     if home:
         return os.access(Path(home, "bin", "java"), os.X_OK)

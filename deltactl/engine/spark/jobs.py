@@ -1,4 +1,4 @@
-"""The jobs of a session, with all differences of classic Spark and Spark Connect."""
+"""Run Spark jobs; all differences between classic Spark and Spark Connect are here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from deltactl.engine.spark.worker import RESULT_SCHEMA, Batches
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark adds slots only when there is work.
+# Spark adds slots only if tasks wait.
 _SLOTS_TO_GROW_TO: Final = 32
 _PROBED_ROWS: Final = 4096
 
@@ -35,8 +35,8 @@ def is_connect(session: SparkSession) -> bool:
 def functions_of(session: SparkSession) -> Any:
     """Return the module of functions for the columns of a session.
 
-    Not simply ``pyspark.sql.functions``: that guesses the kind of session from the environment,
-    and a process may have both.
+    ``pyspark.sql.functions`` chooses the kind of session from the environment, but a process may
+    have both kinds.
     """
     name = "pyspark.sql.connect.functions" if is_connect(session) else "pyspark.sql.functions"
     return import_module(name)
@@ -61,7 +61,7 @@ class SparkJobs:
         return is_local and context.pythonExec == sys.executable
 
     def count_slots(self) -> int:
-        """Return how many tasks can run at once, as far as Spark reports it."""
+        """Return the number of tasks that can run at once, as Spark reports it."""
         slots = self._count_default_partitions()
         return max(slots, _SLOTS_TO_GROW_TO) if self._grows else slots
 
@@ -78,25 +78,25 @@ class SparkJobs:
 
     @cached_property
     def _connect_slots(self) -> int:
-        """Return the slots of a server, which spreads rows over that many partitions."""
+        """Return the slots of a server, which distributes rows over this number of partitions."""
         number = functions_of(self._session).spark_partition_id()
         rows = self._session.range(_PROBED_ROWS).select(number).collect()
         return len({row[0] for row in rows})
 
     def ship_package(self) -> None:
-        """Send this package to the executors; call this once for a session."""
+        """Send this package to the executors; call this once per session."""
         package = write_package()
         if self.is_connect:
             self._session.addArtifacts(str(package), pyfile=True)
         else:
             self._session.sparkContext.addPyFile(str(package))
-        # Executors fetch it from here for as long as there is the session.
+        # Executors fetch it from this process as long as the session exists.
         finalize(self._session, shutil.rmtree, package.parent, ignore_errors=True)
 
     def in_threads(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Let ``function`` run on other threads as part of this run.
+        """Return ``function`` for use on other threads of this run.
 
-        Settings of the caller's thread for its jobs, such as a scheduler pool, apply there too.
+        Job settings of the calling thread, such as a scheduler pool, also apply on these threads.
         """
         from pyspark import inheritable_thread_target
         from pyspark.sql.utils import is_remote
@@ -116,8 +116,8 @@ class SparkJobs:
     def run(self, runner: Callable[[Batches], Batches], job: Job) -> list[tuple[Any, ...]]:
         """Run a job to its end and return the rows of ``RESULT_SCHEMA``.
 
-        A row for each bundle: Spark makes a partition of each, as there are no more of them than
-        slots, without a shuffle.
+        Each bundle is a row. There are no more rows than slots, so Spark makes a partition of each
+        row without a shuffle.
         """
         table = pa.table(
             {
@@ -135,9 +135,9 @@ class SparkJobs:
         sources: Sequence[bytes],
         destinations: int,
     ) -> list[tuple[Any, ...]]:
-        """Read sources, shuffle what they give by destination, and write; return what is written.
+        """Read sources, shuffle their rows by destination, and write; return the results.
 
-        Rows of a destination are together, and so are the reports of the sources.
+        The rows of a destination are together, and the reports of the sources too.
         """
         table = pa.table([pa.array(sources, pa.binary())], schema=SOURCE_SCHEMA)
         frame = self._session.createDataFrame(table).repartition(len(sources))
@@ -149,7 +149,7 @@ class SparkJobs:
     def cancel(self) -> None:
         """Cancel the running jobs; call this again until all threads have ended.
 
-        A job that was about to start when the first call came is stopped by the next.
+        A job that starts during the first call is stopped by the next call.
         """
         with suppress(Exception):  # the session is gone, so nothing runs
             if self.is_connect:

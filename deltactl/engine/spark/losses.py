@@ -1,4 +1,4 @@
-"""Errors for a lost session, job or task, and whether to try it again."""
+"""Build the errors for a lost session, job or task, and decide whether to retry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deltactl.errors import (
 
 @contextmanager
 def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
-    """Report a lost session as the reason of errors inside the block.
+    """Convert errors inside the block to an error about a lost session.
 
     Raises:
         EngineUnavailableError: instead of the error of py4j or gRPC.
@@ -37,7 +37,7 @@ def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
 
 
 def went_away(error: Exception) -> EngineUnavailableError:
-    """Return the error for all remaining tasks: nothing else can run them."""
+    """Return the error for all remaining tasks, which cannot run."""
     return EngineUnavailableError(
         f"Spark went away: {describe_failure(str(error))}",
         hint="Read the log of Spark, then rerun: its Java process or server has ended, often "

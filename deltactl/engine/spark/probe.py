@@ -27,7 +27,7 @@ REQUIRED: Final[Mapping[str, str]] = {
 """Packages that tasks may import, with the oldest version allowed (as in pyproject.toml)."""
 
 ALWAYS: Final = ("pyarrow", "numpy", "pandas", "fsspec", "pyroaring")
-"""Packages that every task needs; the others are each for one kind of storage."""
+"""Packages that every task needs; each of the others is for one kind of storage."""
 
 _MOST_PROBES: Final = 64
 _LONGEST: Final = 300
@@ -44,7 +44,7 @@ def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] 
     """Run one small Python task in each slot, which also checks its host for ``packages``.
 
     Raises:
-        EngineUnavailableError: naming host, package and remedy.
+        EngineUnavailableError: the message has host, package and remedy.
     """
     wanted = {name: REQUIRED[name] for name in (*ALWAYS, *packages)}
     # Pickled rows, not Arrow: the probe also checks whether Arrow is installed.

@@ -1,4 +1,4 @@
-"""Start a session for the command line: quiet, with this Python, stopped at the end."""
+"""Start a Spark session for the command line: quiet, with this Python, stopped at the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _QUIET: Final = {
     "spark.app.name": "deltactl",
     "spark.ui.showConsoleProgress": "false",
 }
-# Java does little here: the start-up time counts, and compiling queries does not pay.
+# Java does little work here, so a short start is more important than compiled queries.
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -45,14 +45,14 @@ _EMBEDDED: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # Arrow uses so many threads in a worker, as in this process; Spark would set one.
+    # The number of Arrow threads in a worker, as in this process; Spark would set one.
     "spark.executorEnv.OMP_NUM_THREADS": str(count_cores()),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """The settings of Spark that a user gave. ``conf`` may hold secrets and is never shown."""
+    """The settings of Spark that a user gave. ``conf`` may contain secrets and is never shown."""
 
     master: str | None = None
     remote: str | None = field(default=None, repr=False)  # may carry a token
@@ -63,10 +63,10 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a session: that of this process if it has one, else a new one that ends with this.
+    """Yield the session of this process, or else a new one that ends with the block.
 
     Raises:
-        EngineUnavailableError: saying what is missing, and what to install.
+        EngineUnavailableError: the message says what is missing and what to install.
     """
     remote = settings.remote or (None if settings.master else environ.get("SPARK_REMOTE"))
     missing = find_missing(environ, remote)
@@ -86,9 +86,9 @@ def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterat
 
 
 def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | None:
-    """Return the master to request; ``None`` where spark-submit or a configuration file names it.
+    """Return the master to request; ``None`` if spark-submit or a configuration file sets it.
 
-    Spark on one machine tries a task once unless the master says how often.
+    Spark on one machine tries a task only once unless the master contains the number of attempts.
     """
     master = settings.master or environ.get("spark.master")
     if master is None:
@@ -100,7 +100,7 @@ def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | 
 
 
 def build_conf(settings: SparkSettings, master: str | None) -> dict[str, str]:
-    """Return the configuration of a new classic session; settings of the user win."""
+    """Return the configuration of a new classic session; settings of the user have precedence."""
     embedded = master is not None and master.startswith("local[")
     conf = {**_QUIET, **(_EMBEDDED if embedded else {}), **settings.conf}
     if master is not None:
@@ -122,7 +122,7 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
         os.environ.pop("SPARK_REMOTE", None)  # PySpark would follow it, whatever the master
     for key, value in conf.items():
         builder = builder.config(key, value)
-    # Workers start with `python3` otherwise, which may be another one.
+    # Otherwise workers start `python3`, which may be another Python.
     if master.startswith("local-cluster"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     elif master.startswith("local"):
@@ -142,14 +142,17 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
 
 def _silence_context(context: Any, verbose: int) -> None:
     context.setLogLevel(("OFF", "WARN", "INFO")[min(verbose, 2)])
-    # This thread of PySpark prints a traceback where Java has died. We say so ourselves.
+    # This thread of PySpark prints a traceback if Java has died; deltactl reports this itself.
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, client: None
 
 
 def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """Report refused settings: a server accepts only some; PySpark's warning shows values."""
+    """Warn of refused settings, because a server accepts only some.
+
+    A warning of PySpark would show values.
+    """
     for key, value in conf.items():
         if session.conf.get(key, None) != value:
             _log.warning("the Spark Connect server did not take the setting %s", key)
@@ -180,7 +183,7 @@ def stop_session(session: SparkSession) -> None:
 
 @contextmanager
 def _keeping_sigint() -> Iterator[None]:
-    """Keep our handler of SIGINT, which lets tasks end; PySpark installs one that aborts them."""
+    """Keep our SIGINT handler, which lets tasks end; the handler of PySpark would abort them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -193,7 +196,7 @@ def _keeping_sigint() -> Iterator[None]:
 
 @contextmanager
 def _output_to(log: IO[bytes] | None) -> Iterator[None]:
-    """Let processes started meanwhile write to ``log``, or to stderr: never to stdout."""
+    """Send the output of processes that start in the block to ``log`` or stderr, not stdout."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -210,7 +213,7 @@ def _output_to(log: IO[bytes] | None) -> Iterator[None]:
 
 
 def _silence_python_side() -> None:
-    """Silence PySpark, which repeats errors as JSON on stderr and gives known warnings."""
+    """Switch off logs of PySpark, which repeat errors as JSON on stderr and known warnings."""
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

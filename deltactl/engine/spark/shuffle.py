@@ -1,7 +1,7 @@
-"""Both sides of an exchange in Python workers of Spark: rows travel as bytes, by destination.
+"""Exchange rows in Python workers of Spark: rows are sent as bytes, by destination.
 
-No column of a table becomes a type of Spark: what it shuffles are Arrow streams. Shipped with the
-package; imports pyspark only there, where Spark has put it.
+No column of a table is converted to a Spark type: Spark shuffles Arrow streams as bytes. This
+module is sent with the package; it imports pyspark only on the workers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
 PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])
 
 REPORT: Final = -1
-"""The destination of what is known of a source when it was read."""
+"""The destination number of the reports of sources."""
 
-# Rows of a source that wait, so that its pieces are large.
+# Rows of a source that are collected, so that its pieces are large.
 _HELD_BYTES: Final = 64 << 20
 _GATHERED_BYTES: Final = 16 << 20
 _SPOOLED_BYTES: Final = 64 << 20
@@ -121,9 +121,9 @@ def _to_batch(rows: list[Piece]) -> pa.RecordBatch:
 def write_destinations(
     make: MakeExchange[Any, Any, Any], usual_rows: int | None, batches: Batches
 ) -> Batches:
-    """Write each destination, of which the rows are together; pass reports on.
+    """Write each destination, whose rows are together; pass reports on.
 
-    Yields rows of ``RESULT_SCHEMA``: the result of a destination, or the report of a source.
+    Yield rows of ``RESULT_SCHEMA``: the result of a destination, or the report of a source.
     """
     attempt = get_attempt()
     work = make(attempt)
@@ -155,7 +155,7 @@ def _write(
     usual_rows: int | None,
     pieces: Iterable[bytes],
 ) -> Any:
-    """Keep the rows until it is known how many there are, and write them."""
+    """Collect the rows until their number is known, then write them."""
     with Spool(work.schema, 1, _SPOOLED_BYTES) as spool:
         for data in pieces:
             for batch in decode_rows(data):

@@ -1,6 +1,6 @@
 """Run the tasks of a bundle one after the other in a Python worker of Spark.
 
-Shipped with the package; imports pyspark only there, where Spark has put it.
+This module is sent with the package; it imports pyspark only on the workers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Batches = Iterator[pa.RecordBatch]
 def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow``.
 
-    It is sent by value together with ``worker``, including storage options: as bytes, which no
-    plan, log or page of Spark shows. What it calls is imported from the package that was shipped.
+    It is sent by value together with ``worker`` and storage options, as bytes: no plan, log or page
+    of Spark shows these. The functions that it calls are imported from the package that was sent.
     """
 
     def deltactl_tasks(batches: Batches) -> Batches:
@@ -53,10 +53,10 @@ def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
 
 
 def get_attempt() -> int:
-    """Return a number of this attempt of a Spark task, which no other one has.
+    """Return the unique number of this attempt of a Spark task.
 
-    Not the attempt number: that starts again at 0 when a stage is repeated, while an earlier
-    attempt that Spark has given up may still write.
+    The attempt number of Spark is not unique: it starts again at 0 when a stage is repeated,
+    although an earlier abandoned attempt may still write.
     """
     from pyspark import TaskContext
 

@@ -1,7 +1,7 @@
 """Check checkpoints against replay, and `_last_checkpoint` against the log.
 
-A checkpoint is compared with the same version, rebuilt without it. Older checkpoints that are
-needed for that have passed the check themselves.
+A checkpoint is compared with the same version, rebuilt without it. If older checkpoints are needed
+to rebuild it, they must have passed the check.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Verdict:
     """The result of the check of a checkpoint; ``problem`` is text if it is not valid.
 
     ``is_whole``: every file of it can be read.
-    ``unproven``: complete, but there is nothing to compare it with. ``ambiguous``: it disagrees
-    with replay from another one that is unproven, so that either may be wrong.
+    ``unproven``: complete, but it cannot be compared, because older log files are missing.
+    ``ambiguous``: it differs from replay from another unproven checkpoint, so that either can be
+    wrong.
     """
 
     checkpoint: Checkpoint
@@ -49,9 +50,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class HintVerdict:
-    """The result of the check of `_last_checkpoint`: its version, and what is wrong with it.
+    """The result of the check of `_last_checkpoint`: its version and its problem.
 
-    ``is_missing``: there is none. Readers are slower, but read the right data.
+    ``is_missing``: the file does not exist. Readers are then slower, but read correct data.
     """
 
     version: int | None
@@ -68,7 +69,7 @@ def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
 
 
 def _empty_checkpoints(store: Store) -> Iterator[Checkpoint]:
-    """Return empty checkpoints: our listings ignore them, other readers may fail."""
+    """Return checkpoint files of 0 bytes: our listings ignore them, other readers may fail."""
     for info in store.list_from(LOG_DIR):
         match parse_log_name(info.name.rpartition("/")[2]):
             case CheckpointFile(version, kind, format=form) if not info.size_bytes:
@@ -104,7 +105,7 @@ def _check(
 
 
 def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return a wrong size that is stated for a sidecar: some readers use it to find the footer."""
+    """Return a wrong recorded size of a sidecar: some readers use it to find the footer."""
     head = read_head(store, checkpoint)
     infos = store.stat_many(head.sidecars)
     for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
@@ -118,7 +119,7 @@ def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Check
 
 
 def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
-    """Return the version from this checkpoint alone."""
+    """Return the version, rebuilt only from this checkpoint."""
     alone = LogListing(0, checkpoints=[checkpoint])
     return _load(store, alone, checkpoint.version, frozenset())
 
@@ -153,7 +154,7 @@ def _describe_statistics(own: Snapshot, replayed: Snapshot) -> str | None:
 
 
 def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) -> HintVerdict:
-    """Check whether ``_last_checkpoint`` names a checkpoint that can be used.
+    """Check whether ``_last_checkpoint`` refers to a checkpoint that can be used.
 
     Raises:
         StorageError: the store failed; `_last_checkpoint` may be valid.
@@ -176,7 +177,7 @@ def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) ->
 
 
 def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
-    """Return the required members of `_last_checkpoint` for an existing checkpoint."""
+    """Return the required fields of `_last_checkpoint` for an existing checkpoint."""
     head = read_head(store, checkpoint)
     infos: list[FileInfo] = [*checkpoint.files]
     infos += [info for info in store.stat_many(head.sidecars) if info is not None]

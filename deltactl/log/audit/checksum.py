@@ -1,7 +1,8 @@
-"""Version checksum files (``N.crc``).
+"""Read, check and write version checksum files (``N.crc``).
 
-Source: PROTOCOL.md, "Version Checksum File". Delta on Spark computes its next one from it, so a
-file is written only when every member was computed from the whole snapshot, and never replaced.
+Source: PROTOCOL.md, "Version Checksum File". Delta on Spark computes the next checksum from the
+last one. So a file is written only if every field was computed from the whole snapshot, and it is
+never replaced.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def find_disagreements(
         wrong.append("metadata is not what the log says")
     if found.domains is not None and found.domains != dict(snapshot.domains):
         wrong.append("domainMetadata is not what the log says")
-    # If transactions expire, the current time decides which of them count.
+    # If transactions expire, the current time decides which of them are still valid.
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
         wrong.append("setTransactions is not what the log says")

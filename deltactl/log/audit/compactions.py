@@ -86,7 +86,7 @@ def _find_contradiction(
 ) -> str | None:
     """Describe how a log compaction file of any writer differs from its commits.
 
-    A tombstone of a file that the same commits added has no effect: writers may leave it out.
+    A tombstone of a file that the same commits added has no effect: writers may omit it.
     Removed domains are not compared.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Compute a fingerprint of a version's live files that does not depend on their order.
+"""Compute a digest of the live files of a version that does not depend on their order.
 
 It compares two ways to rebuild one version. One batch at a time is in memory.
 """
@@ -25,10 +25,10 @@ STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """Number and bytes of files, and the sum of a 64-bit hash of what readers need of each.
+    """Number and bytes of files, and the sum of a 64-bit hash of each file.
 
-    That is path, deletion vector, size, partition values and row ids. An empty partition value is
-    null.
+    The hash covers path, deletion vector, size, partition values and row ids. An empty partition
+    value is null.
     """
 
     num_files: int = 0
@@ -107,7 +107,7 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
 
 
 def _normalise(array: pa.Array) -> pa.Array:
-    """Return a statistic as strings, equal however the statistic is stored."""
+    """Return a statistic as strings; JSON and struct of the same value give the same string."""
     if pa.types.is_timestamp(array.type):
         # JSON has milliseconds, a struct may have more digits.
         array = pc.floor_temporal(array, unit="millisecond")

@@ -1,4 +1,4 @@
-"""Compute a fingerprint of file actions in order: their number, bytes and keys.
+"""Compute a digest of file actions in their order: number, sizes and keys.
 
 Two streams of the same rows give the same digest for any batch size.
 """
@@ -17,7 +17,7 @@ from deltactl.protocol.deletion_vectors import unique_ids
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The fingerprint of a stream of file actions; sizes in bytes."""
+    """The digest of a stream of file actions; sizes in bytes."""
 
     count: int
     size_bytes: int
@@ -44,7 +44,7 @@ class KeyDigest:
             self._vectors.add(pc.fill_null(unique_ids(chunk), ""))
 
     def finish(self) -> Fingerprint:
-        """Return the fingerprint of all rows so far."""
+        """Return the digest of all rows so far."""
         parts = (*self._paths.digests(), *self._vectors.digests(), self._sizes.hexdigest())
         digest = hashlib.sha256("".join(parts).encode()).hexdigest()
         return Fingerprint(self._count, self._size_bytes, digest)

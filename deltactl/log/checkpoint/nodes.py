@@ -1,4 +1,4 @@
-"""Actions and members about the files of a checkpoint: sidecars, metadata, `_last_checkpoint`.
+"""Parse and encode actions about checkpoint files: sidecars, metadata, `_last_checkpoint`.
 
 Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec"; limits as in Delta on Spark.
 """
@@ -44,7 +44,7 @@ def checkpoint_metadata(
 
 
 def start_hint(version: int, files: Sequence[WrittenActions]) -> Node:
-    """Return the first members of `_last_checkpoint`, in the order that old readers need."""
+    """Return the first fields of `_last_checkpoint`, in the order that old readers need."""
     return {
         "version": version,
         "size": sum(written.num_rows for written in files),

@@ -1,7 +1,7 @@
 """Convert statistics from JSON strings to the struct of ``add.stats_parsed``, as Arrow columns.
 
-Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema". What does not fit its column's type
-is no information and becomes null: statistics are hints.
+Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema". A value that does not fit the type
+of its column becomes null (unknown).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZONES: Final[Mapping[DeltaType | None, str | None]] = {
 def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     """Return the type of ``stats_parsed``: the leaves that have statistics, by physical name.
 
-    Structs without such leaves are left out, since Parquet has no empty groups.
+    Structs without such leaves are omitted, because Parquet has no empty groups.
 
     Raises:
         UnsupportedFeatureError: a column type that this program does not know.
@@ -189,7 +189,7 @@ def _parse_one(text: str | None, type_: pa.StructType) -> Any:
 
 
 def _fit(value: Any, type_: pa.DataType) -> Any:
-    """Return a JSON value as a value of the type; ``None`` if it is not one."""
+    """Return a JSON value as a value of the type; ``None`` if it does not fit."""
     if pa.types.is_struct(type_):
         if not isinstance(value, dict):
             return None

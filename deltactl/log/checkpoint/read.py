@@ -48,7 +48,7 @@ _LEAST_BATCH_ROWS = 256
 _BATCH_BYTES = 64 << 20
 _BUFFER_BYTES = 4 << 20
 _STREAMED_BYTES = 32 << 20
-# Each row names another file, or is one of few: no row takes less than a bit when compressed.
+# Rows are files with different names, or few other actions: a compressed row needs at least a bit.
 _MOST_ROWS_OF_A_BYTE = 8
 
 
@@ -56,8 +56,8 @@ _MOST_ROWS_OF_A_BYTE = 8
 class CheckpointHead:
     """The non-file actions of a checkpoint, and the location of its file actions.
 
-    ``sidecar_sizes`` are the bytes that it says its sidecars have. ``is_mixed``: file actions are
-    in the parts too, beside sidecars.
+    ``sidecar_sizes``: the recorded sizes of its sidecars in bytes. ``is_mixed``: the parts also
+    have file actions, in addition to the sidecars.
     """
 
     version: int
@@ -70,7 +70,7 @@ class CheckpointHead:
 
 @contextmanager
 def _named(name: str, version: int) -> Iterator[None]:
-    """Map errors of Arrow and of the store to deltactl's, with the file's name."""
+    """Convert errors of Arrow and of the store to errors of deltactl with the file name."""
     try:
         yield
     except ObjectNotFoundError as error:
@@ -119,8 +119,8 @@ class Piece:
 def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
     """Return the files that have the checkpoint's file actions.
 
-    With sidecars the top-level file should hold none (PROTOCOL.md, "V2 Spec"); if it does, readers
-    use both. A file that is ignored here would be an orphan for vacuum.
+    With sidecars, the top-level file should contain no file actions (PROTOCOL.md, "V2 Spec"). If it
+    does, readers use both. If they were ignored, vacuum would treat these files as orphaned.
     """
     parts = head.parts if head.is_mixed or not head.sidecars else ()
     return tuple(map(Piece, (*head.sidecars, *parts)))
@@ -130,7 +130,7 @@ def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
     """Refuse a checkpoint with a row of several actions; every row of its Parquet files is read.
 
     Raises:
-        CorruptLogError: there is such a row; names file and row.
+        CorruptLogError: there is such a row; the message has the file and the row.
     """
     for name in (*head.parts, *head.sidecars):
         if not name.endswith(".json"):
@@ -185,7 +185,7 @@ def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[
 
 
 def _holds_files(parquet: pq.ParquetFile) -> bool:
-    """Return whether a top-level file of a V2 checkpoint has adds or removes itself."""
+    """Return whether the top-level file of a V2 checkpoint contains adds or removes."""
     names = set(parquet.schema_arrow.names)
     leaves = [f"{action}.path" for action in ("add", "remove") if action in names]
     batches = parquet.iter_batches(_BATCH_ROWS, columns=leaves) if leaves else ()
@@ -244,13 +244,13 @@ def _read_json(store: Store, name: str, version: int) -> CommitBytes:
 
 
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """Open a checkpoint to stream it: otherwise Arrow keeps all that it read until the end.
+    """Open a checkpoint for streaming: otherwise Arrow keeps all read data in memory to the end.
 
-    A column of one row group may have hundreds of megabytes: it is read in pieces. A small file
-    is read at once, because the buffer of a piece grows to the size that a page header states.
+    A column of one row group may have hundreds of megabytes: it is read in pieces. A small file is
+    read at once, because the buffer of a piece has the size in the page header, which can be wrong.
 
     Raises:
-        ValueError: it states more rows than can be in it; reading them would not end.
+        ValueError: the footer has more rows than the file can contain; a read would not end.
     """
     import pyarrow.parquet as pq
 

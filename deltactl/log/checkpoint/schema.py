@@ -1,4 +1,4 @@
-"""Schemas of the files of a checkpoint, built from the actions, never from the data.
+"""Build the Parquet schemas of checkpoint files from the actions, never from the data.
 
 Source: PROTOCOL.md, "Checkpoint Schema"; order and types as Delta on Spark writes them.
 """
@@ -99,7 +99,7 @@ class CheckpointLayout:
 
     @property
     def remove_type(self) -> pa.StructType:
-        """Return the type of the ``remove`` column: without tags and statistics, as in Delta."""
+        """Return the type of the ``remove`` column: without tags and statistics, as in Spark."""
         return pa.struct(
             [
                 ("path", pa.string()),
@@ -173,7 +173,7 @@ def choose_layout(
 
 
 def non_file_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return a row for each action, given as ``{name: object}``; maps stay dictionaries."""
+    """Return a row for each action, given as ``{name: object}``; maps are dictionaries."""
     columns = []
     for member in schema:
         values = [_with_pairs(node.get(member.name), member.type) for node in nodes]

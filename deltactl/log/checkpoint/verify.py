@@ -1,4 +1,4 @@
-"""Read back what was written, before anything refers to it.
+"""Read a written checkpoint back and compare it, before `_last_checkpoint` refers to it.
 
 This includes Spark's own check: as many adds as the snapshot has files.
 """
@@ -51,7 +51,7 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
     else:
         detail = "keys other than those written are stored"
     raise VerificationError(
-        f"{what}: {detail}", hint="Rerun; nothing points at the new checkpoint."
+        f"{what}: {detail}", hint="Rerun; no file refers to the new checkpoint."
     )
 
 
@@ -81,7 +81,7 @@ def verify_head(
         if found != wanted:
             raise VerificationError(
                 f"{where}: {what} was stored with other content than was written",
-                hint="Rerun; nothing points at the new checkpoint.",
+                hint="Rerun; no file refers to the new checkpoint.",
             )
 
 

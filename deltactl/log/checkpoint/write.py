@@ -36,7 +36,7 @@ _PAGE_VALUES: Final = 1 << 14
 def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
     """Remove files that have not changed since they were written; never those of another writer.
 
-    Never raises: it is called while another error is handled.
+    Do not raise: this is called while another error is handled.
     """
     wanted = list(files)
     with suppress(DeltactlError):
@@ -47,7 +47,7 @@ def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrittenActions:
-    """A written file of a checkpoint: number of rows, and fingerprint of its file actions."""
+    """A written file of a checkpoint: number of rows, and digest of its file actions."""
 
     file: FileInfo
     num_rows: int
@@ -56,7 +56,7 @@ class WrittenActions:
 
 
 class ActionFileWriter:
-    """Writes one file; leaving the ``with`` block before ``close`` removes it.
+    """Write one file; if the ``with`` block ends before ``close``, the file is removed.
 
     Args:
         store: the store to write to.
@@ -115,7 +115,8 @@ class ActionFileWriter:
         """Put the file in place; it is durable when this returns.
 
         Raises:
-            StorageError: the store failed, or does not hold what was written.
+            StorageError: the store failed, or the stored file has another size than the written
+                one.
         ConflictError: another writer replaced the file at the same time.
         """
         with self._naming_file():
@@ -187,7 +188,7 @@ class ActionFileWriter:
 
 
 def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yield items while another thread makes the next one."""
+    """Yield items while another thread produces the next one."""
     iterator = iter(items)
     done = object()
     with ThreadPoolExecutor(1, thread_name_prefix="deltactl-read") as pool:

@@ -182,8 +182,8 @@ def count_selected(
 
     Args:
         commit: the commit.
-        keys: physical names of the partition columns that ``is_selected`` looks at.
-        is_selected: which file actions count.
+        keys: physical names of the partition columns that ``is_selected`` reads.
+        is_selected: selects the file actions.
 
     Raises:
         CorruptLogError: the commit cannot be parsed.

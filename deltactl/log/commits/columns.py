@@ -1,7 +1,8 @@
 """Parse lines of log files to columns with Arrow's JSON reader, under an explicit schema.
 
-Its errors name neither file nor line, and it cannot express all JSON. A caller that gets a
-``pa.ArrowException`` here reads the same lines again by :mod:`deltactl.log.commits.json_lines`.
+Errors of Arrow contain neither file nor line, and Arrow cannot represent all JSON. After a
+``pa.ArrowException``, the caller reads the same lines again with
+:mod:`deltactl.log.commits.json_lines`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NON_FILE_ACTIONS = (
     "checkpointMetadata",
 )
 FILE_ACTIONS = ("add", "remove")
-# Replay does not need them, but no line may have them beside another action.
+# Replay does not need them, but a line must not have them together with another action.
 _NOTES = ("cdc", "commitInfo")
 ACTIONS = (*FILE_ACTIONS, *NON_FILE_ACTIONS, *_NOTES)
 
@@ -51,7 +52,7 @@ _OTHERS = pa.schema([(name, _PRESENT) for name in ACTIONS])
 
 
 def read_others(lines: CommitLines) -> pa.Table:
-    """Return the actions of lines that are not plainly an add or a remove, one row a line.
+    """Return the actions of all lines that do not begin as an add or a remove, one row per line.
 
     Raises:
         pa.ArrowException: they cannot be read this way.
@@ -79,7 +80,7 @@ def find_shared_rows(
 
 
 class FileActionReader:
-    """Reads the lines of one kind of file action in any number of buffers."""
+    """Read the lines of one kind of file action, in any number of buffers."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -87,7 +88,7 @@ class FileActionReader:
 
     @property
     def is_uniform(self) -> bool:
-        """Return whether all actions so far have the same members, and no values of other keys."""
+        """Return whether all actions so far have the same fields, and no values of other keys."""
         return self._is_uniform
 
     def read(
@@ -119,7 +120,7 @@ class FileActionReader:
         buffer: bytes | bytearray,
         keys: Sequence[str],
     ) -> pa.ChunkedArray:
-        """Read with the members and tags of the first line alone; fails where others have more."""
+        """Read only the fields and tags of the first line; fail if other lines have more."""
         first = json.loads(lines.line(places[0]))[self._kind]
         tags = _strings(list(first.get("tags") or ()))
         members = {

@@ -1,4 +1,4 @@
-"""File events: which commit added or removed which file, collected while commits are parsed."""
+"""Collect which commit added or removed which file, while commits are parsed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class EventCollector:
             self._parts.append(_events(files, versions[commits], is_add=is_add))
 
     def finish(self, first: int, last: int) -> LogSweep:
-        """Return the events of the commits ``first`` to ``last``, which are all that were read."""
+        """Return the events of all commits that were read, ``first`` to ``last``."""
         paths, versions = zip(*self._changes, strict=True) if self._changes else ((), ())
         changes = pa.table(
             [pa.array(paths, pa.string()), pa.array(versions, pa.int64())], schema=_CHANGE_FILES

@@ -41,8 +41,8 @@ KEY_COLUMNS: Final = ("encoded_path", "deletion_vector")
 def file_keys(files: pa.Table) -> pa.ChunkedArray:
     """Return a string for each row, equal if and only if two actions name the same logical file.
 
-    That is (path, deletion vector id), with the path's text after URI normalisation and its escapes
-    untouched, as Delta on Spark compares them: ``p=%C3%A9/f`` and ``p=é/f`` are two files.
+    A key is (path, deletion vector id). The path is the path text after URI normalization, with
+    unchanged escapes, as in Delta on Spark: ``p=%C3%A9/f`` and ``p=é/f`` are two files.
 
     Args:
         files: rows with :data:`KEY_COLUMNS`.
@@ -51,14 +51,14 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
 
 
 def text_keys(files: pa.Table) -> pa.ChunkedArray:
-    """Return keys as :func:`file_keys`, but of the path as written, as Delta kernel readers do."""
+    """Return keys as :func:`file_keys` without URI normalization, as Delta kernel readers do."""
     return _with_vector_ids(files["encoded_path"], files["deletion_vector"])
 
 
 def decoded_names(files: pa.Table) -> pa.ChunkedArray:
-    """Return the decoded name of each file, without ``.`` segments: equal for all its spellings.
+    """Return the decoded name of each file, without ``.`` segments: equal for all its path texts.
 
-    Less strict than :func:`file_keys`: it finds that two writers meant the same file.
+    Unlike :func:`file_keys`, it finds that two writers refer to the same file by different texts.
 
     Args:
         files: rows with ``path`` and ``encoded_path``.

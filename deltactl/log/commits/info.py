@@ -1,4 +1,4 @@
-"""``commitInfo`` of a commit, and the time a version was committed.
+"""Read ``commitInfo`` of a commit, and the time of a version.
 
 Source: PROTOCOL.md, "Commit Provenance Information" and "In-Commit Timestamps".
 """
@@ -39,16 +39,16 @@ def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
     Other lines are not parsed. Numbers with a fraction are :class:`RawFloat`.
 
     Raises:
-        CorruptLogError: the line that holds it is not JSON.
+        CorruptLogError: the line with the ``commitInfo`` is not JSON.
     """
     return next(find_actions(name, data, "commitInfo"), None)
 
 
 def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]]:
-    """Return the objects of one kind of action in a commit; only lines that name it are parsed.
+    """Return the objects of one kind of action in a commit; only lines with its name are parsed.
 
     Raises:
-        CorruptLogError: such a line is not JSON; names file and line.
+        CorruptLogError: such a line is not JSON; the message has the file and the line.
     """
     needle = f'"{action}"'.encode()
     found = data.find(needle)
@@ -100,6 +100,6 @@ def read_in_commit_timestamp(store: Store, name: str) -> int:
     timestamp = in_commit_timestamp(parse_commit_info(name, store.read(name)))
     if timestamp is None:
         raise CorruptLogError(
-            f"{name} has no inCommitTimestamp, though the table enables in-commit timestamps"
+            f"{name} has no inCommitTimestamp, although the table enables in-commit timestamps"
         )
     return timestamp

@@ -1,4 +1,4 @@
-"""Parse lines of log files with the json module: slower, for any JSON, and errors name the line."""
+"""Parse log files line by line with the json module: slower, for any JSON, with line numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
     """Return all lines as rows: file actions as structs, other actions as JSON strings.
 
     Raises:
-        CorruptLogError: a line is not an action; names file and line.
+        CorruptLogError: a line is not an action; the message has the file and the line.
     """
     parts: dict[str, list[pa.Array]] = {name: [] for name in (*FILE_ACTIONS, *NON_FILE_ACTIONS)}
     for file in files:
@@ -67,12 +67,12 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
 
 
 def list_actions(members: Iterable[tuple[str, Any]]) -> list[str]:
-    """Return the names of the actions among a line's members that are not null."""
+    """Return the names of all actions of a line that are not null."""
     return [name for name, value in members if value is not None and name in ACTIONS]
 
 
 def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> None:
-    """Refuse a line with two actions: Delta on Spark takes one of them, other readers several."""
+    """Refuse a line with two actions: Delta on Spark uses one of them, others several."""
     if len(actions := list_actions(line.items())) > 1:
         raise SharedLineError(
             f"{file_name}, line {number}: has several actions: {', '.join(actions)}",
@@ -87,7 +87,7 @@ def parse_node(
     """Return a non-file action of a line as a value.
 
     Raises:
-        CorruptLogError: it is malformed; names file and line.
+        CorruptLogError: it is malformed; the message has the file and the line.
     """
     try:
         return parse(node)

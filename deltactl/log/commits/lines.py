@@ -38,7 +38,8 @@ class CommitLines:
     """The non-blank lines of some log files in order."""
 
     def __init__(self, contents: Sequence[bytes]) -> None:
-        # The last element leaves room to look at the start of a line that is shorter than it.
+        # The last element adds bytes after the end, so that a comparison of a short line stays
+        # inside.
         padding = b"\n" * max(map(len, _PREFIXES.values()))
         self._next_files = np.cumsum([len(content) + 1 for content in contents])
         self._data = bytearray(b"\n").join([*contents, padding])

@@ -1,4 +1,4 @@
-"""Non-file actions, of which only the latest of each kind or key counts.
+"""Collect non-file actions: only the latest action of each kind or key is kept.
 
 Source: PROTOCOL.md, "Action Reconciliation".
 """

@@ -1,8 +1,8 @@
 """Parse commits, log compaction files and JSON checkpoints to columns.
 
-The fast path parses many files at once with Arrow's JSON reader. If that fails, or meets JSON that
-it cannot express, the same lines are read one by one with the json module, which also names the
-file and the line of an error.
+The fast path parses many files at once with Arrow's JSON reader. If that fails, or Arrow cannot
+represent the JSON, the same lines are read one by one with the json module, whose errors contain
+the file and the line.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Rows:
 
 
 class CommitParser:
-    """Parses log files in ascending order, handed over in any number of calls."""
+    """Parse log files in ascending order, in any number of calls."""
 
     def __init__(self, partition_keys: Iterable[str] = ()) -> None:
         """``partition_keys``: physical names of partition columns known from a checkpoint."""
@@ -115,7 +115,7 @@ class CommitParser:
     def _name_culprit(
         self, files: Sequence[CommitBytes], error: CorruptLogError
     ) -> CorruptLogError:
-        """Return the error of the invalid file, found by parsing one after another."""
+        """Find the invalid file by parsing one file after the other; return its error."""
         if any(error.message.startswith(file.name) for file in files):
             return error
         for file in files if len(files) > 1 else ():
@@ -153,7 +153,7 @@ class CommitParser:
     def _learn_partition_keys(
         self, files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]
     ) -> None:
-        """Learn the keys of the ``metaData`` actions among the non-file actions."""
+        """Add the partition keys of all ``metaData`` actions in the non-file actions."""
         try:
             for node in nodes:
                 if isinstance(found := node.get("metaData"), dict):
@@ -163,7 +163,7 @@ class CommitParser:
             raise
 
     def _find_partition_keys(self, files: Sequence[CommitBytes]) -> None:
-        """Learn the keys of all ``metaData`` actions, line by line."""
+        """Add the partition keys of all ``metaData`` actions, line by line."""
         for file in files:
             if b'"metaData"' not in file.data:
                 continue
@@ -220,7 +220,7 @@ def _lacks_values(actions: pa.ChunkedArray, keys: Sequence[str]) -> bool:
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:
-    """Return the rows of the slow path: one row a line, non-file actions as JSON strings."""
+    """Return the rows of the slow path: one row per line, non-file actions as JSON strings."""
     files = []
     for kind in FILE_ACTIONS:
         valid = table[kind].is_valid()

@@ -1,7 +1,7 @@
-"""Find the columns that ``partitionValues`` of a commit name, without parsing file actions.
+"""Find the keys of ``partitionValues`` in a commit, without parsing its file actions.
 
-Parsed file actions have a value for every partition column that any of them names. Which keys one
-of them lacks, or has in addition to the table's, only the text says.
+Parsed file actions have a column for every key that occurs in any of them. Only the text shows
+which keys an action lacks, and which additional keys it has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Find which of many texts are equal, without a table of all of them.
+"""Find equal texts among many, in bounded memory.
 
-Most texts occur once. Hashes of eight bytes say so for nearly all; texts with equal hashes are
-compared. So a hash never decides alone that two texts are equal, whoever chose them.
+Most texts occur once. Hashes of eight bytes show this for nearly all of them. Texts with equal
+hashes are compared, so the result is correct even if somebody chose texts with equal hashes.
 """
 
 from __future__ import annotations

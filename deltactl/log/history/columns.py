@@ -1,7 +1,7 @@
-"""The columns of a table's history: those of Delta in Delta's order, then deltactl's.
+"""Define the columns of ``describe-history``: those of Delta on Spark, then two of deltactl.
 
 The content of ``commitInfo`` is up to its writer: values of unexpected types become strings
-in string columns, and null elsewhere. No content makes reading fail.
+in string columns, and null elsewhere. Reading never fails because of the content.
 """
 
 from __future__ import annotations

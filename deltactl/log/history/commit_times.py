@@ -1,9 +1,9 @@
-"""Find when each version was committed, from the commits as they are read.
+"""Find the time of each version, while the commits are read.
 
-Source: PROTOCOL.md, "In-Commit Timestamps". The latest metaData says from which version in-commit
-timestamps apply, and loading it could mean reading the whole log. It is not needed: a writer must
-put an in-commit timestamp into every commit while they are enabled, so a latest commit without
-one shows that they are not; and the commit that enables them contains the metaData.
+Source: PROTOCOL.md, "In-Commit Timestamps". The latest metaData contains the version from which
+in-commit timestamps apply, but to load it, the whole log may have to be read. It is not needed.
+While in-commit timestamps are enabled, a writer must put one into every commit: if the latest
+commit has none, they are disabled. The commit that enables them contains the metaData.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MAX_LONG = 2**63 - 1
 
 
 class CommitTimes:
-    """Finds the times of versions; must be given commits newest first."""
+    """Find the times of versions; commits must be passed newest first."""
 
     def __init__(self, listing: LogListing) -> None:
-        """Begin with the times of the files only."""
+        """Start with the times of the commit files."""
         self._listing = listing
         self._newest_seen = False
         self._uses_in_commit = False

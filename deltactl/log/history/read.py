@@ -1,7 +1,7 @@
 """Read the commits of a table, newest first, from the files that the log still has.
 
-Nothing is replayed and no snapshot is built: with an invalid checkpoint, a truncated commit or a
-gap the rest is still shown, and the gap is marked.
+The log is not replayed and no snapshot is built. If there is an invalid checkpoint, a truncated
+commit or a gap, all other commits are still shown, and the gap is marked.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 # A longer gap is one row: a file with a very large version must not make millions of rows.
 _LONGEST_LISTED_GAP = 10
-# If so many files in a row cannot be read, the store refuses: that is an error, not a gap.
+# If this many consecutive files cannot be read, the store refuses reads: an error, not a gap.
 _MAX_REFUSALS = 10
 _SHOWN_ERROR = 200
 
 
 @dataclass(slots=True)
 class CommitRecord:
-    """A version of the history; without ``file`` it is a gap; ``problem`` says what is wrong."""
+    """A version of the history; without ``file`` it is a gap; ``problem`` is a text or ``None``."""
 
     version: int
     file: FileInfo | None
@@ -71,7 +71,7 @@ class History:
 
 
 class _Rows(Sequence[HistoryRow]):
-    """Rows of commits, made on demand: all rows at once would take twice the memory."""
+    """Rows of commits, created on demand: all rows at once would need twice the memory."""
 
     def __init__(
         self, records: Sequence[CommitRecord], make: Callable[[CommitRecord], HistoryRow]
@@ -117,8 +117,8 @@ def read_history(
 ) -> History:
     """Read the commits of a whole listing, newest first.
 
-    Only commits that are shown or filtered are read. Files that
-    are deleted meanwhile are left out.
+    Only commits that are shown or filtered are read. Files that are deleted during the run are
+    omitted.
 
     Raises:
         NotATableError: the log is empty.
@@ -204,7 +204,7 @@ class _Reading:
         self._keep(records, timed)
 
     def _look_at(self, version: int) -> None:
-        """Find from the latest commit which kind of time applies."""
+        """Find from the latest commit whether in-commit timestamps apply."""
         record = CommitRecord(version, self.listing.commits[version])
         for _, data in _read_each(self.store, [record]):
             if data is not None:
@@ -295,7 +295,7 @@ def _refuse_truncated(name: str, data: bytes) -> None:
 def _read_each(
     store: Store, records: Sequence[CommitRecord]
 ) -> Iterator[tuple[CommitRecord, bytes | None]]:
-    """Yield each record with its content; a gap has none, and deleted files are left out.
+    """Yield each record with its content; a gap has none, and deleted files are omitted.
 
     Raises:
         StorageError: the store refuses many commits in a row.

@@ -1,7 +1,7 @@
-"""Times of versions: ascending file times, in-commit timestamps, time travel by timestamp.
+"""Calculate times of versions, and find the version at a timestamp (time travel).
 
-Source: PROTOCOL.md, "In-Commit Timestamps"; Delta's rule that the later of two commits is
-newer by at least a millisecond, even if the times of the files differ.
+Source: PROTOCOL.md, "In-Commit Timestamps"; the rule of Delta on Spark that a commit is newer than
+the previous commit by at least a millisecond, even if the times of the files say otherwise.
 """
 
 from __future__ import annotations

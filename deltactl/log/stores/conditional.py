@@ -1,7 +1,7 @@
-"""Detect writers that decide commits outside the object store.
+"""Commit by conditional put, and refuse tables whose writers agree on commits in DynamoDB.
 
-Such a writer checks whether a commit file exists, then puts it: our conditional put does
-not stop it from replacing our commit right after. All writers must use the same way.
+A writer with DynamoDB checks whether a commit file exists and then puts it. Our conditional put
+does not prevent that it replaces our commit. So all writers must use the same way.
 
 Source: delta-io/delta, ``BaseExternalLogStore`` (``.tmp/``); delta-rs, ``S3DynamoDbLogStore``
 (``_commit_<id>.json.tmp``).
@@ -24,7 +24,7 @@ _TEMP_SUFFIX: Final = ".json.tmp"
 class ConditionalCommitStore(ForwardingStore):
     """A store on S3 whose commits are decided by conditional puts only.
 
-    It refuses before the first commit if temporary files show writers that decide elsewhere.
+    It refuses the first commit if temporary files show that other writers use DynamoDB.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -36,7 +36,7 @@ class ConditionalCommitStore(ForwardingStore):
         """See ``Store.ensure_put_if_absent``.
 
         Raises:
-            SafetyError: the store does not keep put-if-absent, or others do not rely on it.
+            SafetyError: the store does not support put-if-absent, or other writers do not use it.
         """
         if self._is_alone:
             return

@@ -1,12 +1,12 @@
-"""Commits that an external store decides: Delta's protocol for several writers on S3.
+"""Commit through DynamoDB: the protocol of Delta for several writers on S3.
 
-A commit is decided by its entry in the external store, which only one writer can create. Until
-its content has the commit file's name, any writer or reader of the protocol may finish it:
+A commit is decided by its entry in the external store, which only one writer can create. Until the
+commit file exists, any writer or reader of the protocol may finish the commit:
 
-1. the entry of the previous version is finished, if it is not;
+1. the commit of the previous version is finished, if necessary;
 2. the content is written to a temporary file;
-3. an entry naming that file is created, incomplete: from here on the commit is part of the table;
-4. the content is put under the commit file's name;
+3. an incomplete entry with the name of that file is created: from now on the commit is part of the
+table; 4. the content is put under the commit file's name;
 5. the entry is marked complete; the external store deletes it a day later.
 
 Temporary files are kept: another writer may be completing the same commit.
@@ -46,7 +46,7 @@ _SCHEMES: Final = ("s3", "s3a")
 class ExternalCommitStore(ForwardingStore):
     """A store whose commits are decided by entries in an external store.
 
-    Entries are found by the table's address as a string, so all writers must use the same one.
+    Entries are found by the table's address as a string, so all writers must use the same string.
     """
 
     def __init__(self, inner: Store, entries: CommitEntries, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class ExternalCommitStore(ForwardingStore):
         """Refuse if other writers use another spelling of this table's address.
 
         Raises:
-            SafetyError: they do.
+            SafetyError: other writers use another spelling.
             StorageError: the external store failed.
         """
         if self._is_spelled_alike:
@@ -79,9 +79,9 @@ class ExternalCommitStore(ForwardingStore):
             theirs = self._entries.find_latest(other)
             if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
                 raise SafetyError(
-                    f"other writers agree on the commits of this table as {other!r}, which is"
+                    f"other writers commit to this table as {other!r}, which is"
                     f" another table to them than {self.uri!r}",
-                    hint="Give the address as they do. If no writer uses that address any more,"
+                    hint="Use the same address. If no writer uses that address any more,"
                     " delete the items of that table path from DynamoDB. Nothing was committed.",
                 )
         self._is_spelled_alike = True
@@ -90,9 +90,9 @@ class ExternalCommitStore(ForwardingStore):
         """Commit by an entry; other files are put unless they exist.
 
         Raises:
-            ObjectExistsError: another commit has the name, or this one, by an earlier attempt or
-                by another writer that finished it: read it back.
-            SafetyError: writers disagree about the table's address or its past.
+            ObjectExistsError: the commit file exists: of another commit, or of this one, after an
+            earlier attempt or because another writer finished it. Read it back.
+            SafetyError: writers use different addresses, or the entries do not match the log.
             StorageError: anything else; the outcome is unknown.
         """
         version = commit_version(name)
@@ -118,21 +118,21 @@ class ExternalCommitStore(ForwardingStore):
         if found is not None and found.temp_path == entry.temp_path:
             return  # the library's first attempt succeeded, and its second failed because of that
         name = f"{LOG_DIR}/{entry.file_name}"
-        # No entry names it, and none will.
+        # No entry references it, and none will.
         self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
         if found is not None and not found.complete:
             self._finish(found)
         elif not self._is_there(name):
             raise SafetyError(
-                f"the external store says that {name} of {self.uri} was committed, but it is not"
-                " there: the table was deleted, or restored without that version",
+                f"{name} of {self.uri} was committed according to DynamoDB, but it is not"
+                " in the log: the table was deleted, or restored without that version",
                 hint="Delete the items of this table path from the DynamoDB table once no writer"
                 " is at work, then rerun.",
             )
         raise _taken(name)
 
     def _end(self, entry: CommitEntry, data: bytes) -> None:
-        """Put a decided commit under its name; raise if it must be read back."""
+        """Put the commit file of a decided commit; raise if it must be read back."""
         taken: ObjectExistsError | None = None
         try:
             self._publish(f"{LOG_DIR}/{entry.file_name}", data)
@@ -182,7 +182,8 @@ class ExternalCommitStore(ForwardingStore):
     def _publish(self, name: str, data: bytes) -> None:
         """Put a file unless it exists; any other writer puts the same content.
 
-        By a conditional put if the store supports it: that stops writers that do not use entries.
+        Use a conditional put if the store supports it: then writers without entries cannot be
+        overwritten.
         """
         if self._inner_keeps_put_if_absent:
             try:
@@ -205,12 +206,12 @@ class ExternalCommitStore(ForwardingStore):
 
 @contextmanager
 def _decided(name: str) -> Iterator[None]:
-    """Prevent that a refused request is taken for a refused commit once the commit is decided."""
+    """Report denied requests as an unknown outcome, because the commit is already decided."""
     try:
         yield
     except AccessDeniedError as error:
         raise TransientStorageError(
-            f"{name!r} is decided in the external store, but: {error.message}", hint=error.hint
+            f"{name!r} is committed in DynamoDB, but: {error.message}", hint=error.hint
         ) from error
 
 
@@ -222,11 +223,14 @@ def _list_spellings(uri: str) -> list[str]:
 
 
 def _temp_name(entry: CommitEntry) -> str:
-    """Return where the content of an entry is. Entries are written by others: do not trust them."""
+    """Return the name of the temporary file of an entry.
+
+    Other writers write entries: do not trust them.
+    """
     path = entry.temp_path
     if is_absolute_name(path) or ".." in path.split("/") or "/" in entry.file_name:
         raise CorruptLogError(
-            f"the entry of {entry.file_name!r} names a temporary file outside of the log: {path!r}"
+            f"the entry of {entry.file_name!r} has a temporary file outside of the log: {path!r}"
         )
     return f"{LOG_DIR}/{path}"
 

@@ -1,4 +1,4 @@
-"""Open the store of a table, with the way in which its commits are decided."""
+"""Open the store of a table for commits: with conditional puts, or with DynamoDB."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ def open_table_store(
     *,
     read_only: bool = False,
 ) -> Store:
-    """Open the store of a table, so that commits are decided in the way of its writers.
+    """Open the store of a table; commits are decided in the same way as by its other writers.
 
     A ``read_only`` store is for reading and dry runs: it changes nothing, not even to finish a
     commit of another writer.
 
     Raises:
-        UsageError: the address is not valid, or is not on S3 although ``log_store`` is for
-            tables there.
+        UsageError: the address is not valid, or is not on S3 although ``log_store`` was given.
         StorageError: the storage cannot be reached.
     """
     is_s3 = package_of(uri) == "s3fs"

@@ -1,9 +1,9 @@
-"""Plan the deletion of expired log files, so that no version inside the retention is lost.
+"""Plan log cleanup: which expired log files can be deleted without losing a kept version.
 
 Source: PROTOCOL.md, "Metadata Cleanup"; times are adjusted as Delta on Spark does for time travel.
 The cutoff is the midnight (UTC) at or before now minus the retention. The version that was current
-then, and all later ones, stay readable: all files before the newest checkpoint at or below that
-version are deleted; its own commit is kept.
+at the cutoff, and all later versions, stay readable: all files before the newest checkpoint at or
+below that version are deleted; its own commit is kept.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def plan_cleanup(
         snapshot: the latest version.
         listing: the whole log.
         now_ms: ms since 1970 UTC.
-        up_to: clean up to the checkpoint of this version, and no other.
-        planned: a version that will have a checkpoint by then.
+        up_to: delete only log files before the checkpoint of this version.
+        planned: a version that will have a checkpoint before the cleanup.
 
     Raises:
         SafetyError: ``up_to`` is inside the retention, or has no valid checkpoint; or checkpoint
@@ -147,7 +147,7 @@ def plan_cleanup(
 
 
 def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
-    """Delete the files of a plan; keep those that a file that could not be deleted needs.
+    """Delete the files of a plan. If a file cannot be deleted, keep the files that it needs.
 
     Returns:
         The errors, by name.
@@ -256,7 +256,7 @@ def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
 def _find_orphans(
     store: Store, listing: LogListing, base: int, before_ms: int, warnings: list[str]
 ) -> tuple[FileInfo, ...]:
-    """Return old sidecars that no remaining checkpoint names; none if that is not known."""
+    """Return old sidecars that no remaining checkpoint references; none if this is unknown."""
     old = [
         info for info in store.list_from(f"{LOG_DIR}/{SIDECAR_DIR}") if info.modified_ms < before_ms
     ]

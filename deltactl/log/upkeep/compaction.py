@@ -1,7 +1,7 @@
 """Write log compaction files: several commits, reconciled into one file.
 
 Source: PROTOCOL.md, "Log Compaction Files". Tombstones and removed domains are kept: they must
-cancel what is older than its first commit.
+cancel actions that are older than the first commit of the file.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _FEWEST_COMMITS = 2
 def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
     """Return the commits after the checkpoint, if two or more are in no log compaction file yet.
 
-    ``None`` also if they have no actions to keep, as commits of a vacuum: deltactl and others would
-    take an empty file for a truncated one.
+    ``None`` also if they have no actions to keep, such as commits of a vacuum: readers would treat
+    an empty file as truncated.
     """
     first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
     if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
@@ -90,7 +90,7 @@ def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str
 
 
 def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
-    """Return whether replaying the file gives the same as replaying its commits."""
+    """Return whether a replay of the file and a replay of its commits give the same state."""
     keys = list(snapshot.metadata.partition_keys)
     stored, wanted = replay_tail(store, [info], keys), snapshot.tail
     return (

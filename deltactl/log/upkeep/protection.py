@@ -1,4 +1,4 @@
-"""Checkpoint protection: history that clients without a dropped feature must not read.
+"""Apply checkpoint protection: older clients must not read history with a dropped feature.
 
 Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``).
 """
@@ -36,7 +36,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     the first that remains.
 
     Raises:
-        SafetyError: none of this is the case, or the property is not valid.
+        SafetyError: none of these conditions is true, or the property is not valid.
     """
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return
@@ -54,7 +54,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
         raise SafetyError(
             f"checkpoints before version {protected} are protected, and the log before version "
             f"{base} cannot be removed by this program: {error}",
-            hint="Wait until everything before that version may go at once.",
+            hint="Wait until all files before that version can be removed at once.",
         ) from error
 
 

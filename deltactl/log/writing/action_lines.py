@@ -112,7 +112,7 @@ def remove_lines(
 
 
 def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
-    """Yield each file action as it is, with the same path text.
+    """Yield each file action unchanged, with the same path text.
 
     Null values of partition columns are written for ``partition_keys`` only.
 

@@ -1,4 +1,4 @@
-"""Add files with new rows to a table, each once, while other writers commit.
+"""Commit an append of new files, each file once, while other writers commit.
 
 Source: PROTOCOL.md, "Transaction Identifiers", "Commit Provenance", "Row Tracking".
 """
@@ -29,7 +29,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append(Description):
-    """Files that were chosen from a version, and the ``txn`` that records how far."""
+    """Files to add, the version from which they were chosen, and the ``txn`` to record."""
 
     files: Sequence[NewFile]
     txn: Txn
@@ -39,10 +39,10 @@ def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sle
     """Commit on top of the latest version; return the new version.
 
     Raises:
-        ConflictError: another writer named one of the files, advanced the same application, or
-            changed the table's metadata or protocol.
+        ConflictError: another writer added or removed one of the files, committed a ``txn`` of the
+            same application, or changed the metadata or protocol of the table.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
-        NotATableError: the log is gone.
+        NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
     store = snapshot.store

@@ -1,5 +1,6 @@
-"""The state that a commit builds on: that of the previous version, updated by other writers.
+"""Derive versions, protocol and in-commit timestamps of our commits from the state before them.
 
+``times`` sets ``inCommitTimestamp``; ``create`` sets that of version 0, ``restore`` may raise it.
 Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
 """
 
@@ -31,7 +32,7 @@ Learn = Callable[["CommitBase", Tail], None]
 
 @dataclass(frozen=True, slots=True)
 class CommitBase:
-    """The table state that a commit builds on: that of ``version``.
+    """The state of the table at ``version``, on which the next commit is based.
 
     ``commit_file`` is the latest commit known to exist, ``None`` after log cleanup.
     """
@@ -60,14 +61,16 @@ class CommitBase:
         return f"{LOG_DIR}/{commit_name(self.version + 1)}"
 
     def ensure_table_is_there(self, store: Store) -> bool:
-        """Check before a put: on a deleted table, it would create a log with one unreadable commit.
+        """Check before a put that the table still exists.
+
+        If the table was deleted, a put would create a log that consists of one unreadable commit.
 
         Returns:
-            Whether the commit that this builds on still exists; a log cleanup removes it only after
-            others have committed.
+            Whether the previous commit still exists; a log cleanup removes it only after others
+            have committed.
 
         Raises:
-            NotATableError: it is gone, and there is no later one.
+            NotATableError: it does not exist, and there is no later commit.
         """
         name = self.commit_file
         if name is None or store.stat_many([name]) != [None]:
@@ -75,7 +78,7 @@ class CommitBase:
         if list_log(store, self.version + 1).latest_version is not None:
             return False
         raise NotATableError(
-            f"{name} of {store.uri} is gone: the table was deleted during the run",
+            f"{name} of {store.uri} does not exist: the table was deleted during the run",
             hint="Check the path. Nothing was committed.",
         )
 
@@ -86,7 +89,8 @@ class CommitBase:
         if TableProperties(self.metadata.configuration).in_commit_timestamps:
             name = f"{LOG_DIR}/{commit_name(self.version)}"
             previous = in_commit_timestamp(parse_commit_info(name, store.read(name)))
-            # The commit that enabled them is the first with one; all times before it are older.
+            # The commit that enabled them is the first with a timestamp; all earlier times are
+            # older.
             info["inCommitTimestamp"] = max(now, -1 if previous is None else previous + 1)
         return info | {"timestamp": now}
 
@@ -94,16 +98,16 @@ class CommitBase:
 def win_version(
     store: Store, base: CommitBase, encode: Encode, *, learn: Learn, clock: Clock, sleep: Sleep
 ) -> CommitBase:
-    """Put a commit on top of those of other writers; return the state after it.
+    """Put a commit after the commits of other writers; return the state after it.
 
     Every attempt is encoded again: version, row ids, in-commit timestamp and id all change.
 
     Args:
         store: of the table.
         base: the latest state known.
-        encode: returns the content of a commit on top of a state, given its id; raises if the state
-            allows none.
-        learn: receives the state after the winners of a version, and their actions.
+        encode: returns the content of a commit after a state, with a given id; raises if the state
+            does not allow the commit.
+        learn: receives the state after commits of other writers, and their actions.
         clock: for ids.
         sleep: waits between attempts; seconds.
 
@@ -111,9 +115,9 @@ def win_version(
         ``base`` or a later state, with the new version; ``domains`` are those before it.
 
     Raises:
-        ConflictError: no version could be won.
+        ConflictError: in all attempts, another writer was first.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
-        NotATableError: the log is gone.
+        NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
     for attempt in range(_MAX_ATTEMPTS):
@@ -137,7 +141,7 @@ def win_version(
 
 
 def _encode_on(base: CommitBase, encode: Encode, txn_id: str, store: Store) -> bytes | None:
-    """Return the content to put; raise if a log cleanup was faster than this run."""
+    """Return the content to put; raise if a log cleanup deleted commits that are needed."""
     try:
         return encode(base, txn_id)
     except ObjectNotFoundError:
@@ -150,7 +154,7 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     """Return the state after all commits above ``base``, and their actions.
 
     Raises:
-        ConflictError: some of them were removed already, with their actions.
+        ConflictError: log cleanup already removed some of them.
     """
     winners = _list_winners(store, base.version)
     keys = base.metadata.partition_keys
@@ -179,7 +183,7 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
         if store.stat_many([missing]) == [None]:
             break
     raise ConflictError(
-        f"version {newest + 1} of {store.uri} is not in the log, though later ones are: what it "
-        "changed during this run is not known",
+        f"version {newest + 1} of {store.uri} is not in the log, although later ones are: its "
+        "changes are not known",
         hint="Rerun: the log was cleaned up during this run.",
     )

@@ -1,7 +1,7 @@
-"""The ``commitInfo`` of every commit that deltactl writes.
+"""Build the ``commitInfo`` of every commit that deltactl writes.
 
-Source: PROTOCOL.md, "Commit Provenance Information"; the members and their order are those of Delta
-on Spark. ``base`` decides the timestamps.
+Source: PROTOCOL.md, "Commit Provenance Information"; the fields and their order are those of Delta
+on Spark. The timestamps are decided in ``base``.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def commit_info(
     """Return the body of a ``commitInfo``.
 
     Args:
-        times: the first members, see ``CommitBase.times``.
+        times: the first fields, see ``CommitBase.times``.
         description: of the commit.
         read_version: the version that the commit was prepared from; -1 for a new table.
         txn_id: identifies the attempt.
-        metrics: replace those of the description.
+        metrics: replace the metrics of the description.
     """
     chosen = description.metrics if metrics is None else metrics
     said = description.user_metadata

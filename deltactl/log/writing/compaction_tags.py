@@ -1,8 +1,8 @@
-"""Tags of a ``remove`` that say where the rows of the file are now.
+"""Build tags of a ``remove`` that show where the rows of the file are in the output.
 
-Source: delta-io/delta#7407; Databricks writes the same. A writer that lost the race against our
-commit can replay its deletion on our output. Which rows were deleted before is in the deletion
-vector of the same ``remove``.
+Source: delta-io/delta#7407; Databricks writes the same. If our commit was first, another writer can
+repeat its deletion on our output. The deletion vector of the same ``remove`` contains the rows that
+were deleted before.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ COMPACTION_INFO: Final = "compactionInfo"
 
 
 def tag_removes(bin_: Bin) -> pa.Table:
-    """Return the files that a bin removes, with the tags beside those that they have.
+    """Return the files that a bin removes, with our tags added to their tags.
 
-    A file has no such tags if they would not be exact: without an output that keeps the order, and
-    where the ``remove`` names another deletion vector than the one that was read.
+    A file gets no tags if they would not be exact: if no output keeps the order of rows, or if the
+    ``remove`` has another deletion vector than the one that was read.
     """
     tags = [None if own is None else _others(own) for own in bin_.removed["tags"].to_pylist()]
     if bin_.inputs is not None and len(bin_.added) == 1:

@@ -1,9 +1,12 @@
-"""What becomes of rewritten files after the commits that won before them. Pure but for ``read``.
+"""Decide whether a rewritten bin can be committed after deletes of other writers.
+
+The bin is committed unchanged, with a deletion vector, or not. No I/O except ``read``.
 
 Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules for
 commits without data change: concurrent appends never conflict. Outputs keep the order of their
-inputs, so rows that another writer deleted from an input can be found in the output: position, less
-the rows deleted before it when it was read, plus the first row of the input in the output.
+inputs, so a row that another writer deleted from an input can be found in the output: output
+position = input position - rows deleted before it at read time + first row of the input in the
+output.
 """
 
 from __future__ import annotations
@@ -47,10 +50,10 @@ class Bin:
     """A rewritten bin: the files to remove and to add, committed together or not at all.
 
     ``removed`` has rows of ``ADD_SCHEMA`` plus ``num_records``. ``inputs`` has ``first_row`` and
-    ``physical_rows`` for each of them if the only output keeps their order (see ``RewriteResult``):
-    rows deleted by others can then be carried over. ``first_row`` is null where the ``remove``
-    names another deletion vector than the one that was read. ``digest`` is that of the rows, where
-    it was taken.
+    ``physical_rows`` for each of them, if the only output keeps their order (see
+    ``RewriteResult``): deletes of other writers can then be applied to the output. ``first_row`` is
+    null if the ``remove`` has another deletion vector than the one that was read. ``digest`` is the
+    row digest, if it was computed.
     """
 
     removed: pa.Table
@@ -61,10 +64,10 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What may be committed of a bin: ``None`` and a reason if nothing, else no reason.
+    """The part of a bin that may be committed: ``None`` and a reason if the bin is dropped.
 
     ``deleted`` are the rows of the output that other writers deleted; none if the output has no
-    live row and is left out. ``carried_rows`` counts them.
+    live row and is not added. ``carried_rows`` counts them.
     """
 
     bin: Bin | None
@@ -74,7 +77,7 @@ class Verdict:
 
 
 class Winners:
-    """The newest actions of other writers on the files of a run, since these were read."""
+    """The newest actions of other writers on the files of a run, since the files were read."""
 
     def __init__(self, files: pa.Table) -> None:
         """``files``: rows of ``ADD_SCHEMA``, all that the run may remove."""
@@ -84,7 +87,7 @@ class Winners:
         self._index()
 
     def learn(self, tail: Tail) -> None:
-        """Take in commits that are newer than all before."""
+        """Add the actions of commits that are newer than all before."""
         adds, removes = self._pick(tail.adds), self._pick(tail.removes)
         if adds.num_rows or removes.num_rows:
             merged = reconcile(
@@ -111,10 +114,10 @@ class Winners:
     def judge(
         self, bins: Sequence[Bin], read: ReadVector, *, may_write_vectors: bool
     ) -> list[Verdict]:
-        """Return what may be committed of each bin.
+        """Return for each bin what may be committed.
 
-        ``read`` gives the rows of a deletion vector. A bin is dropped if it raises because of the
-        vector, its file or the store.
+        ``read`` returns the rows of a deletion vector. If it raises because of the vector, its file
+        or the store, the bin is dropped.
         """
         if not len(self._touched):
             return [Verdict(bin_) for bin_ in bins]
@@ -133,7 +136,7 @@ class Winners:
         return carried.verdict(may_write_vectors)
 
     def _replay(self, carried: _Carried, row: int, name: str) -> str | None:
-        """Apply what was done to an input; return the reason if that is not possible."""
+        """Apply the changes of an input to the bin; return the reason if that is not possible."""
         adds, removes = self._adds_of.get(name, []), self._removes_of.get(name, [])
         texts = {self._add_texts[at] for at in adds} | {self._remove_texts[at] for at in removes}
         if texts != {carried.texts[row]}:
@@ -242,7 +245,7 @@ class _Carried:
         return starts[row].as_py(), self._num_rows if last else starts[row + 1].as_py()
 
     def verdict(self, may_write_vectors: bool) -> Verdict:
-        """Return what is left to commit."""
+        """Return what can be committed."""
         removed = self._files.take(pa.array(self._rows[self._kept]))
         if not removed.num_rows:
             return Verdict(None, _ALL_GONE)
@@ -272,11 +275,11 @@ def _facts(file: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def shift_positions(old: BitMap64, new: BitMap64, first_row: int) -> BitMap64:
-    """Return where rows that only ``new`` deletes are in an output without those of ``old``.
+    """Return the output positions of rows that only ``new`` deletes (not ``old``).
 
     Args:
-        old: the rows of the input that were deleted when it was read.
-        new: those deleted now; all of ``old`` among them.
+        old: the rows of the input that were deleted when it was read; the output lacks them.
+        new: the rows that are deleted now; they include all rows of ``old``.
         first_row: where the live rows of the input begin in the output.
     """
     positions = _array(new - old)

@@ -1,7 +1,7 @@
-"""Changes of the whole table under which rewritten files may not be committed. Pure.
+"""Find changes of the table that prevent the commit of rewritten files. No I/O.
 
-Source: PROTOCOL.md and Delta's conflict rules for commits without data change. What others did to
-single files is judged by ``carry``.
+Source: PROTOCOL.md and Delta's conflict rules for commits without data change. Changes of single
+files are handled in ``concurrent_deletes``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _ROW_TRACKING_KEYS = (
 def find_conflict(
     before: Metadata, after: Metadata | None, gained_features: Set[str] = frozenset()
 ) -> str | None:
-    """Return why no file written under the old metadata may be committed; ``None`` if it may.
+    """Return why files written with the old metadata must not be committed; ``None`` if they may.
 
     Args:
         before: the table's metadata when the files were written.
-        after: the winners' metadata, if they changed it.
-        gained_features: features that the protocol has now and did not have when they were written.
+        after: the metadata after other commits, if they changed it.
+        gained_features: features that were added to the protocol after the files were
+            written.
     """
     if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
         return f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
@@ -35,7 +36,7 @@ def find_conflict(
 
 
 def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
-    """Return the conflict, if any; files of an old schema are valid under a new one otherwise."""
+    """Return the conflict, if any. Other changes keep files of an old schema valid."""
     if before.id != after.id:
         return "the table was replaced by another one"
     if before.partition_columns != after.partition_columns:

@@ -1,4 +1,4 @@
-"""Create version 0 of a table: one commit, put if absent.
+"""Create version 0 of a table, with put-if-absent.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Commit Provenance", "In-Commit Timestamps".
 """
@@ -81,7 +81,7 @@ def create_clone(store: Store, clone: NewClone, *, clock: Clock, sleep: Sleep) -
 
 
 def _clone_lines(clone: NewClone) -> Iterator[str]:
-    """Yield the actions; files keep their row ids, so that no two rows have one."""
+    """Yield the actions; files keep their row ids, so that no two rows have the same id."""
     domains = {domain.domain: domain for domain in clone.domains}
     files = all_change_data(clone.files)
     row_ids = RowIds.of(CommitBase(-1, clone.protocol, clone.metadata, domains))

@@ -1,6 +1,7 @@
 """Write commits with only a ``commitInfo``, such as a vacuum's START and END.
 
-They touch no file, so they conflict with no other writer: after a lost race they are put again.
+They change no file, so they never conflict: if another writer commits the version first, the commit
+is put again at the next version.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def commit_info_only(
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
 ) -> CommitBase:
-    """Commit a ``commitInfo`` on top of other writers' commits; return the state after it.
+    """Commit a ``commitInfo`` after the commits of other writers; return the state after it.
 
     Args:
         store: of the table.
@@ -36,9 +37,9 @@ def commit_info_only(
         ensure: called before each attempt; raises if the state does not allow it.
 
     Raises:
-        ConflictError: no version could be won.
+        ConflictError: in all attempts, another writer was first.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
-        NotATableError: the log is gone.
+        NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
 
@@ -49,6 +50,6 @@ def commit_info_only(
         return f"{line('commitInfo', info)}\n".encode()
 
     def learn(state: CommitBase, winners: Tail) -> None:
-        """Check the state: no file is touched, so other actions do not matter."""
+        """Check the state. This commit changes no file, so other actions do not matter."""
 
     return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep)

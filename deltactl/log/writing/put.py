@@ -1,7 +1,7 @@
-"""Put one commit file if absent; after any answer of the store, read the outcome back.
+"""Put one commit file if absent; after an error, read back whether the commit succeeded.
 
-Source: PROTOCOL.md, "Commit Provenance". A failed put, above all "exists", may be one whose first
-attempt succeeded: only the commit's own ``txnId`` in the file shows it.
+Source: PROTOCOL.md, "Commit Provenance". After a failed put, above all with "exists", an earlier
+attempt of the same put may have succeeded: only the ``txnId`` in the file shows whose commit it is.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ Sleep = Callable[[float], None]
 
 
 def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
-    """Put a commit; return whether the stored one is ours. Never guess.
+    """Put a commit; return whether the stored commit is ours (same ``txnId``).
+
+    Raise if this is unknown.
 
     Raises:
-        CommitOutcomeUnknownError: it could not be found out.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         AccessDeniedError: no attempt was allowed, and no commit exists.
         StorageError: a local file system failed, and no commit exists.
         SafetyError: commits here could be overwritten; nothing was put.
@@ -57,7 +59,7 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
     if denied_only:
         raise error
     raise CommitOutcomeUnknownError(
-        f"the store did not say whether {name} was committed: {error}",
+        f"it is not known whether {name} was committed: {error}",
         hint="Read `deltactl describe-history`, then rerun. New files were kept; `vacuum` removes "
         "those that were not committed.",
     ) from error

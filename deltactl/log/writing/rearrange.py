@@ -1,7 +1,7 @@
-"""The put-if-absent loop of dataChange=false commits.
+"""Commit rewritten files (dataChange=false) in the put-if-absent loop.
 
-Source: PROTOCOL.md, "Commit Provenance", "In-Commit Timestamps", "Row Tracking". Every failed put
-is decided by reading the version back and comparing the commit's own ``txnId``.
+Source: PROTOCOL.md, "Commit Provenance", "In-Commit Timestamps", "Row Tracking". After every failed
+put, the version is read back and its ``txnId`` is compared.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Draft(Description):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit that succeeded: its version, and a verdict for each bin, with what it holds."""
+    """A commit that succeeded: its version, and for each bin what was committed."""
 
     version: int
     verdicts: tuple[Verdict, ...]
@@ -65,11 +65,11 @@ class Committed:
 
 
 class Committer:
-    """Commits batches of bins, one after another, on top of what other writers commit.
+    """Commit batches of bins, one after another, after the commits of other writers.
 
-    All bins were written from one snapshot; each is judged against every commit of others since
-    then, however many batches of ours came between. Rows that others deleted from inputs are
-    deleted from the outputs where the table may have deletion vectors written.
+    All bins were written from one snapshot; each bin is compared with every commit of others since
+    then, also after batches of our own. Rows that others deleted from inputs are also deleted from
+    the outputs, if deletion vectors may be written to the table.
     """
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep) -> None:
@@ -81,15 +81,15 @@ class Committer:
         self._winners = Winners(files)
         self._metadata: Metadata | None = None
         self.orphans: list[str] = []
-        """Files of deletion vectors of lost attempts that could not be removed."""
+        """Deletion vector files of failed attempts that could not be removed."""
 
     def commit(self, bins: Sequence[Bin], draft: Draft) -> Committed:
         """Commit the bins that the commits of other writers still allow.
 
         Raises:
             ConflictError: no bin may be committed, with a reason for each; or no version was won.
-            CommitOutcomeUnknownError: the store never said whether the commit succeeded.
-            NotATableError: the log is gone.
+            CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+            NotATableError: the log was deleted.
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
             StorageError: the store failed, and the commit does not exist.
         """
@@ -135,7 +135,7 @@ class Committer:
         return Committed(won.version, tuple(verdicts))
 
     def _judge(self, base: CommitBase, bins: Sequence[Bin]) -> Sequence[Verdict]:
-        # Before each attempt: a winner of an earlier batch may have raised the protocol.
+        # Before each attempt: another writer may have upgraded the protocol since the last batch.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - self._origin_features
         reason = find_conflict(self._origin, self._metadata, gained)

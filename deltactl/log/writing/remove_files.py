@@ -1,4 +1,4 @@
-"""Remove files with their rows by a commit, if no other writer touched them.
+"""Commit the removal of files with their rows, if no other writer changed them.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Commit Provenance".
 """
@@ -42,7 +42,7 @@ def remove_files(
     ensure: Callable[[CommitBase], None],
     touches: Callable[[Tail], bool],
 ) -> int:
-    """Commit on top of the latest version; return the new version.
+    """Commit after the latest version; return the new version.
 
     Args:
         snapshot: the version that the files were chosen from.
@@ -50,13 +50,14 @@ def remove_files(
         clock: for the times and the transaction's id.
         sleep: waits between attempts; seconds.
         ensure: called before each attempt; raises if the state does not allow it.
-        touches: returns whether commits of others name the files, or what the choice depends on.
+        touches: returns whether commits of others changed the files, or files on which the choice
+            depends.
 
     Raises:
-        ConflictError: another writer touched the files, restored the table, or changed its
+        ConflictError: another writer changed the files, restored the table, or changed its
             metadata or protocol.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
-        NotATableError: the log is gone.
+        NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
     store, started_ms = snapshot.store, clock.now_ms()
@@ -89,7 +90,7 @@ def remove_files(
 
 
 def _is_restored(store: Store, after: int, until: int) -> bool:
-    """Return whether one of the commits is a RESTORE: it may need files that it does not name."""
+    """Return whether one of the commits is a RESTORE: it may need files without an action in it."""
     names = [f"{LOG_DIR}/{commit_name(version)}" for version in range(after + 1, until + 1)]
     infos = map(parse_commit_info, names, store.read_many(names))
     return any(info is not None and info.get("operation") == RESTORE for info in infos)

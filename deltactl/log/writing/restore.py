@@ -1,4 +1,4 @@
-"""Commit a restore: the files and the state of an earlier version, if no other writer changed any.
+"""Commit a restore or a sync: files and state, if no other writer changed the table.
 
 Source: PROTOCOL.md, "Add File and Remove File", "In-Commit Timestamps", "Row Tracking"; the order
 of the actions is that of Delta on Spark.
@@ -48,7 +48,7 @@ class RestoredState:
 class Restoration(Description):
     """The files to add and to remove, rows of ``ADD_SCHEMA``; ``None``: the state stays.
 
-    ``done`` says in messages what the commit does: nothing was ``restored``.
+    ``done`` is the verb of messages, for example: nothing was ``restored``.
     """
 
     added: pa.Table = field(repr=False)
@@ -66,9 +66,9 @@ def restore_files(
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
 ) -> int:
-    """Commit on top of the latest version; return the new version.
+    """Commit after the latest version; return the new version.
 
-    Commits that change neither files nor the table's state, as those of a vacuum, are no conflict.
+    Commits with only a commitInfo (for example of a vacuum) or a ``txn`` do not conflict.
 
     Args:
         snapshot: the version that the files were compared with.
@@ -81,7 +81,7 @@ def restore_files(
         ConflictError: another writer changed the table.
         SafetyError: row ids cannot be assigned.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
-        NotATableError: the log is gone.
+        NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
     store, started_ms = snapshot.store, clock.now_ms()
@@ -114,12 +114,12 @@ def _ensure_no_change(winners: Tail, done: str) -> None:
     if reason is not None:
         raise ConflictError(
             f"nothing was {done}: {reason} during the run",
-            hint="Look at `deltactl describe-history`; rerun if the changes may be undone too.",
+            hint="Run `deltactl describe-history`; rerun if the changes may be undone too.",
         )
 
 
 def _times(store: Store, clock: Clock, base: CommitBase, state: RestoredState) -> dict[str, Any]:
-    """Return the times of the commit, by the properties that it sets."""
+    """Return the times of the commit, according to the properties that it sets."""
     times = replace(base, metadata=state.metadata).times(store, clock)
     if state.enables_timestamps and base.commit_file is not None:
         (info,) = store.stat_many([base.commit_file])

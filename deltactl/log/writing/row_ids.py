@@ -27,7 +27,8 @@ def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
     """Return the greatest row id that was assigned; -1 if none was.
 
     Raises:
-        CorruptLogError: the table does not say it; a guess could assign ids that rows already have.
+        CorruptLogError: the log does not contain it; a guess could assign ids that are already in
+            use.
     """
     domain = domains.get(ROW_TRACKING_DOMAIN)
     if domain is None or domain.removed:
@@ -53,7 +54,7 @@ class RowIds:
         """Return the free ids of a table; ``None`` if it has no row tracking.
 
         Raises:
-            CorruptLogError: the table does not say which ids were assigned.
+            CorruptLogError: the log does not contain the high-water mark.
         """
         suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
         if not has_feature(base.protocol, ROW_TRACKING) or suspended:
@@ -67,7 +68,7 @@ class RowIds:
         return self.high_water_mark > self.start
 
     def take(self, num_rows: int) -> int:
-        """Assign so many consecutive ids and return the first."""
+        """Assign ``num_rows`` consecutive ids and return the first."""
         first = self.high_water_mark + 1
         self.high_water_mark += num_rows
         return first
@@ -98,8 +99,8 @@ def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
     if rows.null_count:
         name = added["path"].filter(bare).filter(pc.is_null(rows))[0].as_py()
         raise SafetyError(
-            f"{name!r} was written before the table had row tracking, and the log does not say how "
-            "many rows it has: their row ids cannot be assigned",
+            f"{name!r} was written before the table had row tracking, and the log does not have "
+            "the number of its rows: their row ids cannot be assigned",
             hint="Choose a version after row tracking was enabled.",
         )
     counts = rows.to_numpy()

@@ -1,4 +1,4 @@
-"""The program and the run in ``commitInfo``."""
+"""Name the program and the run in ``commitInfo``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RUN_TAG: Final = "deltactl.runId"
 
 
 def run_tags(run_id: str | None) -> Mapping[str, str]:
-    """Return the tag with the id of a run, by which its log lines are found."""
+    """Return the tag with the id of a run, which is also in its log lines."""
     return {} if run_id is None else {RUN_TAG: run_id}
 
 

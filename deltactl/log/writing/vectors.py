@@ -1,4 +1,4 @@
-"""Deletion vectors for files that are new to the log.
+"""Write deletion vectors for the outputs of a commit, and delete unused ones.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format".
 """
@@ -31,7 +31,7 @@ _MOST_INLINE_BYTES: Final = 256
 
 
 def may_write_vectors(protocol: Protocol, metadata: Metadata) -> bool:
-    """Return whether new files may have deletion vectors: Iceberg readers do not know them."""
+    """Return whether new files may have deletion vectors; not if Iceberg readers are enabled."""
     properties = TableProperties(metadata.configuration)
     return (
         has_feature(protocol, DELETION_VECTORS)
@@ -42,7 +42,7 @@ def may_write_vectors(protocol: Protocol, metadata: Metadata) -> bool:
 
 
 class VectorWriter:
-    """Writes the vectors of one commit, again only if they changed between attempts."""
+    """Write the vectors of one commit; write them again only if they changed between attempts."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         """``clock``: for names."""
@@ -73,7 +73,7 @@ class VectorWriter:
         return vector
 
     def discard(self, files: Iterable[NewFile] = ()) -> list[str]:
-        """Delete vectors that none of the committed files has; return those still there."""
+        """Delete vectors of files that were not committed; return those that remain."""
         vectors = (file.deletion_vector for file in files)
         names = self._names.difference(v.file_name for v in vectors if v is not None)
         if not names:

@@ -1,4 +1,4 @@
-"""Write an incident bundle: one zip, whole or not at all."""
+"""Write a bundle as one zip, which is visible only when complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of commits without user data; fields that the protocol does not define are replaced."""
+"""Write lines of commits without user data; fields outside of the protocol are replaced."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ _ACTION: Final = members(
 
 
 def redact_commit(names: Pseudonyms, data: bytes) -> bytes:
-    """Return a commit with pseudonyms, line by line; lines that do not parse as length and hash."""
+    """Return a commit with pseudonyms; a line that cannot be parsed becomes its length and hash."""
     lines = data.split(b"\n")
     return b"\n".join(_redact_line(names, line) for line in lines)
 

@@ -1,4 +1,4 @@
-"""What an incident bundle has to say of a table: one part for each question, or its error."""
+"""Collect the parts of a bundle: one for each command or file, or its error."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from deltactl.units import MIB
 
 _MOST_TAIL_BYTES: Final = 64 * MIB
 DEFAULT_COMMITS: Final = 100
-"""Commits of the log's tail in a bundle."""
+"""Number of the newest commits in a bundle."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartError:
-    """Why a part is missing; its message has pseudonyms."""
+    """The reason why a part is missing; its message has pseudonyms."""
 
     code: str
     message: str
@@ -49,9 +49,9 @@ class PartError:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of the bundle: its content, or the error that it ends with.
+    """A file of the bundle: its content, or its error.
 
-    ``value`` is what its JSON says, for the summary; ``None`` for other files.
+    ``value`` is the content of its JSON, for the summary; ``None`` for other files.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """The table of a bundle, and how its texts are replaced; ``store`` opens it.
+    """The table of a bundle, and the pseudonyms of its texts; ``store`` opens it.
 
-    ``commits`` is the number of commits of the log's tail.
+    ``commits`` is the number of newest commits to include.
     """
 
     store: Callable[[], Store]
@@ -77,14 +77,14 @@ Collect = Callable[[BundleSource], Any]
 
 
 def collect_parts(source: BundleSource) -> Iterator[Part]:
-    """Run each question; those whose command fails or was cancelled have an error instead."""
+    """Collect each part; if its command fails or was cancelled, the part has an error instead."""
     yield from _collect_tail(source)
     for name, collect in _QUESTIONS.items():
         yield collect_part(f"{name}.json", source, collect)
 
 
 def collect_part(name: str, source: BundleSource, collect: Collect) -> Part:
-    """Run one question, and return its JSON with warnings, or its error."""
+    """Collect one part, and return its JSON with warnings, or its error."""
     warnings: list[str] = []
     heard = replace(source, context=replace(source.context, warn=warnings.append))
     try:
@@ -104,7 +104,7 @@ def dump(value: Any) -> bytes:
 
 
 def describe_error(names: Pseudonyms, error: Exception) -> PartError:
-    """Return the code and the message of an error; of a bug, also where it was."""
+    """Return the code and the message of an error; for a bug, also its place in the code."""
     if isinstance(error, DeltactlError):
         return PartError(error.code, names.prose(error.message))
     frames = traceback.extract_tb(error.__traceback__)
@@ -115,7 +115,7 @@ def describe_error(names: Pseudonyms, error: Exception) -> PartError:
 def _collect_tail(source: BundleSource) -> Iterator[Part]:
     """Return the names in the log, and the newest commits, newest first, within a limit of bytes.
 
-    Commits are first, so that their texts are known when messages about them are replaced.
+    Commits are read first, so that their texts are known when messages are replaced.
     """
     listed = collect_part("log/listing.json", source, _list_log)
     if listed.error is None:

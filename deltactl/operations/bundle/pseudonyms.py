@@ -1,7 +1,7 @@
 """Replace texts of a table by pseudonyms that depend on a key.
 
-Equal texts get equal pseudonyms, different spellings different ones. Without the key, which is
-kept nowhere, a text cannot be guessed and compared.
+Equal texts get equal pseudonyms, and different texts get different ones. The key is not stored;
+without it, a guessed text cannot be compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOKEN: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[A-Za-z]+(?:[_-][A-Za-z]+)*")
 _BEFORE_NUMBER: Final = re.compile(r"\b(?:versions?|line|column) $")
-# Known ones: the first part of a relative path may have a colon, too.
+# Only known schemes, because the first part of a relative path may also have a colon.
 _ADDRESS: Final = re.compile(
     r"(?:file|https?|s3[an]?|gs|gcs|az|abfss?|adl|wasbs?|hdfs|viewfs|dbfs|oss|cosn?):/{0,3}",
     re.IGNORECASE,
@@ -48,8 +48,8 @@ _MOST_DIGITS: Final = 8  # a longer number is no version of a table
 class Pseudonyms:
     """Pseudonyms of one bundle.
 
-    ``keep_names`` keeps the names of columns, properties and tags. ``words`` are those that free
-    text of the program consists of; in such a text any other word becomes a pseudonym.
+    ``keep_names`` keeps the names of columns, properties and tags. ``words`` are the words of
+    messages of the program; in a message, any other word becomes a pseudonym.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pseudonyms:
         self._columns: set[str] = set()  # whose names are kept in paths
 
     def hide(self, value: Any) -> str | None:
-        """Return the pseudonym of a JSON value; null and the empty text stay."""
+        """Return the pseudonym of a JSON value; null and the empty text are kept."""
         if value is None:
             return None
         text = _spell(value)
@@ -86,7 +86,7 @@ class Pseudonyms:
             self._columns.update(name for name in columns if isinstance(name, str))
 
     def path(self, value: Any) -> Any:
-        """Return a path with pseudonyms; generated file names and extensions stay."""
+        """Return a path with pseudonyms; generated file names and extensions are kept."""
         if not isinstance(value, str):
             return self.hide(value)
         if _LOG_PATH.fullmatch(value):
@@ -96,7 +96,7 @@ class Pseudonyms:
         return "/".join(self._part(part) for part in value.split("/"))
 
     def address(self, value: Any) -> Any:
-        """Return an address whose scheme stays, and every other part is a pseudonym."""
+        """Return an address with its scheme; every other part is a pseudonym."""
         if not isinstance(value, str):
             return self.hide(value)
         scheme = _ADDRESS.match(value)
@@ -118,7 +118,7 @@ class Pseudonyms:
         return self.hide(part) or ""
 
     def prose(self, text: Any) -> Any:
-        """Return a message of the program; what is not one of its own words is a pseudonym."""
+        """Return a message of the program; every word that is not in ``words`` is a pseudonym."""
         if not isinstance(text, str):
             return self.hide(text)
         kept: list[str] = []

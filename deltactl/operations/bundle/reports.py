@@ -1,4 +1,4 @@
-"""The reports of other commands without user data."""
+"""Remove user data from the reports of other commands."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def redact_history(names: Pseudonyms, report: HistoryReport) -> dict[str, Any]:
 
 
 def redact_detail(names: Pseudonyms, report: DetailReport) -> dict[str, Any]:
-    """Return the row of a table, its columns and what deltactl refuses."""
+    """Return the row of a table, its columns and the operations that deltactl refuses."""
     return {
         "version": report.version,
         "timestamp_ms": report.timestamp_ms,

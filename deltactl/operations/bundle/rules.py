@@ -1,4 +1,4 @@
-"""Rules by which values are kept or replaced: what no rule keeps is replaced."""
+"""Define which values a bundle keeps; a value without a rule is replaced."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def path(names: Pseudonyms, value: Any) -> Any:
 
 
 def prose(names: Pseudonyms, value: Any) -> Any:
-    """Keep the program's own words of a message."""
+    """Keep words of the program in a message."""
     return names.prose(value)
 
 
@@ -58,7 +58,7 @@ def number(names: Pseudonyms, value: Any) -> Any:
 
 
 def own(names: Pseudonyms, value: Any) -> Any:
-    """Keep a value that the program itself wrote, such as a code or a time."""
+    """Keep a value that the program wrote, such as a code or a time."""
     return value
 
 
@@ -106,7 +106,7 @@ def items(rule: Rule) -> Rule:
 
 
 def members(rules: Mapping[str, Rule], *, other: Rule = hide, key: Rule = hide) -> Rule:
-    """Apply to each member the rule of its name; ``other`` and ``key`` to unknown ones."""
+    """Apply the rule of its name to each field; apply ``other`` and ``key`` to unknown fields."""
 
     def apply(names: Pseudonyms, value: Any) -> Any:
         if not isinstance(value, dict):
@@ -125,7 +125,7 @@ def keyed(key: Rule, value: Rule) -> Rule:
 
 
 def inside_text(rule: Rule) -> Rule:
-    """Apply a rule to the JSON in a text; text that is no JSON is replaced."""
+    """Apply a rule to the JSON in a text; text that is not JSON is replaced."""
 
     def apply(names: Pseudonyms, value: Any) -> Any:
         if not isinstance(value, str):

@@ -1,7 +1,8 @@
-"""The codes of findings: one row per code, with its effect on readers and the repair.
+"""Register the codes of findings: one row per code, with its effect on readers and the repair.
 
 To add a check, add a row. Codes are stable, for programs; the wording may change. ``repair`` is a
-command, or says that there is none; ``{table}`` and ``{file}`` stand for those of the finding.
+command, or says that there is none; ``{table}`` and ``{file}`` are replaced by those of the
+finding.
 """
 
 from __future__ import annotations

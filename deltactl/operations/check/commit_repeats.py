@@ -1,4 +1,4 @@
-"""What makes one commit ambiguous: actions that it repeats, and lines with several actions.
+"""Find ambiguous commits: repeated actions, and lines with several actions.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation".
 """
@@ -24,7 +24,7 @@ from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.partition_keys import list_key_sets
 
 _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetadata": "domain"}
-"""Actions that a commit may have once, or once per value of the member."""
+"""Actions that a commit may have once, or once per value of the field."""
 
 _CHECKPOINTS_ONLY: Final = ("checkpointMetadata", "sidecar")
 _LATER_ACTION: Final = re.compile(rb',\s*"(?:%b)"\s*:' % "|".join(ACTIONS).encode())

@@ -1,4 +1,4 @@
-"""Checks of commits: no version is missing, and no commit is ambiguous.
+"""Check commits: no version is missing, and no commit is ambiguous.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Timestamps".
 """
@@ -96,10 +96,10 @@ def check_checkpoint_heads(
 
 
 class CommitChecker:
-    """Reads every commit once; keeps what is needed to check them together.
+    """Read every commit once; keep the data for checks of all commits together.
 
-    ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are those
-    actions of the others, by version, and ``digests`` those of rows that were moved between files.
+    ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are these
+    actions of the other commits by version, and ``digests`` are row digests of layout runs.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Compare a data file with the log: its footer, its deletion vector, its rows.
 
 Footers are quick to read but imprecise: bounds are truncated, NaN is omitted, columns are found by
-id. So a contradiction with a footer is verified against the rows before it is reported.
+id. So a difference from a footer is checked with the rows before it is reported.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ from deltactl.storage.store import FileInfo, Store
 # Limits memory: rows of this many files are decoded at the same time.
 _READ_AT_ONCE: Final = 4
 _FOOTERS_AT_ONCE: Final = 16
-# Checked together, footers of one schema cost an eighth of the time of single checks; in memory
-# they take ten times their size.
+# A check of many footers of one schema together takes an eighth of the time of single checks; in
+# memory, footers need ten times their size.
 _FOOTERS_HELD: Final = 64
 _FOOTER_BYTES_HELD: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A file as recorded in the log. ``knows_vector`` is false if its deletion vector is invalid.
+    """A file as recorded in the log.
 
-    Files that are not live belong to older versions only.
+    ``knows_vector`` is false if its deletion vector is invalid. Files that are not live belong only
+    to older versions.
     """
 
     data: DataFile
@@ -79,7 +80,7 @@ class Present:
 
 
 class ContentChecker:
-    """Checks files of one table and schema. Thread-safe."""
+    """Check files of one table and schema. Thread-safe."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class ContentChecker:
             problem = f"its statistics are not JSON: {error}"[:300]
         else:
             if file.has_vector and (said is None or not said.counts_rows):
-                # Required where rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
+                # Required if rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
                 problem = "it has a deletion vector, but its statistics have no numRecords"
         if problem is not None:
             self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
@@ -277,7 +278,7 @@ def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
 
 
 def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher: Matcher) -> bool:
-    """Return whether a file has a leaf, found as readers find it."""
+    """Return whether a file has a leaf, with the same search as readers."""
     field = next(f for f in fields if f.physical_name == path[0])
     index = matcher.find(field, stored)
     if index is None or len(path) == 1:

@@ -1,4 +1,4 @@
-"""The data files of a check, split into batches and run on an engine.
+"""Check the data files of a version: split them into batches and run these on an engine.
 
 Batches are built when the engine needs them; only a digest and a weight of each are kept.
 """
@@ -44,9 +44,9 @@ Cut: TypeAlias = tuple[int, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is kept of a batch; ``digest`` is empty without a resume file.
+    """The facts about a batch that stay in memory; ``digest`` is empty without a resume file.
 
-    The weight includes the cost of opening files; ``read_bytes``, shown to users, does not.
+    The weight includes the cost of opening files; ``read_bytes``, which users see, does not.
     """
 
     digest: str
@@ -55,7 +55,7 @@ class _Planned:
 
 
 class FileCheck:
-    """Runs the file part of a check."""
+    """Run the file part of a check."""
 
     def __init__(self, batches: Batches, options: CheckOptions, seed: int) -> None:
         """``seed`` selects the sample: a version always has the same one."""

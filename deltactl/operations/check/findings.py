@@ -57,7 +57,7 @@ def _as_utf8(value: str | int | None) -> str | int | None:
 
 @dataclass(slots=True)
 class Findings:
-    """Collects findings and notes; a note says what could not be checked, and why."""
+    """Collect findings and notes; a note says which part could not be checked, and why."""
 
     rows: list[Row] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def _repairs(files: pa.ChunkedArray, positions: pa.ChunkedArray, uri: str) -> pa
 
 
 def count_by_severity(findings: pa.Table) -> dict[str, int]:
-    """Return how many findings there are of each severity."""
+    """Return the number of findings of each severity."""
     return {
         severity.value: pc.sum(pc.equal(findings["severity"], severity.value)).as_py() or 0
         for severity in Severity

@@ -127,7 +127,7 @@ def repair_paths(
         SafetyError: the table is append-only, the repair was not confirmed, or all texts of a file
             were chosen.
         UnsupportedFeatureError: a table feature forbids it.
-        ConflictError: another writer touched the files, or changed the table.
+        ConflictError: another writer changed the files or the table.
         InterruptedRunError: ``cancel`` was set.
         CorruptLogError: the log is damaged.
     """
@@ -247,9 +247,10 @@ def _build_removal(files: pa.Table, report: PathRepairReport, context: RunContex
 
 
 def _touches(uri: str, winners: Tail, chosen: Sequence[PathPair]) -> bool:
-    """Return whether commits name one of the files, by any text, or remove rows.
+    """Return whether commits add or remove one of the files, by any text, or remove rows.
 
-    The removed rows may be those written as a replacement: then the files hold the only copy.
+    The removed rows may be the replacement of the rows in the files: then the files have the only
+    copy.
     """
     if pc.any(pc.fill_null(winners.removes["data_change"], True)).as_py():
         return True

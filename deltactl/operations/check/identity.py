@@ -1,4 +1,4 @@
-"""Identity columns: no value may be beyond the high-water mark, or the next write repeats it.
+"""Check identity columns: no value may be beyond the high-water mark.
 
 Source: PROTOCOL.md, "Identity Columns". Values come from the statistics in the log, which deeper
 checks compare with the files.
@@ -36,9 +36,9 @@ class _Column:
 
 
 class IdentityChecker:
-    """Takes files in batches with ``stats``.
+    """Check files in batches with ``stats``.
 
-    Columns that also accept explicit values are skipped: those may have any value.
+    Columns that also accept explicit values are skipped, because they may have any value.
     """
 
     def __init__(self, metadata: Metadata, findings: Findings) -> None:

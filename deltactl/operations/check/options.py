@@ -26,11 +26,11 @@ class CheckOptions:
         all_versions: check the files of every version that the log can rebuild.
         depth: how thoroughly data files are checked.
         sample: the fraction of files to check, above 0 up to 1; the whole log is always checked.
-        checkpoints: be strict about redundant files of the log: compare every checkpoint with the
+        checkpoints: check redundant files of the log strictly: compare every checkpoint with the
             version rebuilt without it, and report a wrong ``_last_checkpoint`` or version checksum
             (with ``all_versions``, of any version) as a finding, not as a note.
         vectors: decode deletion vectors; ``Depth.DATA`` always does.
-        proofs: calculate the digests of rows again that layout runs stored in their commits.
+        proofs: calculate row digests in commits of layout runs again, and compare them.
         resume: a local file that records finished batches; an interrupted run resumes from it.
     """
 

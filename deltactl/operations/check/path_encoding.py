@@ -1,4 +1,4 @@
-"""Findings for files that the log names by several path texts."""
+"""Find files that the log references by several path texts, and report them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_path_pairs(
 ) -> None:
     """Find live files whose ``remove`` has another path text, and files that are live under two.
 
-    ``path_texts`` holds the live files and the removes of the commits.
+    ``path_texts`` contains the live files and the removes of the commits.
 
     Raises:
         CorruptLogError: the tombstones of the checkpoint cannot be read.

@@ -53,7 +53,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ProofSpec:
-    """What all tasks share; ``states`` are the protocols and schemas of the commits."""
+    """The values that all tasks share; ``states`` are the protocols and schemas of the commits."""
 
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -71,7 +71,7 @@ class ProofTask:
 
 @dataclass(frozen=True, slots=True)
 class ProofResult:
-    """The digest of the files; ``None`` and a file if one is gone, or cannot be read."""
+    """The digest of the files; ``None`` and a file if one is missing or cannot be read."""
 
     digest: RowDigest | None
     file: str | None = None
@@ -114,7 +114,7 @@ class ProofCheck:
         state_of: Mapping[int, State],
         findings: Findings,
     ) -> None:
-        """Take the digests by version, and the protocol and schema of each version they need."""
+        """Set the digests by version, and the protocol and schema of each needed version."""
         self._store, self._listing, self._findings = store, listing, findings
         self._stored = {v: found for v, found in stored.items() if found.read_version in state_of}
         for version in [v for v, found in self._stored.items() if not found.proof.is_known]:
@@ -135,7 +135,7 @@ class ProofCheck:
         return sum(size_bytes for _, size_bytes in self._plan)
 
     def run(self, context: RunContext) -> None:
-        """Compare; report what differs.
+        """Compare the digests; report differences.
 
         Raises:
             InterruptedRunError: ``cancel`` was set.

@@ -1,4 +1,4 @@
-"""Rules for protocol and metaData actions. Pure: no I/O.
+"""Check protocol and metaData actions. No I/O.
 
 Source: PROTOCOL.md, "Table Features", "Schema Serialization Format", "Partition Value
 Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
@@ -44,7 +44,7 @@ _SPARK_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestam
 
 
 class Readable(IntEnum):
-    """How far files can be checked under a schema; each includes those before it."""
+    """The level to which files can be checked with a schema; each includes the levels before it."""
 
     NOTHING = 0
     FILES = 1
@@ -188,7 +188,7 @@ def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
 
 
 def can_partition(column: Field) -> bool:
-    """Return whether ``partitionValues`` can hold values of the column's type."""
+    """Return whether ``partitionValues`` can contain values of the type of the column."""
     return isinstance(column.type, PrimitiveType) and column.type.name != "variant"
 
 

@@ -1,4 +1,4 @@
-"""Checks of redundant log files: checkpoints, ``_last_checkpoint``, checksums, compacted files.
+"""Check redundant log files: checkpoints, ``_last_checkpoint``, checksums, compacted files.
 
 Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File", "Log Compaction
 Files".
@@ -46,7 +46,7 @@ def check_last_checkpoint(
     *,
     strict: bool,
 ) -> None:
-    """Check that ``_last_checkpoint``, if present, names a usable checkpoint."""
+    """Check that ``_last_checkpoint``, if present, refers to a usable checkpoint."""
     verdict = check_hint(store, listing, broken)
     if verdict.problem is not None:
         _add_optional(

@@ -15,7 +15,7 @@ from deltactl.operations.check.tasks import BatchResult
 
 @dataclass(slots=True)
 class Looked:
-    """How much was checked. ``num_gone``: files of older versions that no longer exist.
+    """The extent of the check. ``num_gone``: files of older versions that no longer exist.
 
     ``num_files`` and ``size_bytes`` are those of the version; ``num_checked`` files of them (and of
     older versions, if requested) were checked. ``num_digests`` of rows were compared.
@@ -46,7 +46,8 @@ class CheckReport:
     """The outcome of a check.
 
     ``version`` is ``None`` if no version can be rebuilt. ``findings`` has the columns of
-    ``findings.FINDINGS``; ``notes`` say what was not checked, and why. ``unsupported`` is an error
+    ``findings.FINDINGS``; ``notes`` list parts that were not checked, with reasons. ``unsupported``
+    is an error
     message: the table needs a reader feature that deltactl does not support.
     """
 
@@ -65,7 +66,7 @@ class CheckReport:
         return bool(self.findings.num_rows == 0)
 
     def count_codes(self) -> dict[str, int]:
-        """Return how many findings there are of each code."""
+        """Return the number of findings of each code."""
         return dict(sorted(Counter(self.findings["code"].to_pylist()).items()))
 
     def to_dict(self) -> dict[str, Any]:

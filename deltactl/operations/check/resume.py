@@ -1,7 +1,7 @@
-"""A local file that records the finished batches of a check, so that it can resume.
+"""Record the finished batches of a check in a local file, so that it can resume.
 
-JSON lines: first what is checked, then one line per finished batch. A truncated last line, left by
-a killed process, is dropped and its batch is checked again.
+The file has JSON lines: the first line describes the check, then there is one line per finished
+batch. A truncated last line, left by a killed process, is dropped and its batch is checked again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class ResumeFile:
 
         Args:
             path: a path on this machine.
-            subject: what is checked and how, as JSON values; a file with other values is refused.
+            subject: the table and the options of the check, as JSON values; a file with other
+                values is refused.
 
         Raises:
             UsageError: the file is about another table, version or depth, in a table, or

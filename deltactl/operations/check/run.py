@@ -176,7 +176,7 @@ class _Run:
     ) -> Snapshot | None:
         """Check the live files as recorded in the log; return the snapshot that was readable.
 
-        A checkpoint can open and still be corrupt further in: then an older one is used.
+        If a checkpoint can be opened but is corrupt in a later part, an older one is used.
         """
         before = len(self.findings.rows)
         state = StateChecker(snapshot, self.findings, self._path_texts, self._vectors)

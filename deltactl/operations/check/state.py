@@ -1,4 +1,4 @@
-"""Checks of a version's live files that need only the log.
+"""Check the live files of a version with rules that need only the log.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row Tracking".
 """
@@ -46,9 +46,9 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class StateChecker:
-    """Checks the live files of a version in batches, then across all of them.
+    """Check the live files of a version in batches, then all of them together.
 
-    Memory holds 8 bytes a file, and 16 more where rows are tracked.
+    Needs 8 bytes of memory per file, and 16 more with row tracking.
     """
 
     snapshot: Snapshot

@@ -1,4 +1,4 @@
-"""Compare ``add.stats`` with the contents of a file. Pure: no I/O, one file at a time.
+"""Compare ``add.stats`` with the contents of a file. No I/O, one file at a time.
 
 Only statistics that can mislead a reader are a contradiction. Bounds may be wide: strings are
 truncated, timestamps are truncated to milliseconds, and after deletes bounds may belong to deleted
@@ -142,7 +142,7 @@ def find_contradictions(
 def _check_nulls(
     said: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
 ) -> Iterator[tuple[str, str]]:
-    # For lists and maps some writers count elements: then only a count of 0 has a meaning.
+    # For lists and maps some writers count elements: then only a count of 0 can be compared.
     is_list = leaf.kind == "nested"
     text, nulls = said.find("nullCount", leaf.path), known.null_count
     count = whole_number(text) if is_number(text) else None

@@ -40,7 +40,7 @@ BATCH: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class CheckSpec:
-    """What all batches share: the table and the depth.
+    """The values that all batches share: the table and the depth.
 
     ``metadata`` are the metaData actions that files were written with, the version's own first.
     """
@@ -89,7 +89,7 @@ def check_files(spec: CheckSpec, task: CheckTask, attempt: int) -> BatchResult:
 
 
 class _BatchChecker:
-    """Checks the files of one batch."""
+    """Check the files of one batch."""
 
     def __init__(self, store: Store, spec: CheckSpec, metadata: Metadata) -> None:
         self._store, self._spec = store, spec
@@ -145,7 +145,7 @@ class _BatchChecker:
         return None if vector is None else name_vector_file(vector, file.data.path, self._findings)
 
     def _locate(self, file: Logged) -> FileInfo | None:
-        """Return what the store says of a file, compared with the log; ``None`` if unknown."""
+        """Return the facts of a file in the store, compared with the log; ``None`` if unknown."""
         path = file.data.path
         if path in self._external or not is_placed(path):
             return None
@@ -163,7 +163,7 @@ class _BatchChecker:
         return info
 
     def _check_vector_place(self, file: Logged, name: str | None) -> bool:
-        """Return whether the vector's file can be read, judged by its name, existence and size."""
+        """Return whether the file of the vector can be read, by its name, existence and size."""
         vector = file.data.deletion_vector
         if vector is None or vector.storage_type == INLINE:
             return True

@@ -1,8 +1,8 @@
-"""Find what readers that compare files by path alone leave: a file is a path and its vector.
+"""Find errors of writers that compare files by path only, without the deletion vector.
 
-A ``remove`` without the deletion vector of the file that it means leaves the file live
-(trinodb/trino#31253); a checkpoint that keeps one action for each path loses the file that a
-deletion wrote (trinodb/trino#31252). Source: PROTOCOL.md, "Action Reconciliation".
+If a ``remove`` lacks the deletion vector of its file, the file stays live (trinodb/trino#31253). If
+a checkpoint keeps only one action per path, it loses the file that a deletion added
+(trinodb/trino#31252). Source: PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class VectorIndex:
     _writers: dict[int, str] = field(default_factory=dict)
 
     def take_writer(self, version: int, writer: object) -> None:
-        """Remember the ``engineInfo`` of a commit."""
+        """Store the ``engineInfo`` of a commit."""
         if isinstance(writer, str):
             self._writers[version] = writer
 
@@ -92,7 +92,7 @@ class VectorIndex:
         removes: _Actions,
         findings: Findings,
     ) -> None:
-        """Find removes of live files, younger than their adds, under other vectors."""
+        """Find removes of live files that are newer than the adds and have other vectors."""
         order = np.argsort(live[0], kind="stable")
         names, keys, added = live[0][order], live[1][order], added[order]
         starts, ends = (np.searchsorted(names, removes[0], side) for side in ("left", "right"))
@@ -131,7 +131,7 @@ class VectorIndex:
         removes: _Actions,
         findings: Findings,
     ) -> None:
-        """Find files that commits added, and that are gone although no commit removed them."""
+        """Find files that commits added and no commit removed, but that are not live."""
         checkpoint = snapshot.segment.checkpoint
         if checkpoint is None:
             return
@@ -188,7 +188,7 @@ def _between(actions: _Actions, first: int, last: int) -> _Actions:
 
 
 def _newest(actions: _Actions, keys: Hashes) -> Versions:
-    """Return the newest version in which each key is named; -1 for none."""
+    """Return the newest version with an action on each key; -1 for none."""
     found = np.full(len(keys), _NEVER, np.int64)
     if len(actions[1]):
         order = np.lexsort((actions[2], actions[1]))

@@ -1,4 +1,4 @@
-"""Checks of deletion vectors: they exist, decode, and match the log and the data file.
+"""Check deletion vectors: they exist, can be decoded, and match the log and the data file.
 
 Source: PROTOCOL.md, "Deletion Vectors".
 """

@@ -1,4 +1,4 @@
-"""Checks of older versions: their files, schemas and checksums."""
+"""Check older versions: their files, schemas and checksums."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class AllFiles:
                 check_partitions(batch, self.runs[number - 1].metadata, None, findings)
 
     def _fresh(self, columns: Sequence[str]) -> Iterator[Cut]:
-        """Yield the files of the latest version, then others, each the first time it comes up."""
+        """Yield the files of the latest version, then other files, each once."""
         columns = list(dict.fromkeys([*columns, *KEY_COLUMNS]))
         seen = SeenKeys()
         for batch in self.latest.file_batches(columns):
@@ -101,7 +101,7 @@ class AllFiles:
 def find_all_files(
     latest: Snapshot, listing: LogListing, commits: CommitChecker, findings: Findings
 ) -> tuple[AllFiles, Readable]:
-    """Find the files of all versions and check them in the log; return how readable they are.
+    """Find the files of all versions and check them in the log; return the level of readability.
 
     Raises:
         CorruptLogError: the oldest version cannot be rebuilt, or the schema of one is invalid.

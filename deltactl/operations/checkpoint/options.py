@@ -45,7 +45,7 @@ class CheckpointOptions:
         """Refuse invalid or contradictory options.
 
         Raises:
-            UsageError: naming the option.
+            UsageError: the message has the option.
         """
         if self.version is not None and self.version < 0:
             raise UsageError("--version must not be negative")

@@ -29,7 +29,7 @@ _SIDECARS_A_TASK = 4
 class CheckpointPlan:
     """The plan of the checkpoint for ``version``.
 
-    ``kind`` is ``None`` if there is nothing to write, and ``reason`` says why. ``actions`` is the
+    ``kind`` is ``None`` if there is nothing to write; ``reason`` explains it. ``actions`` is the
     maximum number of file actions, ``None`` if unknown without reading all.
     ``shares`` are the tasks of V2 sidecars.
     """
@@ -84,7 +84,7 @@ def plan_checkpoint(
 
 
 def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> WrittenKind:
-    """Return the kind from the options or the table's policy; see PROTOCOL.md, "Checkpoints".
+    """Return the kind from the options or the policy of the table; see PROTOCOL.md, "Checkpoints".
 
     Raises:
         UnsupportedFeatureError: the protocol forbids the kind.

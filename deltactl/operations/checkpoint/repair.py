@@ -88,7 +88,7 @@ def repair_checkpoints(
     *,
     dry_run: bool = False,
 ) -> RepairReport:
-    """Check every checkpoint and ``_last_checkpoint``, and repair what is proven wrong.
+    """Check every checkpoint and ``_last_checkpoint``; repair files that are proven wrong.
 
     Raises:
         CorruptLogError: the latest version cannot be rebuilt from valid files.
@@ -146,7 +146,7 @@ def _check_checksum(latest: Snapshot, verdicts: list[Verdict], dry_run: bool) ->
     name, problem = f"{LOG_DIR}/{checksum_name(latest.version)}", "; ".join(found)
     base = latest.segment.checkpoint
     if base is not None and not any(v.checkpoint == base and v.trust == "good" for v in verdicts):
-        # It may be the only evidence of what the checkpoint lacks.
+        # It may be the only file with the data that the checkpoint lacks.
         remedy = f"none: it is unknown whether it is wrong or {base.names[0]}"
         return [Finding(name, latest.version, problem, remedy)]
     return [_remove_wrong(latest.store, name, latest.version, problem, dry_run)]
@@ -171,7 +171,7 @@ def _rewrite(
     """Rebuild a checkpoint's version from valid files, and replace the checkpoint.
 
     Returns:
-        Why that is impossible, ``None`` if it was done.
+        The reason why it is impossible; ``None`` if it was done.
     """
     try:
         snapshot = load_snapshot(

@@ -34,10 +34,10 @@ class DueReport:
 class CheckpointReport:
     """The result of a run; of a dry run only the plans.
 
-    ``hint_moved``: whether ``_last_checkpoint`` names the new checkpoint. ``failed`` are files
+    ``hint_moved``: whether ``_last_checkpoint`` refers to the new checkpoint. ``failed`` are files
     that cleanup could not delete, with the reason. ``interrupted``: the run was cancelled after
-    the checkpoint was written, and did nothing more. ``skipped`` says how much work was pending if
-    it was below the threshold.
+    the checkpoint was written, and did nothing more. ``skipped``: the pending work, if it was below
+    the threshold.
     """
 
     plan: CheckpointPlan

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def check_due(store: Store, *, warn: Warn) -> DueReport:
-    """Return whether ``delta.checkpointInterval`` asks for a checkpoint of the latest version.
+    """Return whether a checkpoint of the latest version is due by ``delta.checkpointInterval``.
 
     Raises:
         DeltactlError: there is no table, or the log is damaged.
@@ -71,7 +71,7 @@ def checkpoint_table(
         SafetyError: cleanup would make a version inside the retention unreadable.
         DeltactlError: the log is damaged, or the store failed.
     """
-    # Another run's cleanup may delete the checkpoint that this one reads: then start again.
+    # The cleanup of another run may delete the checkpoint that this run reads: then start again.
     job, report = outlast_cleanup(lambda: _begin(store, options, context, dry_run=dry_run))
     if dry_run or report.skipped is not None:
         return report
@@ -143,7 +143,7 @@ class _Job:
         return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
 
     def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
-        """Write the checkpoint, without naming it in ``_last_checkpoint``."""
+        """Write the checkpoint; do not change ``_last_checkpoint``."""
         written = write_checkpoint(self.snapshot, plan, self._options, self._context)
         _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
         return written

@@ -55,7 +55,7 @@ class TailSource:
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """What all tasks of a checkpoint share.
+    """The values that all tasks of a checkpoint share.
 
     ``tombstones_after_ms``: tombstones at or before this time have expired. ``non_file_actions``:
     for files with all actions (not for sidecars).
@@ -95,7 +95,8 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
         writer.write_non_file_actions(non_file_rows(schema, spec.non_file_actions))
         for kind, batch in _stream(store, spec, WHOLE):
             _write(writer, kind, batch)
-        # Other writers' checkpoints have the same name: only remove a file known to be invalid.
+        # Checkpoints of other writers have the same name: only remove a file that is certainly
+        # invalid.
         with _removed_on(VerificationError, store) as written:
             written.append(writer.close())
             verify_actions(store, spec.version, written[0])

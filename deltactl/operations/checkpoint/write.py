@@ -140,7 +140,7 @@ class _Writing:
         )
 
     def write_whole(self) -> WrittenCheckpoint:
-        """Write one file that holds everything."""
+        """Write one file with all actions."""
         plan = self._plan
         name = f"{LOG_DIR}/{checkpoint_name(plan.version)}"
         files = self._run_tasks(partial(write_whole, self._spec), [name])
@@ -155,7 +155,7 @@ class _Writing:
         return _summary(plan, files, (), hint)
 
     def write_v2(self) -> WrittenCheckpoint:
-        """Write sidecars, then the file that names them."""
+        """Write sidecars, then the file that references them."""
         plan, options = self._plan, self._options
         tasks = [SidecarTask(number, share) for number, share in enumerate(plan.shares, 1)]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
@@ -202,23 +202,23 @@ class _Writing:
             )
 
     def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:
-        """Remove a failed checkpoint: first the file that names the sidecars, then the sidecars."""
+        """Remove a failed checkpoint: first the top-level file, then the sidecars."""
         with suppress(DeltactlError):  # the original error is raised
             if not self._store.delete_many([top]):
                 remove_unchanged(self._store, [written.file for written in files])
 
     def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
-        """Write the file that names the sidecars.
+        """Write the file that references the sidecars.
 
         If that fails the sidecars are kept: the store may still complete the failed request, and a
-        checkpoint without its sidecars misleads every reader. Log cleanup removes sidecars that
-        no checkpoint names.
+        checkpoint without its sidecars misleads every reader. Log cleanup removes sidecars that no
+        checkpoint references.
         """
         try:
             if self._options.top_format == "parquet":
                 layout = self._spec.layout
-                # Delta on Spark writes the columns of file actions here too, and may look for them
-                # beside sidecars: it fails on a file without them.
+                # Delta on Spark also writes the columns of file actions here, and may read them in
+                # addition to sidecars: it fails on a file without them.
                 schema = pa.schema([*layout.sidecar_schema, *TOP_SCHEMA])
                 with ActionFileWriter(self._store, name, schema, layout) as writer:
                     writer.write_non_file_actions(non_file_rows(TOP_SCHEMA, nodes))
@@ -244,7 +244,7 @@ class _Writing:
     ) -> list[WrittenActions]:
         """Return the files of all tasks in their order; remove the sidecars when one fails.
 
-        A classic checkpoint stays: another writer's has the same name.
+        A classic checkpoint is kept, because a checkpoint of another writer has the same name.
         """
         tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
         done: dict[int, tuple[WrittenActions, ...]] = {}

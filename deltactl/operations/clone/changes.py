@@ -1,4 +1,4 @@
-"""What happened to a deep clone since the last run: only what changes no row does not count."""
+"""Find changes of a deep clone since the last run, except those that change no row."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def ensure_unchanged(
     source: Snapshot,
     warn: Warn,
 ) -> None:
-    """Refuse a clone that others wrote to: a sync would end their changes.
+    """Refuse a clone with changes of others: a sync would undo them.
 
-    Commits that only rearrange rows, and those without files, are no change, nor are changes that
-    a restore discarded.
+    Commits that only move rows, commits without files, and changes that a restore discarded are
+    allowed.
 
     Raises:
-        SafetyError: saying what changed.
+        SafetyError: the message says what changed.
     """
     where = current.store.uri
     txn = current.txns[app_id(source.metadata.id)]
@@ -45,12 +45,14 @@ def ensure_unchanged(
     reason = _find_reason(current, listing, past.version)
     if reason is None or _is_as_cloned(current, listing, past.version, warn):
         return
-    ways = f"Run `deltactl describe-history {where}` to see the changes. "
+    hint = "Add --full to replace the clone's files and state by those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
-        ways += f"Run `deltactl restore {where} --to-version {past.version}` to discard them, or "
+        hint = (
+            f"Run `deltactl describe-history {where}` to see the changes. Run `deltactl restore "
+            f"{where} --to-version {past.version}` to discard them, or add --full."
+        )
     raise SafetyError(
-        f"{where} was changed after the clone of version {txn.version}: {reason}",
-        hint=f"{ways}{'A' if reason == _PROTOCOL else 'a'}dd --full to replace them.",
+        f"{where} was changed after the clone of version {txn.version}: {reason}", hint=hint
     )
 
 

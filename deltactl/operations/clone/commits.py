@@ -1,6 +1,7 @@
-"""The commits of clones: what ours say, and the latest one in a target.
+"""Build the commit of a clone, and find the latest commit of a clone in a target.
 
-Source: the operation CLONE of Delta on Spark; ``predicate`` and ``properties`` are only in ours.
+Source: the operation CLONE of Delta on Spark; ``predicate`` and ``properties`` are only in commits
+of deltactl.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def app_id(source_table_id: str) -> str:
 
 
 def clone_txn(plan: ClonePlan, now_ms: int) -> Txn | None:
-    """Return the ``txn`` of a deep clone; shallow ones are as those of Delta on Spark."""
+    """Return the ``txn`` of a deep clone; shallow clones have none, as in Delta on Spark."""
     return Txn(app_id(plan.source_table_id), plan.version, now_ms) if plan.deep else None
 
 
@@ -54,7 +55,7 @@ def describe_clone(
     copied: tuple[int, int] = (0, 0),
     removed: tuple[int, int] = (0, 0),
 ) -> dict[str, Any]:
-    """Return the arguments of ``Description``; ``copied`` and ``removed`` are files and bytes."""
+    """Return the arguments of ``Description``; ``copied`` and ``removed``: files and bytes."""
     parameters: dict[str, Any] = {"source": plan.source_name, "sourceVersion": plan.version}
     if plan.predicate is not None:
         parameters["predicate"] = json.dumps([plan.predicate], ensure_ascii=False)

@@ -27,7 +27,7 @@ _SHOWN: Final = 20
 
 @dataclass(slots=True)
 class Copied:
-    """What a run copied, and what the target had before it."""
+    """The files that a run copied, and the files that the target had before."""
 
     files_copied: int = 0
     bytes_copied: int = 0
@@ -98,7 +98,7 @@ def _run(
 
 
 def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
-    """Cut the files into batches of so many files and bytes."""
+    """Split the files into batches of limited numbers of files and bytes."""
     rows = copies.num_rows
     sizes = pc.fill_null(copies["size_bytes"], 0).to_numpy()
     ends = np.cumsum(sizes)
@@ -117,7 +117,7 @@ def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
 
 
 def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError:
-    """Return the error for files of the source that are not there, with what is wrong."""
+    """Return the error for files of the source that are missing or differ from the log."""
     shown = ", ".join(f"{name!r} ({problems[name]})" for name in sorted(problems)[:_SHOWN])
     more = f" and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
     return DataFileError(

@@ -14,9 +14,9 @@ class CloneOptions:
     """Parsed options of ``clone``; ``version`` and ``timestamp_ms`` (UTC) are of the source.
 
     ``where`` is SQL over partition columns: only these partitions are cloned. ``properties`` are
-    set on the target, over those of the source. ``sync``: update an earlier deep clone;
-    ``full``: also if it is not known what changed since. ``note``: leave a note of a shallow
-    clone in the source, for its vacuums.
+    set on the target instead of those of the source. ``sync``: update an earlier deep clone;
+    ``full``: also if its changes since then are not known. ``note``: write a note of a shallow
+    clone to the source, for its vacuums.
     """
 
     deep: bool

@@ -1,7 +1,8 @@
-"""The names of a source's files in the clone, many at once.
+"""Choose the names of source files in the clone, for many files at once.
 
-Shallow: absolute, as Delta on Spark writes them. Deep: relative; a file outside the source's root,
-or named by an absolute path, gets a name made of a hash of its address, the same in every run.
+Shallow: absolute paths, as in Delta on Spark. Deep: relative paths; a file outside of the root of
+the source, or with an absolute path, gets a name with a hash of its address, which is the same in
+every run.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors".
 """
@@ -66,14 +67,14 @@ def _absolute_vector(vector: DeletionVector, root: str) -> tuple[str, str]:
 
 
 def relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return files of a source as those of a deep clone, and what to copy (``COPY_SCHEMA``).
+    """Return files of a source as files of a deep clone, and the copies (``COPY_SCHEMA``).
 
     Args:
         source: store of the source.
         files: rows of ``ADD_SCHEMA``.
 
     Raises:
-        SafetyError: two live files would get one name.
+        SafetyError: two live files would get the same name.
     """
     names = files["path"]
     is_absolute = absolute_mask(files["path"])
@@ -96,7 +97,7 @@ def relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _once(copies: pa.Table) -> pa.Table:
-    """Return each file once, though several vectors share a file."""
+    """Return each file once, even if several vectors share it."""
     grouped = copies.group_by(["source", "target"]).aggregate([("size_bytes", "max")])
     return grouped.rename_columns(COPY_SCHEMA.names)
 
@@ -150,7 +151,7 @@ def _set_vectors(files: pa.Table, change: Callable[[DeletionVector], tuple[str, 
 
 
 def _ensure_distinct(paths: pa.ChunkedArray, files: pa.Table) -> None:
-    """Refuse a source that names one file by two addresses: a clone would have its rows once."""
+    """Refuse a source with two addresses of one file: a clone would have its rows once."""
     if pc.count_distinct(paths).as_py() != len(paths) - _same_paths(files):
         raise SafetyError(
             "the source names one file by two different absolute addresses",

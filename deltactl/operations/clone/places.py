@@ -1,4 +1,4 @@
-"""Where source and target are, and what the target holds before the run."""
+"""Check the places of source and target, and the content of the target before the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ensure_apart(source: Store, target: Store) -> None:
     """Refuse a target that is the source, or one of them inside the other.
 
     Raises:
-        SafetyError: naming both.
+        SafetyError: the message has both.
     """
     for outer, inner in ((source, target), (target, source)):
         place = _place_in(outer, inner)
@@ -55,7 +55,7 @@ def ensure_no_table_above(target: Store) -> None:
     """Refuse a target inside another table, whose vacuum would remove its files.
 
     Raises:
-        SafetyError: naming the table.
+        SafetyError: the message has the table.
     """
     above = find_table_above(target, levels=None)
     if above is not None:
@@ -69,8 +69,8 @@ def find_started(target: Store) -> Started | None:
     """Return the record of a clone that did not finish; ``None`` if the target is empty.
 
     Raises:
-        ConflictError: another run made a table there meanwhile.
-        SafetyError: there are files of something else.
+        ConflictError: another run made a table in the target during this run.
+        SafetyError: the target has other files.
     """
     started = read_started(target)
     if started is not None:

@@ -1,4 +1,4 @@
-"""Plan a clone: a version of the source, and the files and state that the target gets."""
+"""Plan a clone: the version of the source, and the files and state of the target."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ClonePlan:
 
     @property
     def source_name(self) -> str:
-        """Return the source as Delta on Spark names it in ``operationParameters``."""
+        """Return the source in the form of Delta on Spark in ``operationParameters``."""
         return f"delta.`{self.source_uri}`"
 
 
@@ -97,7 +97,7 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str) -> Clon
 
     Raises:
         PredicateError: ``where`` is not about partition columns.
-        SafetyError: the files cannot have names of their own in the target.
+        SafetyError: two files would have the same name in the target.
     """
     source, where = snapshot.store, None
     if options.where is not None:

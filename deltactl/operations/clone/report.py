@@ -13,10 +13,10 @@ from deltactl.operations.restore.presence import Missing
 class CloneReport:
     """The result of a clone; ``version_after`` of the target is ``None`` if nothing was committed.
 
-    ``files_kept`` were in the target before the run: of an earlier run that did not finish, or of
-    the clone that a sync brings up to date. ``is_done``: the target is this clone already.
-    ``notes`` are the tables that hold a note of a shallow clone; ``gone`` are files that a vacuum
-    removed from them meanwhile.
+    ``files_kept`` were in the target before the run: from an earlier run that did not finish, or
+    from the clone that a sync updates. ``is_done``: the target already is this clone. ``notes`` are
+    the tables with a note of the shallow clone; ``gone`` are files that a vacuum removed from them
+    during the run.
     """
 
     plan: ClonePlan

@@ -82,7 +82,8 @@ def clone_table(
         PredicateError: ``where`` is not about partition columns.
         SafetyError: a rule that protects data refuses; nothing was copied.
         DataFileError: files of the source are missing; no table was made.
-        ConflictError: another clone into the same target runs, or another writer was faster.
+        ConflictError: another clone into the same target is running, or another writer committed
+            first.
         InterruptedRunError: ``cancel`` was set before the commit.
         CorruptLogError: the source's log is damaged.
         StorageError: a store failed.
@@ -168,9 +169,9 @@ def _spec(
 def _find_done(
     target: Store, listing: LogListing, plan: ClonePlan, context: RunContext, dry_run: bool
 ) -> CloneReport:
-    """Return that the target is this clone already; refuse any other table.
+    """Return that the target already is this clone; refuse any other table.
 
-    A run that was killed after its commit left nothing to do but its record.
+    If a run was killed after its commit, only its record must be deleted.
     """
     past = find_past_clone(target, listing)
     wanted = (plan.deep, plan.source_table_id, plan.version, plan.predicate)
@@ -196,7 +197,7 @@ def _find_done(
 
 
 def _ensure_free(target: Store, wanted: Started) -> bool:
-    """Return whether the target holds an unfinished clone of the source; refuse anything else."""
+    """Return whether the target has an unfinished clone of the source; refuse other content."""
     found = find_started(target)
     if found is None:
         return False
@@ -244,6 +245,6 @@ def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunC
 
 
 def _follow(target: Store, plan: ClonePlan, context: RunContext) -> None:
-    """Do what the clone's properties ask for after a commit."""
+    """Run the steps after a commit that the properties of the clone require."""
     if TableProperties(plan.metadata.configuration).flag(AUTO_PROPERTY):
         refresh_manifests(target, None, context)

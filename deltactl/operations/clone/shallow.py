@@ -1,4 +1,4 @@
-"""What keeps the files of a shallow clone: notes in the tables that own them."""
+"""Write notes of a shallow clone into the tables that own its files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from deltactl.units import format_count
 
 
 def warn_of_vacuum(context: RunContext) -> None:
-    """Say what breaks a shallow clone."""
+    """Warn of actions that break a shallow clone."""
     context.warn(
         "a shallow clone needs the files of its source: a vacuum of the source by another tool "
         "deletes files that the source has replaced, and then the clone cannot be read; "
@@ -45,7 +45,7 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
     """Refuse to refer to files that do not exist, or that have another size than in the log.
 
     Raises:
-        DataFileError: naming them.
+        DataFileError: the message lists them.
         StorageError: the store failed.
     """
     missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
@@ -83,9 +83,9 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
 def noted(
     snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Note the clone in its source, and in the tables whose files the source itself refers to.
+    """Write notes of the clone to its source, and to the tables whose files the source references.
 
-    Yields the addresses of the tables with a note; none unless ``leave``. If no clone is committed
+    Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
     in the context, the notes are deleted, else those of others at the same address.
 
     Raises:
@@ -130,7 +130,7 @@ def _drop(store: Store, note: CloneNote) -> None:
 
 
 def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tuple[Missing, ...]:
-    """Return the files of the clone that are gone: a vacuum that began before removes them."""
+    """Return the files of the clone that were removed by a vacuum that began before the note."""
     try:
         files = plan.files.select(PRESENCE_COLUMNS)
         return find_missing(snapshot.store, [files], context.without_cancel())
@@ -143,7 +143,7 @@ def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tupl
 
 
 def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
-    """Return the tables of files outside the source, which is a shallow clone itself then."""
+    """Return the tables of files outside of the source (if the source is a shallow clone)."""
     owners: dict[str, Store] = {}
     lost = 0
     for directory in _directories_outside(snapshot):

@@ -1,7 +1,8 @@
-"""The record and the lease of a deep clone at work: ``_deltactl/clone.json`` in the target.
+"""Record an unfinished deep clone in ``_deltactl/clone.json`` of the target, with a lease.
 
-It is written before the first file is copied, and deleted after the commit. So a folder with it and
-without a log holds copies of that source's files only, and another run may continue.
+The record is written before the first file is copied, and deleted after the commit. So a directory
+with the record and without a log contains only copies of files of that source, and another run may
+continue.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STARTED: Final = f"{OWN_DIR}/clone.json"
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What is copied: the source's address, the id of its table, and its version."""
+    """The source of the copies: its address, its table id, and its version."""
 
     source: str
     table_id: str
@@ -34,7 +35,7 @@ def read_started(target: Store) -> Started | None:
     """Return the record of an unfinished clone, if there is one.
 
     Raises:
-        SafetyError: it cannot be understood.
+        SafetyError: it is not valid.
     """
     try:
         found = json.loads(target.read(STARTED))
@@ -57,7 +58,7 @@ def ensure_same_source(target: Store, found: Started, wanted: Started) -> None:
     """Refuse to continue the clone of another table.
 
     Raises:
-        SafetyError: naming it.
+        SafetyError: the message has the other table.
     """
     if found.table_id != wanted.table_id:
         raise SafetyError(
@@ -73,7 +74,7 @@ def exclusive(target: Store, context: RunContext) -> Iterator[None]:
     """Hold the target's lease, so that no two runs copy into it.
 
     Raises:
-        LeaseHeldError: another run does.
+        LeaseHeldError: another run holds it.
     """
     holder = Holder.here(context.run_id or context.clock.new_id(), context.clock)
     try:

@@ -1,4 +1,4 @@
-"""Protocol, metadata and domains of a clone.
+"""Derive the protocol, metadata and domain metadata of a clone from its source.
 
 Source: PROTOCOL.md, "In-Commit Timestamps", "Row Tracking", "Clustered Table"; the rules of CLONE
 in Delta on Spark.
@@ -17,7 +17,7 @@ from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.features import list_features, merge_protocols
 from deltactl.protocol.new_tables import choose_protocol, list_property_features
 
-# About commits of the source, which a clone does not have, and about who decides its commits.
+# Properties about commits of the source, which a clone does not have, and about its coordinator.
 _OF_THE_SOURCE: Final = (
     "delta.inCommitTimestampEnablementVersion",
     "delta.inCommitTimestampEnablementTimestamp",
@@ -47,9 +47,9 @@ def clone_protocol(source: Protocol, properties: Mapping[str, str]) -> Protocol:
 
 
 def clone_domains(source: Snapshot) -> tuple[DomainMetadata, ...]:
-    """Return the domains that travel: clustering columns, and the mark of row ids.
+    """Return the domains that are copied: clustering columns, and the high-water mark of row ids.
 
-    Others belong to those who wrote them, and describe the source.
+    Other domains belong to their writers and describe the source.
     """
     found = (source.domains.get(name) for name in (ROW_TRACKING_DOMAIN, CLUSTERING_DOMAIN))
     return tuple(domain for domain in found if domain is not None and not domain.removed)

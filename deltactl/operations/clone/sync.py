@@ -1,7 +1,7 @@
-"""``clone --deep --sync``: bring an earlier deep clone up to a version of its source.
+"""``clone --deep --sync``: update an earlier deep clone to a version of its source.
 
-All files of both are compared, so nothing depends on how far the source's log reaches; new ones are
-copied, and one commit replaces those that are gone.
+All files of both tables are compared, so the age of the log of the source does not matter. New
+files are copied, and one commit adds them and removes files that the source no longer has.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from deltactl.units import format_count
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """What a sync changes: files to add and to remove, and the state of the target afterwards."""
+    """The changes of a sync: files to add and to remove, and the new state of the target."""
 
     current: Snapshot
     plan: ClonePlan
@@ -69,8 +69,8 @@ def sync_clone(
     """Plan and, unless ``dry_run``, commit the differences of the source to the target.
 
     Raises:
-        SafetyError: the target is no deep clone of this source, or was changed since.
-        ConflictError: another writer changed the target; the clone is as it was.
+        SafetyError: the target is not a deep clone of this source, or was changed since then.
+        ConflictError: another writer changed the target; the clone is unchanged.
         DeltactlError: as for ``clone_table``.
     """
     update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
@@ -199,7 +199,7 @@ def _compare(
     same = is_same_state(state, current)
     is_known = past is not None and past.source_version == plan.version
     if same and is_known and not options.full:
-        # Rearranged by an optimize of the clone, perhaps: its rows are those of the source.
+        # An optimize of the clone may have moved rows: they are still the rows of the source.
         empty = plan.files.slice(0, 0)
         return _Update(current, plan, empty, empty, state, is_empty=True)
     theirs, ours = _keys(plan.files), _keys(current.files)
@@ -240,7 +240,7 @@ def _state(current: Snapshot, source: Snapshot, plan: ClonePlan) -> RestoredStat
 
 
 def _raised_mark(current: Snapshot, source: Snapshot) -> tuple[DomainMetadata, ...]:
-    """Return the mark of row ids, if the source's is further."""
+    """Return the high-water mark of row ids, if that of the source is greater."""
     mark = source.domains.get(ROW_TRACKING_DOMAIN)
     if mark is None or mark.removed:
         return ()
@@ -265,7 +265,7 @@ def _ensure_may_write(base: CommitBase) -> None:
 
 
 def _without_versions(added: pa.Table) -> pa.Table:
-    """Return files whose commit version is that of the sync."""
+    """Return files with the version of the sync as row commit version."""
     position = added.schema.get_field_index("default_row_commit_version")
     nothing = pa.nulls(added.num_rows, pa.int64())
     return added.set_column(position, "default_row_commit_version", nothing)

@@ -22,7 +22,7 @@ _MISSING: Final = "it does not exist"
 
 @dataclass(frozen=True, slots=True)
 class CopySpec:
-    """What all batches share. ``is_fresh``: the target had no files when the run began."""
+    """The values that all batches share. ``is_fresh``: the target had no files at the start."""
 
     source_uri: str
     target_uri: str
@@ -42,7 +42,7 @@ class CopyTask:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What was copied, and what was there already; ``problems`` are of the source, by name."""
+    """Copied and existing files; ``problems`` are those of source files, by name."""
 
     files_copied: int = 0
     bytes_copied: int = 0
@@ -87,7 +87,7 @@ def copy_batch(
             file = FileToCopy(name, new_name, info.size_bytes)
             (outside if name in elsewhere else wanted).append(file)
     try:
-        # Only this run writes there; a name that is taken has a file of another size.
+        # Only this run writes to the target; an existing name has a file of another size.
         copied = copy_many(source, wanted, target, replace=True)
         copied += [_copy_from_elsewhere(file, target, spec) for file in outside]
     except ObjectNotFoundError:
@@ -100,7 +100,7 @@ def copy_batch(
 
 
 def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:
-    """Return what is wrong with a file of the source."""
+    """Return the problem of a file of the source."""
     if info is None:
         return _MISSING if is_placed(name) else find_path_problem(name)
     if size is not None and info.size_bytes != size:
@@ -109,7 +109,7 @@ def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | N
 
 
 def _find_gone(source: Store, files: list[FileToCopy]) -> dict[str, str]:
-    """Return the files that were removed since they were looked up."""
+    """Return the files that were removed after the check."""
     facts, _ = find_files(source, [file.source_path for file in files])
     return {name: _MISSING for name, info in facts.items() if info is None}
 

@@ -25,7 +25,7 @@ FROM_BEFORE: Final = "older than the last listing, and in no action of the log"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file that does not become part of the table, and the reason."""
+    """A file that is not added to the table, and the reason."""
 
     path: str
     reason: str
@@ -114,7 +114,8 @@ def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -
     """Return links to files that are candidates themselves: with both, rows would be duplicated.
 
     Raises:
-        SafetyError: two links lead to one file that is not a candidate: it is unclear which to use.
+        SafetyError: two links refer to one file that is not a candidate: it is unclear which link
+            to use.
     """
     # A store does not resolve links that leave its root; a store of the whole disk does.
     root = uri_to_path(store.uri).rstrip("/")
@@ -171,7 +172,7 @@ def ensure_no_table_above(store: Store) -> None:
     """Refuse a directory inside a Delta table, whose files may belong to that table.
 
     Raises:
-        SafetyError: naming the table.
+        SafetyError: the message has the table.
     """
     above = find_table_above(store, levels=None)
     if above is not None:

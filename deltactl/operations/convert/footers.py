@@ -22,7 +22,7 @@ from deltactl.protocol.schema import StructType, encode_schema, is_void
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 
-# Large enough to amortise a task, small enough that a short run uses all workers.
+# Large enough for the cost of a task, small enough that a short run uses all workers.
 _FILES_A_TASK: Final = 512
 _BYTES_A_FOOTER: Final = 64 << 10
 
@@ -61,8 +61,8 @@ def read_all_footers(
 ) -> Footers:
     """Read the footers of ``names``.
 
-    The first one decides which statistics are needed, so that a wide table does not keep those of a
-    thousand columns.
+    The first one decides which statistics are needed, so that statistics of a thousand columns of a
+    wide table are not kept in memory.
 
     Raises:
         InterruptedRunError: ``cancel`` was set.

@@ -1,4 +1,4 @@
-"""Delta's internal columns in Parquet files that were in a table before; they are left out."""
+"""Recognize internal columns of Delta in the files of a directory; they are omitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltactl.protocol.schema import StructType
 
 
 def find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) -> frozenset[str]:
-    """Return Delta's internal columns in the files; a partition column is never one."""
+    """Return the internal columns of Delta in the files; partition columns are never internal."""
     names = footers.names[:1]
     partitions = frozenset().union(*(find_partition_names(n, options.partition_by) for n in names))
     alone = struct.find(CHANGE_TYPE) is None

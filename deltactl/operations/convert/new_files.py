@@ -1,4 +1,4 @@
-"""Which files of a converted directory are new: not named by the log, and after the watermark."""
+"""Find the new files of a directory: not in the log, and newer than the watermark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """Names to add, and those left out; ``unsure`` are those within the margin."""
+    """Files to add, and files that are omitted; ``unsure`` are files within the margin."""
 
     fresh: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
@@ -48,7 +48,7 @@ def choose_new_files(
     *,
     margin_ms: int,
 ) -> NewFiles:
-    """Return candidates that the log does not name and that are newer than the watermark."""
+    """Return candidates that are not in the log and are newer than the watermark."""
     names = pa.array(candidates, pa.string())
     known = locate(snapshot.store, _named_paths(snapshot, listing))
     unknown = names.filter(pc.invert(pc.is_in(names, value_set=known))).to_pylist()
@@ -68,7 +68,7 @@ def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
     for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         for batch in batches:
             chunks += batch["path"].chunks
-    # Commits older than the checkpoint too: they have tombstones that it dropped.
+    # Also commits before the checkpoint: they have tombstones that the checkpoint dropped.
     infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
     contents = snapshot.store.read_many([info.name for info in infos])
     keys = snapshot.metadata.partition_keys

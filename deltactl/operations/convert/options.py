@@ -35,7 +35,7 @@ class ConvertOptions:
         """Refuse options that cannot be combined.
 
         Raises:
-            UsageError: naming them.
+            UsageError: the message has the options.
         """
         for_new_tables = (
             ("--partition-by", self.partition_by is not None),

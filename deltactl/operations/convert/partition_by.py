@@ -1,4 +1,4 @@
-"""``--partition-by``: names and types of partition columns."""
+"""Parse ``--partition-by``: names and types of partition columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
     """Parse columns such as ``date date, country string``; types may be omitted, to be inferred.
 
     Raises:
-        UsageError: it cannot be parsed; the message says where.
+        UsageError: it cannot be parsed; the message has the position.
     """
     columns: list[PartitionColumn] = []
     position = 0

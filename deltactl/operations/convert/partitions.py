@@ -1,4 +1,4 @@
-"""Infer partition columns, their types and each file's values from directory names.
+"""Infer partition columns, their types and the values of each file from directory names.
 
 Source: Hive's layout, ``name=value`` directories, both escaped. A type is guessed only if every
 value text has the canonical form of that type.
@@ -23,7 +23,7 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType
 
 Problem = tuple[str, str | None, str]
-"""Path, column or ``None``, and the reason; an empty path: the problem of no single file."""
+"""Path, column or ``None``, and the reason; an empty path: not about a single file."""
 
 Values = Mapping[str, str | None]
 
@@ -38,7 +38,7 @@ _SHOWN: Final = 3
 class Partitioning:
     """The partition columns in order, and the values of each directory with files.
 
-    ``guessed`` names the columns whose type was guessed.
+    ``guessed``: the columns whose type was guessed.
     """
 
     fields: tuple[Field, ...]
@@ -129,7 +129,7 @@ def _parse_directories(
 def _infer_columns(
     pairs: Mapping[str, Sequence[tuple[str, str | None]]],
 ) -> tuple[PartitionColumn, ...]:
-    # A directory that names a column twice is a problem of its own; compare the others without it.
+    # A directory with a column twice is a separate problem; compare the others without it.
     valid = [found for found in pairs.values() if len({n.lower() for n, _ in found}) == len(found)]
     most = max(valid, key=len, default=[])
     return tuple(PartitionColumn(name) for name, _ in most)
@@ -197,7 +197,7 @@ def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -
 
 
 def _normalise_timestamps(texts: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return timestamps in UTC with a zone: without one, the session's zone would apply."""
+    """Return timestamps in UTC with a zone: without one, the zone of the session would apply."""
     typed = parse_partition_column(
         pa.array(list(texts.values()), pa.string()), pa.timestamp("us", "UTC")
     )

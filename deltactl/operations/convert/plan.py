@@ -48,7 +48,7 @@ from deltactl.protocol.stats_bounds import LeafColumns, encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
 
 APP_ID: Final = "deltactl-convert"
-"""The application whose ``txn`` holds the watermark, in ms since 1970 UTC."""
+"""The application whose ``txn`` contains the watermark, in ms since 1970 UTC."""
 
 REGISTERED_TAG: Final = "deltactl.convert"
 """Tags files whose size and time come from a listing, so that a sync can compare them."""
@@ -91,10 +91,10 @@ def plan_convert(
     listed_ms: int,
     where: str,
 ) -> ConvertPlan:
-    """Plan a table from the files that were found.
+    """Plan a table from files.
 
     Raises:
-        ConversionError: with the problems of every file and column.
+        ConversionError: it has the problems of every file and column.
         UsageError: a property that cannot be set.
     """
     merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
@@ -273,7 +273,7 @@ def _map_columns(schema: StructType) -> tuple[StructType, int]:
 def list_files(
     footers: Footers, partitioning: Partitioning, columns: StatsColumns | None
 ) -> Iterator[NewFile]:
-    """Yield every data file as the log will name it; without ``columns`` no statistics."""
+    """Yield every data file with its path in the log; without ``columns``, no statistics."""
     for group in footers.groups:
         rows = group.files["num_rows"].combine_chunks()
         stats = (

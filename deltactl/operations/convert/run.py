@@ -1,7 +1,7 @@
 """``convert``: make a directory of Parquet files a table, in place, in one commit.
 
 listing -> footers on an engine -> one schema, partitions, statistics -> version 0, put if absent.
-Nothing is written before that commit, and no data file is ever changed.
+No file is written before that commit, and no data file is changed.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def convert_directory(
     A directory that already is a table is reported as such, and not changed.
 
     Raises:
-        ConversionError: files cannot be part of a table; all of them are named.
+        ConversionError: files cannot be part of a table; the error lists all of them.
         SafetyError: the directory is in a table, contains one, or has other metadata.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         UsageError: a property that cannot be set.
-        ConflictError: a sync lost to another writer.
+        ConflictError: another writer committed a change that conflicts with a sync.
         CommitOutcomeUnknownError: the outcome of the commit is unknown.
         StorageError: the store failed.
     """
@@ -132,7 +132,7 @@ def convert_directory(
 
 
 def _ensure_no_old_log(store: Store) -> None:
-    """Refuse a log without commits: it may be the remains of a table."""
+    """Refuse a log without commits: it may be the rest of a damaged table."""
     for info in store.list_from(LOG_DIR):
         last = info.name.rpartition("/")[2]
         if not last.startswith("."):

@@ -1,6 +1,6 @@
 """Merge the schemas of many files into one, or return every conflict.
 
-Source: PROTOCOL.md, "Type Widening", for what may widen to what.
+Source: PROTOCOL.md, "Type Widening", for the allowed changes of types.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class _Conflict(Exception):
 
 @dataclass(slots=True)
 class SchemaMerger:
-    """Merges file schemas in the order they are given.
+    """Merge file schemas in the given order.
 
-    ``widens``: types may widen; else they must be equal. A column that a file lacks is null there.
+    ``widens``: types may be widened; else they must be equal. A column that a file lacks is null in
+    its rows.
     """
 
     widens: bool
@@ -116,7 +117,7 @@ def _differs(new: DeltaType, known: DeltaType) -> str:
 
 
 def find_wider(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | None:
-    """Return the type that holds all values of both exactly, if Delta can widen both to it."""
+    """Return the type that has all values of both types exactly, if Delta can widen both to it."""
     names = {one.name, other.name}
     if len(names) == 1:
         return one

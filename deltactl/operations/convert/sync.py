@@ -1,8 +1,8 @@
 """``convert --sync``: add files that are new in a converted directory, each once.
 
 The log alone does not show which files are new: expired tombstones of removed files are deleted. So
-each listing leaves a watermark in the log, a time before which every file had been seen; if
-tombstones may be missing, only files newer than the watermark count as new.
+each commit of convert contains a watermark: a time up to which all files were listed. If tombstones
+may be missing, only files newer than the watermark count as new.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def sync_directory(
     """Add the files that are new since the last listing.
 
     Raises:
-        ConversionError: new files do not fit the table; all of them are named.
+        ConversionError: new files do not match the table; the error lists all of them.
         SafetyError: there is no watermark, or a live file differs from the listing.
         UnsupportedFeatureError: the table has constraints that the new rows may violate.
         ConflictError: another writer committed first.

@@ -47,9 +47,9 @@ _LEAST_ALIKE: Final = 8  # for fewer, Arrow takes no longer
 
 @dataclass(frozen=True, slots=True)
 class FooterSpec:
-    """What all batches share.
+    """The values that all batches share.
 
-    ``skip`` has leaves whose statistics are not needed.
+    ``skip``: leaves whose statistics are not needed.
     """
 
     uri: str
@@ -163,7 +163,7 @@ def _parse_valid(info: FileInfo, data: bytes) -> Footer | None:
 def _describe_alike(
     spec: FooterSpec, members: Sequence[_Stored], footers: AlikeFooters
 ) -> FooterGroup | None:
-    """Return what the footers say; ``None`` if Arrow reads something else from a sample."""
+    """Return the facts of the footers; ``None`` if Arrow reads other values from a sample."""
     samples = {}
     for place in (0, len(members) - 1):
         sample = _parse_valid(*members[place])

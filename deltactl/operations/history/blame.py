@@ -46,12 +46,12 @@ class BlameReport:
 def blame_partition(store: Store, text: str, selection: Selection, warn: Warn) -> BlameReport:
     """Find the commits of a selection that added or removed files of some partitions.
 
-    Every selected commit in the log is read; only what is found is held in memory.
+    Every selected commit in the log is read; only matching commits are kept in memory.
 
     Args:
         store: the store of the table.
-        text: ``day=2024-01-31/region=eu``, as directories are named, or a predicate over partition
-            columns as ``optimize --where`` takes it.
+        text: ``day=2024-01-31/region=eu``, in the form of directory names, or a predicate over
+            partition columns as for ``optimize --where``.
         selection: the commits to search.
         warn: receives warnings.
 
@@ -95,12 +95,12 @@ def _known_values(
 
 
 def _is_shown(row: HistoryRow, observer: _Blame) -> bool:
-    """Return whether a commit changed the partition, or may have: it is missing or broken."""
+    """Return whether a commit changed the partition, or may have changed it (missing or broken)."""
     return row["version"] in observer.found or row["problem"] is not None
 
 
 class _Blame:
-    """Collects the changes of commits to the partition."""
+    """Collect the changes of commits to the partition."""
 
     def __init__(self, asked: BlameFilter) -> None:
         self._asked = asked

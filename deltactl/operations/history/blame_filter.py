@@ -1,4 +1,4 @@
-"""The value of ``describe-history --blame``: a partition, or a predicate over its columns."""
+"""Parse the value of ``--blame``: a partition, or a predicate over partition columns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Partition = Mapping[str, str | None]
 
-# Text that a partition in the form of directory names does not contain: a space beside the first
-# "=", a value that begins with a quote, operators and keywords of SQL.
+# Text that is not in a partition in the form of directory names: a space next to the first "=", a
+# value that begins with a quote, operators and keywords of SQL.
 _IS_PREDICATE: Final = re.compile(
     r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|like|between)\s""", re.IGNORECASE
 )
@@ -34,7 +34,7 @@ _MAX_NEAREST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class BlameFilter:
-    """Which file actions ``--blame`` selects.
+    """The filter of ``--blame`` for file actions.
 
     Attributes:
         partition: the requested partition, by logical names; ``None`` for a predicate.
@@ -122,7 +122,7 @@ def _by_partition(
 def _equal_values(partition_values: pa.ChunkedArray, wanted: Partition) -> pa.ChunkedArray:
     """Return which rows have the values, by physical names.
 
-    An empty value is a null, as readers take it (PROTOCOL.md, "Partition Value Serialization").
+    An empty value means null, as for readers (PROTOCOL.md, "Partition Value Serialization").
     """
     mask = pa.chunked_array([pa.repeat(True, len(partition_values))])
     for key, value in wanted.items():
@@ -134,7 +134,7 @@ def _equal_values(partition_values: pa.ChunkedArray, wanted: Partition) -> pa.Ch
 
 
 def _traces(value: str | None) -> tuple[bytes, ...]:
-    """Return strings that a commit with the value contains, as writers spell it in JSON."""
+    """Return strings that a commit with the value contains, in the forms of writers in JSON."""
     if value is None:
         return (b"null", b'""')
     if not value.isascii() or '"' in value or "\\" in value or "/" in value:
@@ -198,7 +198,7 @@ class _Order:
         return bool(pc.is_in(value, value_set=self._values)[0].as_py())
 
     def nearest(self, text: str) -> tuple[str, ...]:
-        """Return up to three known strings: similar ones, else the neighbours in order."""
+        """Return up to three known strings: similar ones, or else adjacent ones in order."""
         if not self._texts:
             return ()
         similar = difflib.get_close_matches(text, self._texts, _MAX_NEAREST)

@@ -1,4 +1,4 @@
-"""The changes of each commit: from its metrics, else counted from its actions."""
+"""Count the changes of each commit: from its metrics, or from its actions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _REARRANGING = frozenset({"OPTIMIZE", "REORG"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit changed; ``None`` where unknown."""
+    """The changes of a commit; ``None`` if unknown."""
 
     files_added: int | None = None
     bytes_added: int | None = None
@@ -100,9 +100,9 @@ def _only_adds(operation: str, parameters: Any) -> bool:
 
 
 class ChangeCounter:
-    """Collects the changes of commits; counts those without metrics in batches.
+    """Collect the changes of commits; count commits without metrics in batches.
 
-    Sets the ``problem`` of a broken commit.
+    Set the ``problem`` of a broken commit.
     """
 
     def __init__(self) -> None:

@@ -114,14 +114,14 @@ def compare_snapshots(
     latest_version: int,
     warn: Warn,
 ) -> VersionDiff:
-    """Describe the differences between two versions, whose ``files`` were found before.
+    """Describe the differences between two versions, given their different ``files``.
 
     Args:
         before: the first version.
         after: the last version.
         files: those of each version that the other does not have, with ``COUNTED_COLUMNS``.
         latest_version: of the table.
-        warn: receives what could not be found out.
+        warn: receives facts that could not be determined.
     """
     removed, added = files
     names = _partition_names(after.metadata)
@@ -177,7 +177,7 @@ def files_of_one_side(
 def _touched_files(
     before: Snapshot, after: Snapshot, columns: Sequence[str]
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the live files of two versions that the commits since their checkpoint name."""
+    """Return live files of two versions with an action in the commits since their checkpoint."""
     tails = before.tail, after.tail
     touched = pa.chunked_array([c for tail in tails for c in tail.keys.chunks], pa.string())
     stored = [ADD_SCHEMA.empty_table().select(columns)]

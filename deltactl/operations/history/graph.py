@@ -36,7 +36,10 @@ class GraphPoint:
 
 @dataclass(frozen=True, slots=True)
 class HistoryGraph:
-    """Points, oldest first; ``num_unread`` selected versions before them were omitted."""
+    """The points, oldest first.
+
+    ``num_unread``: number of selected older versions without a point.
+    """
 
     latest_version: int
     points: list[GraphPoint]
@@ -46,9 +49,9 @@ class HistoryGraph:
 def load_graph(store: Store, selection: Selection, warn: Warn) -> HistoryGraph:
     """Count the live files after each version of a selection.
 
-    Exact from the oldest version from which the log is complete: a snapshot there, and the file
-    actions of each later commit. Versions before it are unknown. Memory holds the file actions of
-    the range, not the table.
+    The numbers are known from the oldest version after which the log is complete. They are
+    calculated from a snapshot of that version and the file actions of each later commit. Earlier
+    versions are unknown. Only the file actions of the range are in memory, not the table.
 
     Raises:
         NotATableError: there is no log.
@@ -105,12 +108,12 @@ def _count_range(
     start = _named_files(sweep, snapshot)
     events = pa.concat_tables([sweep.events, start])
     stretches = Stretches.of(replace(sweep, first=first, events=events), first)
-    # A remove of a file that was not live has no effect, although a sweep ends the file there.
+    # A remove of a file that was not live has no effect, although the sweep ends the file at it.
     was_there = pc.is_in(stretches.files["key"], value_set=start["key"]).to_numpy()
     real = (stretches.born > first) | was_there
     files = stretches.count(real)
     sizes = stretches.count(real, stretches.sizes())
-    # Files that no commit of the range names were live in all of it.
+    # Files without an action in the range were live in all of its versions.
     other_files = snapshot.num_files - int(files[0])
     other_bytes = snapshot.size_bytes - int(sizes[0])
     return {
@@ -120,10 +123,10 @@ def _count_range(
 
 
 def _named_files(sweep: LogSweep, snapshot: Snapshot) -> pa.Table:
-    """Return an add, at the snapshot's version, of each of its files named by later commits.
+    """Return an add, at the version of the snapshot, for each of its files with a later action.
 
-    So a file that a later commit adds again, as writers do to add statistics or row ids, does not
-    count as a new one.
+    So a file that a later commit adds again (for example with statistics or row ids) does not count
+    as a new file.
     """
     named = pc.unique(sweep.events["key"])
     parts = [EVENTS.empty_table()]

@@ -1,4 +1,4 @@
-"""Which versions are restorable: the log can rebuild them and their files exist."""
+"""Find restorable versions: the log can rebuild them and their files exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deltactl.storage.store import Store
 
 
 class State(StrEnum):
-    """How much of a version can be read."""
+    """Whether a version can be read completely, partly or not."""
 
     READABLE = "readable"
     PARTLY_GONE = "partly gone"
@@ -32,7 +32,7 @@ class State(StrEnum):
 class Restorable:
     """The state of a version: of ``num_files`` live files, ``num_gone`` cannot be read.
 
-    A file whose deletion vector is gone cannot be read either. Both are 0 if the log cannot
+    A file without its deletion vector cannot be read either. Both are 0 if the log cannot
     rebuild the version.
     """
 
@@ -92,7 +92,7 @@ def _judge(num_files: int, num_gone: int) -> Restorable:
 
 
 def _with_untouched(stretches: Stretches, snapshot: Snapshot) -> Stretches:
-    """Add the live files that no commit in the range names: they were always live."""
+    """Add the live files without an action in the range: they were always live."""
     known = stretches.files["key"].combine_chunks()
     parts = [stretches.files.select(["path", "vector_file"])]
     for batch in snapshot.file_batches(("path", *KEY_COLUMNS)):

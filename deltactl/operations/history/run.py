@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions(Selection):
-    """Which commits to show; with ``changes``, also what each added and removed.
+    """The commits to show; with ``changes``, also the added and removed files of each.
 
-    With ``restorable``, also whether each version can be read; that lists all files of the table.
+    With ``restorable``, also whether each version can be read; this lists all files of the table.
     """
 
     changes: bool = False

@@ -1,1 +1,1 @@
-"""``maintain``: the right work, on the right tables, within a budget."""
+"""``maintain``: do the most useful work on many tables, within a budget."""

@@ -1,4 +1,4 @@
-"""Do the chosen actions of one table, in the safe order, by the operations that exist."""
+"""Run the chosen actions of one table in the safe order, by calling the other commands."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TableWork:
-    """The work on one table: what was seen, and what it may spend."""
+    """The work on one table: its observation, and the budget."""
 
     store: Store
     facts: TableFacts
@@ -67,7 +67,7 @@ class TableWork:
     counts_requests: bool = True
 
     def run(self, actions: Sequence[Action]) -> None:
-        """Do the actions; what is not done is in ``left``, with the reason."""
+        """Run the actions; actions that are not done are in ``left``, with the reason."""
         pending = list(_group(actions))
         while pending:
             group = pending.pop(0)
@@ -99,13 +99,13 @@ class TableWork:
         return self.spending.find_used_up(predicted.bytes_read, predicted.requests or 0)
 
     def _needs_manifests(self, outcome: Outcome, pending: Sequence[Sequence[Action]]) -> bool:
-        """Return whether manifests name files that were just replaced."""
+        """Return whether manifests list files that were just replaced."""
         if not (self.facts.has_manifests and outcome.versions and outcome.name == "optimize"):
             return False
         return not any(group[0].name == "manifest" for group in pending)
 
     def _try(self, group: Sequence[Action]) -> Outcome:
-        """Do one group under the lease of its command, and measure it."""
+        """Run one group with the lease of its command, and measure it."""
         clock, name = self.context.clock, group[0].name
         predicted = sum_effects(action.predicted for action in group)
         base = Outcome(name, tuple(group), predicted)
@@ -166,12 +166,12 @@ class TableWork:
 
 
 def _is_broken(outcome: Outcome) -> bool:
-    """Return whether an action failed, other than by losing to another run or writer."""
+    """Return whether an action failed for another reason than another run or writer."""
     return outcome.error is not None and not isinstance(outcome.error, ConflictError)
 
 
 def _group(actions: Sequence[Action]) -> Iterator[list[Action]]:
-    """Yield what one call does: all whole partitions of an optimize, then those cut, each alone."""
+    """Yield the actions of each call: whole partitions of an optimize, then each limited one."""
     whole = [a for a in actions if a.name == "optimize" and not a.is_part]
     if whole:
         yield whole
@@ -187,10 +187,10 @@ def _follow_up(table: str) -> Action:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What an operation did: its effect without time and requests.
+    """The effect of an operation, without time and requests.
 
-    ``failed`` are the partitions with bins that failed or were lost, each with a reason;
-    ``lost_bytes`` were read for such bins.
+    ``failed``: the partitions with bins that failed or were dropped, each with a reason;
+    ``lost_bytes``: bytes that were read for such bins.
     """
 
     effect: Effect = field(default_factory=Effect)
@@ -217,8 +217,8 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
     options = replace(
         options_of(work.policy),
         partitions=frozenset(action.partition or "" for action in group),
-        # Files that came meanwhile may make bins larger, but not the sum. A cluster is one bin: it
-        # would not be rewritten at all.
+        # Files that were added during the run may make bins larger, but not their sum. A cluster is
+        # one bin: it would not be rewritten at all.
         max_bytes=work.spending.bytes_left if places_rows else planned,
         memory_bytes=work.options.memory_bytes,
     )

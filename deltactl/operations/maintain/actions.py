@@ -1,4 +1,4 @@
-"""Actions: what could be done to a table or a partition, what it brings and what it costs."""
+"""Define the actions on a table or partition, with their predicted benefit and cost."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _LEAST_COST: Final = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What an action brings and takes, predicted or measured.
+    """The benefit and the cost of an action, predicted or measured.
 
-    ``files_removed``: how many fewer files there are, of data or of the log. ``bytes_freed``: of
-    files that are deleted. ``requests_saved``: how many fewer requests a full scan of the table
-    needs. ``skipping_bytes``: how many bytes less a query reads: deleted rows, footers, and what a
-    layout lets a query by one of its columns skip. ``requests`` is ``None`` where they were not
-    measured.
+    ``files_removed``: decrease of the number of data files or log files. ``bytes_freed``: bytes of
+    deleted files. ``requests_saved``: decrease of the requests of a full scan of the table.
+    ``skipping_bytes``: bytes that a query no longer reads: deleted rows, footers, and files that a
+    query by a layout column skips. ``requests`` is ``None`` if they were not measured.
     """
 
     files_removed: int = 0
@@ -101,7 +100,7 @@ class Bins:
         return len(self.files)
 
     def within(self, max_bytes: int) -> Bins:
-        """Return the bins that save most files per byte within a limit, as optimize chooses."""
+        """Return the bins that save most files per byte within a limit, as in optimize."""
         gain = (self.outputs - self.files) / np.maximum(self.bytes, 1)
         chosen, left = [], max_bytes
         for index in np.argsort(gain, kind="stable").tolist():
@@ -125,9 +124,9 @@ class Action:
     """One action on a table, or on one partition of it.
 
     ``partition`` is the name of its Hive directory, ``""`` of a table without partitions, and
-    ``None`` for an action on the whole table. ``blocked`` says why it must wait, although it is
-    due. ``rank`` counts from 1 over all tables; ``is_part``: only the bins that the budget allows.
-    ``why_left`` says why it is not done.
+    ``None`` for an action on the whole table. ``blocked``: the reason why it must wait, although it
+    is due. ``rank`` is counted from 1 over all tables; ``is_part``: only the bins that the budget
+    allows. ``why_left``: the reason why it is not done.
     """
 
     table: str
@@ -146,7 +145,7 @@ class Action:
 
     @property
     def order(self) -> int:
-        """Return the place of the action in the safe order."""
+        """Return the position of the action in the safe order."""
         return _ORDER[self.name]
 
     def limited(self, max_bytes: int) -> Action | None:
@@ -170,7 +169,7 @@ class Action:
         return replace(self, bins=bins, predicted=predicted, is_part=True)
 
     def left(self, why: str, state: State = "left") -> Action:
-        """Return it as not done, and why."""
+        """Return the action as not done, with the reason."""
         return replace(self, state=state, why_left=why)
 
     def to_dict(self) -> dict[str, Any]:

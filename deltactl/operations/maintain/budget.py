@@ -1,4 +1,4 @@
-"""The budget of a run over all its tables: bytes to read, time, requests."""
+"""Track the budget of a run over all its tables: bytes to read, time, requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REQUESTS: Final = re.compile(r"(\d{1,15})\s*requests?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that a run may spend; ``None``: no limit.
+    """The limits of a run; ``None``: no limit.
 
     ``bytes`` are bytes of data files and log files to read, as in ``optimize --max-bytes``;
     ``time_ms`` counts from the start of the run, in ms; ``requests`` are those to object stores.
@@ -44,7 +44,7 @@ def parse_budget(texts: Iterable[str]) -> Budget:
     """Parse limits such as ``20GiB``, ``30min`` and ``5000requests``; each kind at most once.
 
     Raises:
-        UsageError: a text is none of them, or a kind is given twice.
+        UsageError: a text is not valid, or a kind is given twice.
     """
     found: dict[str, int] = {}
     for text in texts:
@@ -75,7 +75,7 @@ def _parse_limit(text: str) -> tuple[str, int]:
 
 
 class Spending:
-    """What a run has spent of its budget; safe to share between threads."""
+    """The used part of the budget of a run; safe to share between threads."""
 
     def __init__(self, budget: Budget, clock: Clock) -> None:
         """Start now."""
@@ -86,19 +86,19 @@ class Spending:
 
     @property
     def bytes_left(self) -> int | None:
-        """Return the bytes left; ``None`` without a limit."""
+        """Return the remaining bytes; ``None`` without a limit."""
         with self._lock:
             return _left(self.budget.bytes, self._bytes)
 
     @property
     def requests_left(self) -> int | None:
-        """Return the requests left; ``None`` without a limit."""
+        """Return the remaining requests; ``None`` without a limit."""
         with self._lock:
             return _left(self.budget.requests, self._requests)
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the seconds left; ``None`` without a limit."""
+        """Return the remaining seconds; ``None`` without a limit."""
         if self.budget.time_ms is None:
             return None
         return max(self.budget.time_ms / 1000 - (self._clock.monotonic() - self._began), 0.0)
@@ -109,13 +109,13 @@ class Spending:
         return self.seconds_left == 0
 
     def add(self, *, bytes_read: int, requests: int) -> None:
-        """Count what an action took."""
+        """Add the cost of an action."""
         with self._lock:
             self._bytes += bytes_read
             self._requests += requests
 
     def find_used_up(self, bytes_read: int, requests: int) -> str | None:
-        """Return why an action of this size may not begin any more; ``None`` if it may."""
+        """Return the reason why an action of this size may not begin; ``None`` if it may."""
         left_bytes, left_requests = self.bytes_left, self.requests_left
         if self.is_time_over:
             return f"the time of {self.budget} is used up"
@@ -131,14 +131,14 @@ def _left(limit: int | None, used: int) -> int | None:
 
 
 class StopToken(CancelToken):
-    """A token that is also set while another one is, or while ``is_over`` says so."""
+    """A token that is set if another token is set, or if ``is_over`` returns true."""
 
     def __init__(self, parent: CancelToken | None, is_over: Callable[[], bool]) -> None:
-        """Take the token of the run, and the rule that ends the work before."""
+        """Set the token of the run, and the rule that ends the work earlier."""
         super().__init__()
         self._parent, self._is_over = parent, is_over
 
     def is_set(self) -> bool:
-        """Return whether nothing new may be started."""
+        """Return whether no new work may start."""
         parent = self._parent is not None and self._parent.is_set()
         return super().is_set() or parent or self._is_over()

@@ -1,4 +1,4 @@
-"""What optimize could do to each partition of a table, from its plan."""
+"""Find candidates for optimize in each partition, from the plan of optimize."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from deltactl.units import DAY_MS, format_age, format_count, format_duration, fo
 _REQUESTS_A_RUN: Final = 12  # leases, the log, the commit
 _REQUESTS_A_FILE: Final = 2
 
-# Measured on files of pyarrow with snappy: what a file has besides its rows, in bytes.
+# Bytes of a file without its rows, measured on files of pyarrow with snappy.
 _FOOTER_BYTES: Final = 230
 _FOOTER_BYTES_A_COLUMN: Final = 300
 _MOST_OF_A_FILE: Final = 0.9
@@ -36,7 +36,7 @@ _MOST_OF_A_FILE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TableSubject:
-    """A table that is looked at: its log, its policy, and what predicts its costs."""
+    """A table that is examined: its log, its policy, and the rates that predict its costs."""
 
     table: str
     snapshot: Snapshot
@@ -47,7 +47,7 @@ class TableSubject:
     context: RunContext
 
     def optimize_options(self) -> OptimizeOptions:
-        """Return the options that a run of optimize will have, but for its partitions."""
+        """Return the options that a run of optimize will have, except its partitions."""
         return options_of(self.policy)
 
     def predict(
@@ -60,7 +60,7 @@ class TableSubject:
 
 
 def options_of(policy: MaintainPolicy) -> OptimizeOptions:
-    """Return the options of optimize that a policy stands for."""
+    """Return the options of optimize for a policy."""
     return OptimizeOptions(
         target_bytes=policy.target_bytes,
         min_file_bytes=policy.min_file_bytes,
@@ -71,9 +71,9 @@ def options_of(policy: MaintainPolicy) -> OptimizeOptions:
 
 @dataclass(frozen=True, slots=True)
 class HotRule:
-    """Which partitions are being written to: by the newest file in each that others wrote.
+    """The partitions that others are writing to, found by the newest file of other writers.
 
-    ``labels`` has for each the time of that file, ms since 1970 UTC.
+    ``labels`` has the time of that file for each partition, ms since 1970 UTC.
     """
 
     labels: Mapping[str, int]
@@ -84,7 +84,7 @@ class HotRule:
     def of(
         cls, snapshot: Snapshot, files: pa.Table, policy: MaintainPolicy, now_ms: int
     ) -> HotRule:
-        """Look at the live files of a table; those that optimize wrote do not count."""
+        """Examine the live files of a table; files that optimize wrote do not count."""
         groups = group_partitions(
             files["partition_values"], snapshot.metadata.known_partition_fields
         )
@@ -98,7 +98,7 @@ class HotRule:
 
 
 def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> list[Action]:
-    """Return an action for each partition that has enough to do."""
+    """Return an action for each partition with enough work."""
     if plan.is_empty:
         return []
     fields = subject.snapshot.metadata.known_partition_fields
@@ -131,7 +131,7 @@ def _first_rows(bins: Counts) -> Counts:
 
 
 def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int, share: float) -> Bins:
-    """Return what is known of each bin.
+    """Return the facts about each bin.
 
     ``footer_bytes`` of each file are not rows; of live rows a ``share`` is left.
     """
@@ -156,7 +156,7 @@ def _deleted_bytes(files: pa.Table, sizes: Counts) -> Counts:
 
 
 def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) -> Action | None:
-    """Return the action that joins small files, and drops deleted rows of ``deleting`` files."""
+    """Return the action that merges small files, and removes deleted rows of ``deleting`` files."""
     if int(bins.files.sum() - bins.outputs.sum()) < subject.policy.min_files and not deleting:
         return None
     reason = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
@@ -196,7 +196,7 @@ def _place_rows(
 
 
 def skipped_now(plan: OptimizePlan) -> float:
-    """Return the share of files that a lookup skips now, by the column where that is least."""
+    """Return the share of files that a lookup skips now, for the column with the lowest share."""
     least = None if plan.skipping is None else plan.skipping.find_least()
     return least or 0.0
 
@@ -204,10 +204,10 @@ def skipped_now(plan: OptimizePlan) -> float:
 def predict_rewrite(
     subject: TableSubject, bins: Bins, columns: int, skipped: float = 0.0
 ) -> Effect:
-    """Return what a rewrite of bins brings and takes.
+    """Return the benefit and cost of a rewrite of bins.
 
     An output is assumed to be a little smaller than the live rows of its inputs, with one footer.
-    ``columns``: by how many columns rows are placed, 0 without a layout; ``skipped``: the share of
+    ``columns``: the number of columns of the layout, 0 without a layout; ``skipped``: the share of
     files that a query by one of them skips now.
     """
     files, size = int(bins.files.sum()), int(bins.bytes.sum())

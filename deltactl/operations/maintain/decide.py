@@ -21,7 +21,7 @@ _LEAST_SECONDS: Final = 1e-9
 class Decision:
     """All due actions of all tables, those to do first, in the order of their rank.
 
-    ``note`` says that the budget is smaller than the smallest action, if it is.
+    ``note`` is set if the budget is smaller than the smallest action.
     """
 
     chosen: tuple[Action, ...]
@@ -29,7 +29,7 @@ class Decision:
     note: str | None = None
 
     def of_table(self, table: str) -> tuple[list[Action], list[Action]]:
-        """Return the actions of one table: to do, in the safe order, and left."""
+        """Return the actions of one table: those to do, in the safe order, and the others."""
         chosen = [action for action in self.chosen if action.table == table]
         chosen.sort(key=lambda action: (action.order, action.rank))
         return chosen, [action for action in self.left if action.table == table]
@@ -44,11 +44,11 @@ class Decision:
 
 
 def decide(observations: Mapping[str, Observation], spending: Spending, jobs: int = 1) -> Decision:
-    """Rank and cut.
+    """Rank the actions and choose those within the budget.
 
-    An action that does not fit what is left of the budget is left, and smaller ones after it may
-    still fit; of a partition with several bins, those that fit are taken. ``jobs`` tables at a time
-    share the time.
+    An action that does not fit into the rest of the budget is not chosen; smaller ones after it may
+    still fit. If a partition has several bins, the bins that fit are chosen. ``jobs`` tables are
+    handled at the same time and share the time.
     """
     due = [(action, seen) for seen in observations.values() for action in seen.actions]
     left = [action.left(action.blocked) for action, _ in due if action.blocked is not None]
@@ -141,7 +141,7 @@ class _Limits:
 
 
 class _Purse:
-    """What is left of the budget while actions are chosen."""
+    """The rest of the budget while actions are chosen."""
 
     def __init__(self, spending: Spending, jobs: int) -> None:
         self._budget, self._limits = spending.budget, _Limits.of(spending, jobs)
@@ -175,7 +175,7 @@ def _or_unlimited(left: int | None) -> float:
 
 
 def _rest_of(action: Action, part: Action) -> Action:
-    """Return what a part leaves of an action."""
+    """Return the rest of an action without a part."""
     whole, taken = action.predicted, part.predicted
     rest = Effect(
         files_removed=whole.files_removed - taken.files_removed,

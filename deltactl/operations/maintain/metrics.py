@@ -1,4 +1,4 @@
-"""Prometheus text (exposition format 0.0.4) about the tables, for node exporter's text files."""
+"""Write metrics of the tables for Prometheus (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def _render(name: str, about: str, known: Iterable[tuple[str, dict[str, float | 
 
 
 def _escape(text: str) -> str:
-    """Escape a label's value, as the format asks for."""
+    """Escape the value of a label, as the format requires."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

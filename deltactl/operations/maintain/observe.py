@@ -1,7 +1,7 @@
 """Observe one table: its log, read once, and at most one listing of its files.
 
-What remains of a table afterwards are numbers and its due actions, whose bins are a few arrays:
-a fleet of any size is observed in the memory of its largest table.
+Afterwards, only numbers and the due actions of a table stay in memory; the bins of an action are a
+few arrays. So any number of tables can be observed with the memory for the largest one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ _REFUSALS: Final = (SafetyError, UnsupportedFeatureError, UsageError)
 
 @dataclass(slots=True)
 class TableFacts:
-    """What was seen of a table; sizes in bytes, times in ms since 1970 UTC.
+    """Facts about a table; sizes in bytes, times in ms since 1970 UTC.
 
-    ``None`` is what was not looked at, because the policy has it off or no listing was at hand.
-    ``problems`` are actions that are on but not possible. ``requests`` were sent to look.
+    A fact is ``None`` if it was not examined, because the policy disables it or there was no
+    listing. ``problems``: actions that are enabled but not possible. ``requests``: number of
+    requests of the observation.
     """
 
     table: str
@@ -95,7 +96,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A table as it was seen, and its due actions, not yet ranked."""
+    """The facts about a table, and its due actions, not yet ranked."""
 
     facts: TableFacts
     policy: MaintainPolicy
@@ -105,7 +106,7 @@ class Observation:
 def observe_table(
     table: str, store: Store, policy: MaintainPolicy, rates: Rates, context: RunContext
 ) -> Observation:
-    """Read the log of a table and find what is due.
+    """Read the log of a table and find due actions.
 
     Raises:
         DeltactlError: there is no table, its log is damaged, or the store failed.
@@ -135,7 +136,7 @@ def _look(
 
 
 def _note_turn(facts: TableFacts, store: Store, policy: MaintainPolicy, now_ms: int) -> None:
-    """Note the last run, and whether the window or the cool-down forbids work now."""
+    """Set the last run, and whether the window or the cool-down forbids work now."""
     last = read_last_run(store, RECORD)
     if last is not None and last.table_id == facts.table_id:
         facts.last_run_ms = last.started_ms
@@ -149,7 +150,7 @@ def _note_turn(facts: TableFacts, store: Store, policy: MaintainPolicy, now_ms: 
 
 
 def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
-    """Note sizes, deleted rows, writes and layout, and what optimize would do."""
+    """Set sizes, deleted rows, writes and layout, and find candidates for optimize."""
     snapshot, policy = subject.snapshot, subject.policy
     options = subject.optimize_options()
     request = None
@@ -192,8 +193,8 @@ def _note_plan(facts: TableFacts, plan: OptimizePlan) -> None:
 def expected_skipping(outputs: Any, columns: int) -> float | None:
     """Return the share of files that a query by one of the columns would skip, on average.
 
-    Of ``k`` files placed by ``d`` columns, a query that names one value of one column reads about
-    ``k^(1 - 1/d)``, so it skips ``1 - k^(-1/d)`` of them.
+    If ``k`` files are placed by ``d`` columns, a query for one value of one column reads about
+    ``k^(1 - 1/d)`` files, so it skips ``1 - k^(-1/d)`` of them.
     """
     total = int(outputs.sum()) if len(outputs) else 0
     if not total:
@@ -203,7 +204,7 @@ def expected_skipping(outputs: Any, columns: int) -> float | None:
 
 
 def _note_log(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
-    """Note the tail of the log, expired files of it, and manifests."""
+    """Set the tail of the log, its expired files, and manifests."""
     snapshot, policy = subject.snapshot, subject.policy
     facts.tail_commits = snapshot.version - snapshot.segment.checkpoint_version
     if "checkpoint" in policy.actions:
@@ -225,7 +226,7 @@ def _note_log(facts: TableFacts, subject: TableSubject, actions: list[Action]) -
 
 
 def _note_deletions(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
-    """Note what a vacuum would remove."""
+    """Set the files that a vacuum would remove."""
     if "vacuum" not in subject.policy.actions:
         return
 
@@ -239,7 +240,7 @@ def _note_deletions(facts: TableFacts, subject: TableSubject, actions: list[Acti
 
 
 def _try(facts: TableFacts, name: str, look: Any) -> None:
-    """Look; a refusal is a problem of this action only."""
+    """Call a function; a refusal is a problem of this action only."""
     try:
         look()
     except _REFUSALS as error:

@@ -14,10 +14,10 @@ from deltactl.operations.maintain.policy import ActionName
 class MaintainOptions:
     """Parsed options of ``maintain``, for all its tables.
 
-    ``only`` are the actions of this run, of those that a table's policy has on; ``None``: all.
-    ``budget`` holds over all tables. ``jobs`` tables are processed at a time. ``lease``: exclude
-    other runs. ``memory_bytes`` is the memory limit of the process. ``rates_file`` holds the
-    measured rates; ``None``: the defaults are used, and nothing is remembered.
+    ``only``: the actions of this run, if the policy of a table enables them; ``None``: all.
+    ``budget`` applies to all tables together. ``jobs`` tables are processed at a time. ``lease``:
+    exclude other runs. ``memory_bytes`` is the memory limit of the process. ``rates_file`` contains
+    the measured rates; ``None``: the defaults are used, and no rates are stored.
     """
 
     only: frozenset[ActionName] | None = None

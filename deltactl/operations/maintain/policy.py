@@ -1,7 +1,7 @@
-"""The policy of ``maintain`` for a table: what is on, when, and what counts how much.
+"""Define the policy of ``maintain`` for a table: enabled actions, times, limits and weights.
 
-Each key has a text form, which a section ``[maintain]`` of ``deltactl.toml`` holds. This module
-imports nothing heavy: the command line reads the keys for ``deltactl config``.
+Each key has a text form for the section ``[maintain]`` of ``deltactl.toml``. This module imports no
+large packages, because the command line reads the keys for ``deltactl config``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ActionName: TypeAlias = Literal["optimize", "checkpoint", "manifest", "log-clean
 Listing: TypeAlias = Literal["auto", "always", "never"]
 
 ACTIONS: Final[tuple[ActionName, ...]] = get_args(ActionName)
-"""All actions, in the order in which they are safe: what deletes comes last."""
+"""All actions, in the safe order: actions that delete files are last."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyKey:
-    """A key of the policy: its field, the default as text, and what it says."""
+    """A key of the policy: its field, the default as text, and the description."""
 
     field: str
     default: str
@@ -141,10 +141,11 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintainPolicy:
-    """The policy for a table; times in ms, sizes in bytes. ``None``: as the table says.
+    """The policy for a table; times in ms, sizes in bytes.
 
-    The defaults are safe: files are removed after the table's own retention, and rows are placed
-    only by the table's own clustering columns. ``KEYS`` describes each field.
+    ``None``: as the table properties say. The defaults are safe: files are removed after the
+    retention of the table, and rows are placed only by the clustering columns of the table.
+    ``KEYS`` describes each field.
     """
 
     actions: frozenset[ActionName] = frozenset(ACTIONS)

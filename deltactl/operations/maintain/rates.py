@@ -1,10 +1,10 @@
-"""How long actions take, how many requests they send, how much they write: a model.
+"""Predict the time, the requests and the written bytes of actions, with a model.
 
 It is corrected by earlier runs.
 
-The defaults are for a machine and a store of middle speed. After each action the model of its kind
-and kind of storage is corrected by what was measured; the corrections are in a file in the user's
-cache directory, and may be deleted without harm.
+The defaults are for a machine and a store of average speed. After each action, the rates for its
+kind of action and kind of storage are corrected with the measured values. The corrections are in a
+file in the cache directory of the user; the file may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What was measured, divided by what the defaults predict; ``runs`` that were measured."""
+    """The measured value divided by the default prediction; ``runs``: number of measured runs."""
 
     seconds: float = 1.0
     requests: float = 1.0
@@ -83,7 +83,7 @@ class Rates:
             return cls()
 
     def save(self, path: Path | None) -> None:
-        """Write the file; a directory that cannot be written only costs the corrections."""
+        """Write the file; if the directory cannot be written, only the corrections are lost."""
         if path is None or not self.found:
             return
         rates = {key: _format_rate(rate) for key, rate in sorted(self.found.items())}

@@ -1,4 +1,4 @@
-"""The result of ``maintain``: what was predicted and measured, and what is left."""
+"""The result of ``maintain``: predicted and measured values, and actions that were not done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltactl.operations.maintain.policy import ActionName
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one call of an operation, for one action or several partitions at once.
+    """The result of one call of an operation, for one action or several partitions at once.
 
     ``measured`` is ``None`` if it failed. ``failed`` are the partitions with bins that failed or
     were lost, each with a reason; the others are done, also if there is an ``error``. ``note`` says
@@ -65,8 +65,8 @@ class Outcome:
 class TableReport:
     """The result for one table.
 
-    ``actions`` are all that were due, with their state; ``outcomes`` what was done. ``errors`` are
-    all that failed, problems of actions that are on and not possible included.
+    ``actions``: all due actions, with their state; ``outcomes``: the finished calls. ``errors``:
+    all failures, and problems of enabled actions that are not possible.
     """
 
     facts: TableFacts
@@ -89,7 +89,7 @@ class TableReport:
 
     @property
     def is_due(self) -> bool:
-        """Return whether anything may be done now, within the budget or not."""
+        """Return whether an action may be done now, within the budget or not."""
         return any(action.rank for action in self.actions)
 
     @property
@@ -100,14 +100,14 @@ class TableReport:
 
     @property
     def left(self) -> tuple[Action, ...]:
-        """Return what was due and is not done."""
+        """Return due actions that were not done."""
         return tuple(action for action in self.actions if action.why_left is not None)
 
     @property
     def predicted(self) -> Effect:
-        """Return the sum of what was predicted: of what was done, or in a dry run would be.
+        """Return the sum of the predictions: of done actions, or in a dry run of planned ones.
 
-        What was done already is not part of it, as it is not part of what was measured.
+        Actions that were already done are excluded, as in the measured sum.
         """
         if self.dry_run:
             return sum_effects(it.predicted for it in self.actions if it.state == "planned")
@@ -116,7 +116,7 @@ class TableReport:
 
     @property
     def measured(self) -> Effect:
-        """Return the sum of what was measured."""
+        """Return the sum of the measured effects."""
         return sum_effects(it.measured for it in self.outcomes if it.measured is not None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,9 +147,9 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintainReport:
-    """The result over all tables; ``errors`` are those of tables that could not be worked on.
+    """The result for all tables; ``errors``: errors of tables that could not be handled.
 
-    ``note`` says that the budget is smaller than the smallest action, if it is.
+    ``note`` is set if the budget is smaller than the smallest action.
     """
 
     tables: tuple[TableReport, ...] = ()
@@ -158,15 +158,15 @@ class MaintainReport:
 
     @property
     def is_due(self) -> bool:
-        """Return whether anything may be done now."""
+        """Return whether an action may be done now."""
         return any(table.is_due for table in self.tables)
 
     @property
     def predicted(self) -> Effect:
-        """Return the sum over all tables of what was predicted."""
+        """Return the sum of the predictions for all tables."""
         return sum_effects(table.predicted for table in self.tables)
 
     @property
     def measured(self) -> Effect:
-        """Return the sum over all tables of what was measured."""
+        """Return the sum of the measured effects for all tables."""
         return sum_effects(table.measured for table in self.tables)

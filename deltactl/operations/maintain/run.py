@@ -54,7 +54,7 @@ class Maintenance:
     """
 
     def __init__(self, options: MaintainOptions, clock: Clock) -> None:
-        """Start: the time of the budget counts from here."""
+        """Start the run: the time of the budget is measured from now on."""
         self.options, self._clock = options, clock
         self.spending = Spending(options.budget, clock)
         self.rates = Rates.load(options.rates_file)
@@ -65,7 +65,7 @@ class Maintenance:
     def observe(
         self, table: str, store: Store, policy: MaintainPolicy, context: RunContext
     ) -> None:
-        """Observe a table; an error of it is kept for ``act``, and does not stop the others."""
+        """Observe a table; an error is stored for ``act`` and does not stop the others."""
         if self.options.only is not None:
             policy = replace(policy, actions=policy.actions & self.options.only)
         try:
@@ -103,7 +103,7 @@ class Maintenance:
         """Do the chosen actions of a table.
 
         Raises:
-            LeaseHeldError: another maintain works on the table.
+            LeaseHeldError: another maintain is running on the table.
             NotATableError: the table was deleted meanwhile.
             DeltactlError: the table could not be observed.
         """
@@ -138,7 +138,7 @@ class Maintenance:
         return report
 
     def preview(self, table: str) -> TableReport:
-        """Return what would be done to a table.
+        """Return the planned actions of a table.
 
         Raises:
             DeltactlError: the table could not be observed.
@@ -150,11 +150,11 @@ class Maintenance:
         return TableReport(facts, self.options.budget, (*chosen, *left), dry_run=True)
 
     def finish(self) -> None:
-        """Remember the measured rates."""
+        """Store the measured rates."""
         self.rates.save(self.options.rates_file)
 
     def _write_down(self, store: Store, report: TableReport, holder: Holder, warn: Warn) -> None:
-        """Record the run for the cool-down, if it did work and left none of it for later."""
+        """Record the run for the cool-down, if it did work and left no due work."""
         is_whole = not (report.errors or report.interrupted) and all(
             action.rank == 0 or action.state == "done" for action in report.actions
         )
@@ -170,7 +170,7 @@ class Maintenance:
 def _settle(
     chosen: Sequence[Action], work: TableWork, left: Sequence[Action]
 ) -> tuple[Action, ...]:
-    """Return the actions of a table with what came of each."""
+    """Return the actions of a table with their results."""
     settled: dict[tuple[int, str], Action] = {}
     for action in work.left:
         settled[action.rank, action.name] = action
@@ -201,7 +201,7 @@ def maintain(
         dry_run: observe and decide only; write nothing.
 
     Raises:
-        UsageError: there is no table, or one is named twice.
+        UsageError: there is no table, or a table is given twice.
     """
     if not tables or len(set(tables)) < len(tables):
         raise UsageError("maintain needs at least one table, and each table only once")

@@ -1,4 +1,4 @@
-"""What is due besides optimize: a checkpoint, log cleanup, manifests, a vacuum."""
+"""Find due work other than optimize: a checkpoint, log cleanup, manifests, a vacuum."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMES_A_REQUEST: Final = 1000
 
 
 def find_checkpoint(subject: TableSubject) -> list[Action]:
-    """Return the checkpoint if it is due by the policy, or by the table's own interval."""
+    """Return the checkpoint if it is due by the policy, or by the interval of the table."""
     snapshot = subject.snapshot
     segment = snapshot.segment
     tail = snapshot.version - segment.checkpoint_version
@@ -60,12 +60,12 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
 
 
 def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
-    """Return how many log files are expired, and their deletion if there are enough.
+    """Return the number of expired log files, and their deletion if there are enough.
 
-    Nothing but the listing is looked at while there are too few old commits.
+    If there are too few old commits, only the listing is examined.
 
     Raises:
-        SafetyError: the table's retention is invalid, or protects its history.
+        SafetyError: the retention of the table is invalid, or checkpoint protection applies.
     """
     snapshot, listing, policy = subject.snapshot, subject.listing, subject.policy
     if not snapshot.properties.expired_log_cleanup:
@@ -92,12 +92,13 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
 
 
 def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]]:
-    """Return whether there are manifests, how many are stale, and their refresh if some are.
+    """Return whether there are manifests, the number of outdated ones, and their update if needed.
 
-    Only tables that have manifests, or ask for them by their property, are looked at.
+    Only tables with manifests, or with the property that enables them, are examined.
 
     Raises:
-        UnsupportedFeatureError: the table asks for manifests, and they cannot describe it.
+        UnsupportedFeatureError: the table property enables manifests, but manifests cannot describe
+            the table.
     """
     snapshot, store = subject.snapshot, subject.snapshot.store
     asked = snapshot.properties.flag(AUTO_PROPERTY)
@@ -131,7 +132,7 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
 
 @dataclass(frozen=True, slots=True)
 class VacuumFinding:
-    """What a vacuum would remove; ``None`` where no listing was at hand to say it."""
+    """The files that a vacuum would remove; ``None`` if a listing is needed to find them."""
 
     files: int | None = None
     size_bytes: int | None = None
@@ -140,15 +141,16 @@ class VacuumFinding:
 
 
 def vacuum_options(retain_ms: int | None, *, lists: bool) -> VacuumOptions:
-    """Return the options of vacuum: never a retention below the table's, which it refuses."""
+    """Return the options of vacuum; the retention is never shorter than that of the table."""
     return VacuumOptions(retain_ms=retain_ms, mode="full" if lists else "auto")
 
 
 def find_vacuum(subject: TableSubject) -> VacuumFinding:
-    """Return what a vacuum would remove, and the vacuum if that is enough.
+    """Return the files that a vacuum would remove, and the vacuum if there are enough.
 
-    The files are listed only if the log cannot say it (no vacuum has been recorded, or its commits
-    are gone) and something may be old enough; ``list-files`` of the policy says otherwise.
+    By default, the files are listed only if the log is not enough (no vacuum was recorded, or its
+    commits are deleted) and some file may be old enough; ``list-files`` of the policy can change
+    this.
 
     Raises:
         SafetyError: the policy's retention is less than the table's, or a rule refuses the vacuum.
@@ -175,7 +177,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     looked = files if plan.listed_files is None else plan.listed_files // _NAMES_A_REQUEST
     requests = _REQUESTS_A_RUN + looked + files // _NAMES_A_REQUEST
     cost = subject.predict("vacuum", bytes_read=0, bytes_written=0, requests=requests)
-    # Later runs know what was removed from the log, and list no files.
+    # Later runs find removed files in the log, and list no files.
     saved = (plan.listed_files or 0) // _NAMES_A_REQUEST + 1 if is_first else 0
     benefit = Effect(files_removed=files, bytes_freed=size, requests_saved=saved)
     reason = f"{format_count(files, 'file')} past the retention ({format_size(size)})"
@@ -186,7 +188,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
 
 
 def _may_list(subject: TableSubject, cutoff_ms: int) -> bool:
-    """Return whether a listing of all files is allowed, and could find something old."""
+    """Return whether a listing of all files is allowed, and could find old files."""
     if subject.policy.list_files != "auto":
         return subject.policy.list_files == "always"
     listing = subject.listing

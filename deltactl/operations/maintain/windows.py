@@ -1,4 +1,4 @@
-"""Windows of time in which work may begin, such as ``22:00-06:00 Europe/Berlin``."""
+"""Parse windows of time in which work may begin, such as ``22:00-06:00 Europe/Berlin``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LAST_DAY: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From ``start`` (included) to ``end`` (not included), by the clocks on the wall in ``zone``.
+    """From ``start`` (included) to ``end`` (not included), in local time of ``zone``.
 
-    It goes over midnight if ``end`` is before ``start``. A time that clocks skip in spring is in no
-    window; a time that they show twice in autumn is in it twice.
+    It includes midnight if ``end`` is before ``start``. If clocks skip a time in spring, it is in
+    no window; if they repeat a time in autumn, it is in the window twice.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Window:
         return shown >= self.start or shown < self.end
 
     def next_start_ms(self, now_ms: int) -> int | None:
-        """Return when it opens after a time; ``None`` if clocks skip it for a week."""
+        """Return the start of the window after a time; ``None`` if clocks skip it for a week."""
         today = _wall_time(now_ms, self.zone).date()
         for day in range(_LAST_DAY):
             start_ms = self._start_ms(today + timedelta(days=day))
@@ -58,7 +58,7 @@ def parse_windows(text: str) -> tuple[Window, ...]:
     """Parse windows that commas separate; an empty text has none.
 
     Raises:
-        UsageError: one of them is no window.
+        UsageError: one of them is not a window.
     """
     parts = (part.strip() for part in text.split(","))
     return tuple(_parse(part) for part in parts if part)
@@ -105,9 +105,9 @@ def _no_zone(name: str) -> UsageError:
 
 
 def find_closed(windows: Sequence[Window], now_ms: int) -> str | None:
-    """Return why no work may begin now, and when it may; ``None`` if a window is open.
+    """Return why no work may begin now, and the next start; ``None`` if a window is open.
 
-    Windows may overlap: one that is open is enough. Without windows work may begin at any time.
+    Windows may overlap: one open window is enough. Without windows work may begin at any time.
     """
     if not windows or any(window.is_open(now_ms) for window in windows):
         return None

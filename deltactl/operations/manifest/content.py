@@ -1,7 +1,7 @@
-"""The content of manifests: live files by partition directory, as lines of absolute URIs.
+"""Build the content of manifests: live files by partition directory, as absolute URIs.
 
-Source: Hive's SymlinkTextInputFormat, and the layout of Delta on Spark. The directory comes from
-the partition values in the log, never from the path of a file.
+Source: Hive's SymlinkTextInputFormat, and the layout of Delta on Spark. The directory is derived
+from the partition values in the log, never from the path of a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
 
 @dataclass(frozen=True)
 class LiveFiles:
-    """The files that manifests name, by partition; ``vectors`` counts deletion vectors."""
+    """The files that manifests list, by partition; ``vectors`` counts deletion vectors."""
 
     paths: pa.ChunkedArray
     partition_values: pa.ChunkedArray
@@ -45,7 +45,7 @@ def load_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the live files of a version, grouped by the texts of their partition values.
 
     Raises:
-        UnsupportedFeatureError: readers of manifests would read the table wrongly.
+        UnsupportedFeatureError: readers of manifests would return wrong rows.
         SafetyError: the schema lacks a partition column.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
@@ -74,7 +74,7 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
     """Refuse files with deletion vectors, whose deleted rows readers of manifests would return.
 
     Raises:
-        UnsupportedFeatureError: with the number of files, and what to run.
+        UnsupportedFeatureError: the message has the number of files and the command to run.
     """
     if live.vectors:
         raise UnsupportedFeatureError(
@@ -86,7 +86,7 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
 
 @dataclass(frozen=True)
 class Manifests:
-    """The content of each manifest, without the start of the first and the end of the last line."""
+    """The content of all manifests, without the start of the first and the end of the last line."""
 
     folders: tuple[str, ...]
     num_files: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Statements that register a table's manifests in the catalog of an engine.
+"""Write DDL statements that register the manifests of a table in the catalog of an engine.
 
 Each engine has its own type names, quotes and statements to register partitions.
 Source: the documentation of Athena, Hive, Trino and Redshift Spectrum on symlink manifests.
@@ -69,7 +69,7 @@ _STORED_AS: Final = (
     "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"
 )
 
-# Hive's lexer gives the quote and the backslash in a literal a meaning. The client that reads the
+# In the lexer of Hive, quotes and backslashes in a literal are special. The client that reads the
 # statement ignores quotes: it replaces variables, reads single lines, and may split at ";".
 _HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f]|\$(?=\{)")
 

@@ -20,7 +20,7 @@ class ManifestOptions:
     """Parsed options of ``generate-manifest``.
 
     ``version`` ``None`` is the latest. ``since``: only partitions changed by a later version.
-    ``schemes`` replaces schemes of the URIs that manifests name. ``check``: compare, write nothing.
+    ``schemes`` replaces schemes of the URIs in manifests. ``check``: compare, write nothing.
     ``purge_first``: first rewrite files with deleted rows, in a separate commit.
     """
 

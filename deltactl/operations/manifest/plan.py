@@ -32,7 +32,7 @@ CHANGED: Final = "changed"
 UNCHANGED: Final = "unchanged"
 STALE: Final = "stale"
 
-# Longer than any run writes manifests.
+# Longer than the writing of manifests in any run.
 _LEFT_MS: Final = DAY_MS
 
 
@@ -156,7 +156,7 @@ def _has_same_lines(found: bytes, wanted: bytes) -> bool:
 def _choose_directories(
     snapshot: Snapshot, folders: Set[str], options: ManifestOptions, warn: Warn
 ) -> Set[str]:
-    """Return the requested ones of ``folders``."""
+    """Return the directories in ``folders`` that were requested."""
     chosen = folders
     if options.where is not None:
         predicate = parse_predicate(options.where, snapshot.metadata.partition_fields)

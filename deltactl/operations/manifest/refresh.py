@@ -1,4 +1,4 @@
-"""Refresh manifests after our commits, if the table requests it.
+"""Update manifests after our commits, if the table property is set.
 
 Source: the hook that Delta on Spark runs after commits of such tables.
 """
@@ -26,11 +26,11 @@ def refresh_manifests(
     before: int | None,
     context: RunContext,
 ) -> ManifestReport | None:
-    """Refresh the manifests of the partitions changed since ``before``, after our commits.
+    """Update the manifests of the partitions that changed since ``before``, after our commits.
 
-    Refreshes all if ``before`` is ``None`` (there was no table) or if the table has no manifests.
-    Does nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never raises:
-    the commits are done, so a failure is a warning that says what to run.
+    Update all if ``before`` is ``None`` (there was no table) or if the table has no manifests. Do
+    nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never raise: the
+    commits have succeeded, so a failure is a warning with the command to run.
     """
     warn = context.warn
     try:

@@ -1,8 +1,8 @@
 """``generate-manifest``: write manifests for engines that read lists of data files.
 
 snapshot -> content of each partition's manifest -> compare with existing ones -> write new and
-changed ones, each replaced atomically -> delete those of removed partitions. In between,
-partitions may show different versions; the report says for how long.
+changed ones, each replaced atomically -> delete those of removed partitions. During this time,
+partitions may show different versions; the report has its duration.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def generate_manifests(
     Args:
         store: the store of the table.
         options: the options of the run.
-        context: of the run; once cancelled, no further manifest is written.
+        context: of the run; after a cancel, no further manifest is written.
         snapshot: the version, if it is already loaded.
         live: its files, if they are already loaded.
         output: contains ``_symlink_format_manifest``; the table itself if ``None``.

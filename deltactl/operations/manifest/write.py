@@ -27,7 +27,7 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     started = context.clock.monotonic()
     _log.info("%s: writing manifests of version %d", output.uri, plan.version)
     output.put_many(_until_cancelled(plan.iter_writes(), context))
-    # Last: until then readers of a removed partition find its files, which a vacuum keeps.
+    # Delete last: until then, readers of a removed partition find its files, which a vacuum keeps.
     failed = output.delete_many(plan.stale)
     if failed:
         name, error = next(iter(failed.items()))

@@ -1,4 +1,4 @@
-"""Decide which files an optimize takes, and which of them form a bin. Pure."""
+"""Decide which files an optimize rewrites, and which of them form a bin. No I/O."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def select(
 
 
 def _leave_placed(choice: Choice, kept: Kept, is_large: Array, minimum: int) -> None:
-    """Exclude the files of a kept layout, except small ones that others can join.
+    """Exclude the files of a kept layout, except small files that can be merged with others.
 
-    A cluster that fills a file was cut into files on purpose: they are joined only for another
-    target size. Otherwise each run would write them again.
+    If a cluster fills more than one file, its files are merged only for another target size.
+    Otherwise each run would write them again.
     """
     placed = kept.placed
     finished = placed.find_finished(choice.sizes, minimum) & choice.settled
@@ -111,7 +111,7 @@ def _leave_placed(choice: Choice, kept: Kept, is_large: Array, minimum: int) -> 
 
 
 def _leave_alone(choice: Choice, placed: Placed) -> None:
-    """Exclude the files of partitions where only files of one cluster are left."""
+    """Exclude the files of partitions in which only files of one cluster remain."""
     ids = choice.groups.ids
     is_forced = np.zeros(choice.groups.num_groups, dtype=np.bool_)
     is_forced[ids[choice.forced & choice.candidates]] = True
@@ -119,7 +119,7 @@ def _leave_alone(choice: Choice, placed: Placed) -> None:
 
 
 def leave_hot(choice: Choice, options: OptimizeOptions, now_ms: int) -> None:
-    """Exclude partitions that were written to lately."""
+    """Exclude partitions that were written to recently."""
     if options.skip_hot_ms is not None:
         times = choice.files["modification_time_ms"]
         newest = choice.groups.newest(pc.fill_null(times, 0).to_numpy())
@@ -128,7 +128,7 @@ def leave_hot(choice: Choice, options: OptimizeOptions, now_ms: int) -> None:
 
 
 def select_for_layout(choice: Choice, request: LayoutRequest, options: OptimizeOptions) -> Placed:
-    """Exclude files that are where the layout wants them."""
+    """Exclude files that already have the layout."""
     placed = Placed.of(choice.files, request)
     if options.full:
         return placed
@@ -148,8 +148,9 @@ def make_bins(
 ) -> tuple[list[Array], Kept | None]:
     """Return the bins of a plain run as row indices, by partition, and which layouts they keep.
 
-    The files of a partition with a layout are placed together. In one that has none of it yet all
-    are, if all would be joined; else the others would be new files of a placed partition next time.
+    The files of a partition with a layout are placed together. If a partition has no placed files
+    yet, all its files are placed if all would be rewritten; otherwise the remaining files would
+    count as new files of a placed partition in the next run.
     """
     if kept is None or not kept.is_laid.any():
         return pack_groups(choice, choice.candidates, rule), kept
@@ -168,7 +169,7 @@ def make_bins(
 
 
 def divide_groups(choice: Choice, chosen: Array, placed: Placed) -> list[Array]:
-    """Return clusters as row indices: those of a partition, its unfinished clusters together."""
+    """Return clusters as row indices: files of a partition, with its unfinished clusters."""
     rows = np.flatnonzero(chosen)
     order = pc.sort_indices(
         pa.table(

@@ -1,4 +1,4 @@
-"""Find files that are clustered, by liquid clustering or a Z-order commit."""
+"""Find clustered files: of liquid clustering, or of a Z-order commit of another tool."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from deltactl.protocol.partitions import lookup_map
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import FileInfo
 
-# Timestamps of files come from the writer's clock, those of commits from the store's.
+# Timestamps of files are from the clock of the writer, those of commits from the clock of the
+# store.
 _SKEW_MS: Final = 10 * 60 * 1000
 
 
 def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
     """Return a mask of clustered files: with a provider or tag, or from a Z-order commit.
 
-    Delta on Spark does not tag Z-ordered files, so commits not older than the oldest file are
-    searched: for a local table all in the log, and on object stores, where each is a request, only
-    those since the checkpoint. Z-order commits before them are not found.
+    Delta on Spark does not tag Z-ordered files, so commits that are not older than the oldest file
+    are searched. For a local table, all commits in the log are searched; on object stores, where
+    each commit needs a request, only those since the checkpoint. Earlier Z-order commits are not
+    found.
     """
     marked = pc.or_(
         files["clustering_provider"].is_valid(), lookup_map(files["tags"], CUBE_TAG).is_valid()
@@ -79,7 +81,7 @@ def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -
 
 
 def _is_z_order(info: Mapping[str, Any]) -> bool:
-    """Return whether a commit is a Z-order: Spark names the columns, delta-rs the strategy."""
+    """Return whether a commit is a Z-order: Spark writes the columns, delta-rs the strategy."""
     parameters, metrics = info.get("operationParameters"), info.get("operationMetrics")
     if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
         return True

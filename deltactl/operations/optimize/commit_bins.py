@@ -75,7 +75,7 @@ class _Totals:
 
 
 class OptimizeRun:
-    """The state of one run: of its first round, and of those for bins that were lost."""
+    """The state of one run: of its first round, and of the rounds for dropped bins."""
 
     def __init__(
         self, plan: OptimizePlan, options: OptimizeOptions, context: RunContext, run_id: str
@@ -100,7 +100,7 @@ class OptimizeRun:
         self.rounds = 0
 
     def begin_round(self, snapshot: Snapshot, plan: OptimizePlan, bins: Sequence[pa.Table]) -> None:
-        """Take the bins of a plan; those that were lost before are among them, or need no work."""
+        """Set the bins of a plan; dropped bins are in it, or need no work."""
         context = self._context
         self._store = snapshot.store
         self._partition_fields = snapshot.metadata.known_partition_fields
@@ -113,15 +113,15 @@ class OptimizeRun:
 
     @property
     def lost_names(self) -> pa.ChunkedArray | None:
-        """Return the names of the files of bins that other writers took; ``None`` if none were."""
+        """Return the names of the files of dropped bins; ``None`` if none were dropped."""
         return pa.concat_tables(self._lost)["path"] if self._lost else None
 
     def forget_lost(self) -> None:
-        """Count the lost bins as done again, or as nothing to do any more."""
+        """Count the dropped bins as planned again, or as without work."""
         self._lost, self._left, self._conflict = [], [], None
 
     def collect(self, outcomes: Outcomes, folders: Iterable[str]) -> None:
-        """Commit the bins of a round that the engine finishes; ``folders`` hold their outputs.
+        """Commit the bins of a round that the engine finishes; ``folders`` contain their outputs.
 
         Raises:
             CommitOutcomeUnknownError: the outcome of a commit is unknown; all outputs are kept.
@@ -168,8 +168,8 @@ class OptimizeRun:
         )
 
     def _commit_batch(self) -> None:
-        # From here on only `commit` knows whether the batch's outputs are in the log: if
-        # anything else ends the run, even an interrupt, they must not be deleted.
+        # From now on only `commit` knows whether the outputs of the batch are in the log: if the
+        # run ends for another reason, even an interrupt, they must not be deleted.
         batch, self._batch = self._batch, []
         self._batch_bytes = 0
         self._batch_started = self._context.clock.monotonic()
@@ -314,7 +314,7 @@ def _build_draft(
 
 
 def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
-    """Return the digest of all rows of a layout commit, which any version with them repeats."""
+    """Return the tag with the row digest of a layout commit."""
     digests = [bin_.digest for bin_ in bins if bin_.digest is not None]
     if not digests:
         return {}
@@ -322,7 +322,7 @@ def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
 
 
 def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
-    """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, named as Delta names them."""
+    """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, with the names of Delta."""
     added = sorted(file.size_bytes for bin_ in bins for file in bin_.added)
     removed_files = sum(bin_.removed.num_rows for bin_ in bins)
     removed_bytes = sum(pc.sum(bin_.removed["size_bytes"]).as_py() or 0 for bin_ in bins)
@@ -342,6 +342,9 @@ def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
         "maxFileSize": quantile(1),
         "numDeletionVectorsRemoved": count_vectors(bins),
     }
+    carried = sum(file.deletion_vector is not None for bin_ in bins for file in bin_.added)
+    if carried:  # of other writers; named as in Delta's DELETE
+        metrics["numDeletionVectorsAdded"] = carried
     return {name: str(value) for name, value in metrics.items()}
 
 
@@ -353,7 +356,7 @@ def count_vectors(bins: Sequence[Bin]) -> int:
 def find_orphaned_outputs(
     store: Store, folders: Iterable[str], run_id: str, committed: Set[str]
 ) -> list[str]:
-    """Return the sorted names of the files of a run that no commit names.
+    """Return the sorted names of the files of a run that no commit references.
 
     Every file that a run writes has ``-<run_id>-`` in its name, and no other file has: those not
     in ``committed`` are in no version of the table. A directory that cannot be listed is returned

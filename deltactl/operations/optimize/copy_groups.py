@@ -33,7 +33,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class CopyRule:
-    """When row groups are copied: at least ``min_bytes`` of compressed pages, in order."""
+    """The rule for copies: a row group has at least ``min_bytes`` of compressed pages."""
 
     target: Target
     min_bytes: int
@@ -47,7 +47,8 @@ class CopyRule:
 class RewriteCounts:
     """Row groups and bytes of the inputs, copied and encoded; ``reasons`` counts row groups.
 
-    A row group of which only some columns are copied counts as copied, and its reasons too.
+    If only some columns of a row group are copied, it counts as copied, and its reasons are also
+    counted.
     """
 
     groups_copied: int = 0
@@ -133,7 +134,7 @@ def plan_steps(
     is_local: bool,
     room: int,
 ) -> list[Step]:
-    """Return what to do with a file, in the order of its rows; count it.
+    """Return the steps for a file, in the order of its rows, and count them.
 
     Args:
         store: of the table.
@@ -147,7 +148,7 @@ def plan_steps(
     try:
         source = open_source(store, file)
     except DataFileError:
-        # What Arrow can still read is encoded; the rest fails there, with its reason.
+        # If Arrow can still read the file, it is encoded; else the encoding fails with the reason.
         counts.encode(1, file.size_bytes, [Reason.INVALID])
         return [Encode(None)]
     if deleted is not None:
@@ -177,7 +178,7 @@ def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list
 
 
 def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> RewriteCounts:
-    """Return what a run would do, from the footers of files that are large enough to be copied.
+    """Return the counts of a run, from the footers of files that are large enough to be copied.
 
     A smaller file counts as one row group: its footer is not read.
     """
@@ -240,7 +241,7 @@ def classify(
 def _prepare(
     source: Source, group: Group, choice: GroupChoice, read_ranges: ReadRanges, *, walk: bool
 ) -> Copy | Refusal:
-    """Read and check what a copy needs besides the pages."""
+    """Read and check the metadata that a copy needs in addition to the pages."""
     try:
         leaves = prepare_leaves(source, group, choice.copied, read_ranges, walk=walk)
     except DataFileError:
@@ -269,7 +270,7 @@ def _count(step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts) -> 
 
 
 def _join(steps: Iterable[Step]) -> Iterator[Step]:
-    """Join neighbours that are encoded: they are read at once."""
+    """Join adjacent row groups that are encoded, so that they are read at once."""
     run: list[int] = []
     for step in steps:
         if isinstance(step, Encode):

@@ -29,9 +29,9 @@ Layout: TypeAlias = Literal["tile", "hilbert", "zorder", "linear"]
 
 DEFAULT_LAYOUT: Layout = "tile"
 LIQUID_LAYOUT: Layout = "hilbert"
-"""That of tables with their own clustering columns: as Delta on Spark places rows."""
+"""The layout of tables with clustering columns, as in Delta on Spark."""
 DEFAULT_MIN_CLUSTER_BYTES = 100 * GIB
-"""Smaller clusters are rewritten together with new files: as Delta on Spark does."""
+"""Smaller clusters are rewritten together with new files, as in Delta on Spark."""
 
 DEFAULT_MIN_ROW_GROUP_BYTES = 8 * MIB
 """Smaller row groups are merged: they are slow to read."""
@@ -130,7 +130,8 @@ class OptimizeOptions:
     def copies_from_bytes(self) -> int | None:
         """Return the least size of a row group that is copied; ``None`` if none is.
 
-        With a codec and a level nothing is copied: the level of existing pages is unknown.
+        With a codec and a level, no row group is copied, because the level of existing pages is
+        unknown.
         """
         if self.rewrite == "copy":
             return 0
@@ -140,12 +141,12 @@ class OptimizeOptions:
 
     @property
     def keeps_layouts(self) -> bool:
-        """Return whether a plain run places new files by the layout of those beside them."""
+        """Return whether a plain run places new files by the layout of their partition."""
         return not self.purge and self.rewrite != "copy"
 
     @property
     def places_rows(self) -> bool:
-        """Return whether these options ask for a layout."""
+        """Return whether these options request a layout."""
         return self.cluster_by is not None or self.zorder_by is not None
 
     def _ensure_layout(self) -> None:

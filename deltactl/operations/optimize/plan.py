@@ -47,7 +47,7 @@ BOUNDS = "bounds"
 """Column of considered files: the statistics of the columns of a layout."""
 
 TWO_TEXTS = "listed under two path texts in the log"
-"""Why a file is not rewritten: see ``multiple_texts_mask``."""
+"""A reason why a file is not rewritten: see ``multiple_texts_mask``."""
 
 _READ_COLUMNS = (
     "path",
@@ -70,13 +70,13 @@ Array = np.ndarray[Any, Any]
 class OptimizePlan:
     """The plan of an optimize. Pure: no I/O.
 
-    ``files`` holds the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
+    ``files``: the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
     ``num_records`` and ``bin``, in the order of the output's rows. ``partitions`` has one row
     for each partition with a bin: ``partition``, ``files_before``, ``files_after``,
     ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
-    bin is a cluster, of which the rows are exchanged between files, and ``skipping`` is what
+    bin is a cluster whose rows are exchanged between files, and ``skipping`` is the share that
     lookups skip before and after.
     """
 
@@ -149,7 +149,7 @@ def plan_optimize(
     request = resolve_request(snapshot, options)
     predicate = None if options.where is None else parse_predicate(options.where, fields)
     keeps = request is None and options.keeps_layouts
-    # What layout a partition has, its other files say.
+    # The other files of a partition show its layout.
     wanted = None if keeps else names
     files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, wanted, request)
     target = choose_target_bytes(
@@ -279,9 +279,9 @@ def load_files(
 
 
 def _leave_two_texts(choice: Choice, snapshot: Snapshot, warn: Warn) -> None:
-    """Exclude files that the log names by two path strings.
+    """Exclude files with two path texts in the log.
 
-    Readers return their rows twice, or again after they were removed: a rewrite would make that
+    Readers return their rows twice, or still return removed rows: a rewrite would make that
     permanent.
     """
     mask = multiple_texts_mask(snapshot, choice.files)

@@ -39,8 +39,8 @@ class OptimizeReport:
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
     ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
     a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
-    before and after. ``error`` is what a run ends with that committed nothing although it had to:
-    the first failure, else that other writers took every bin.
+    before and after. ``error``: set if a run had work and committed nothing: the first failure,
+    else the conflict of every bin.
     """
 
     plan: OptimizePlan

@@ -1,4 +1,4 @@
-"""Row ids and row commit versions of the rows of an input, as hidden columns of the output."""
+"""Write row ids and row commit versions of input rows into hidden columns of the output."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``optimize``: rewrite many small files into fewer files of the target size.
 
 plan (from the log) -> rewrite bins on an engine -> commit finished bins. Order of effects: outputs
-are durable before the commit that names them; inputs are never deleted here.
+are durable before the commit that references them; inputs are never deleted here.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 
-# How many times longer it takes to decode and encode a byte than to copy it, at least.
+# Minimum ratio of the time to decode and encode a byte and the time to copy it.
 _DECODING_OVER_COPYING = 8
-# How often the bins that other writers took are planned again.
+# How often dropped bins are planned again.
 _ROUNDS_AGAIN: Final = 3
 
 
@@ -80,7 +80,7 @@ def optimize_table(
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
         PredicateError: ``options.where`` is not about partition columns.
-        ConflictError: other writers took every bin, and there is still work.
+        ConflictError: every bin was dropped because of other writers, and there is still work.
         EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
     """
@@ -143,7 +143,7 @@ def try_optimize(
 
 
 def _work_bytes(plan: OptimizePlan, options: OptimizeOptions) -> int:
-    """Return the input bytes, where those of files that may be copied count an eighth."""
+    """Return the input bytes; bytes of files that may be copied count as an eighth."""
     least = options.copies_from_bytes
     if least is None or plan.is_empty or plan.layout is not None:
         return plan.bytes_to_rewrite
@@ -168,7 +168,7 @@ def _forecast(
 def _forecast_clusters(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, context: RunContext
 ) -> dict[int, ClusterForecast]:
-    """Return by number how the rows of the largest clusters would be divided."""
+    """Return the division of the largest clusters, by cluster number."""
     layout = plan.layout
     if layout is None or plan.is_empty:
         return {}
@@ -228,7 +228,7 @@ def _make_plan(
     context: RunContext,
     names: pa.ChunkedArray | None = None,
 ) -> tuple[Snapshot, OptimizePlan]:
-    """Plan the latest version; only the files of these names, if there are some."""
+    """Plan the latest version; only the files with these names, if given."""
 
     def make() -> tuple[Snapshot, OptimizePlan]:
         snapshot = load_snapshot(store, warn=context.warn)
@@ -244,9 +244,9 @@ def execute_optimize(
     options: OptimizeOptions,
     context: RunContext,
 ) -> OptimizeReport:
-    """Rewrite the bins of a plan and commit them in batches, as ``options`` says.
+    """Rewrite the bins of a plan and commit them in batches, according to ``options``.
 
-    The files of bins that other writers took are planned again, from the newest version.
+    The files of dropped bins are planned again from the newest version.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
     spec = build_spec(snapshot, plan, options, run.run_id, context)

@@ -1,4 +1,4 @@
-"""What the bins of an optimize share: schema, codec, statistics, row tracking."""
+"""Define the values that all bins share: schema, codec, statistics, row tracking."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | 
 
 
 def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
-    """Return the codec that outputs must have; ``None`` if that of the inputs will do."""
+    """Return the codec that outputs must have; ``None`` if the codec of the inputs is allowed."""
     # A property with an unknown codec is ignored: it must not stop maintenance.
     return options.codec or resolve_codec(snapshot.properties.compression_codec)
 

@@ -1,4 +1,4 @@
-"""The work of one bin: copy or encode the live rows of its files into one, verify.
+"""The worker of a bin: copy or encode the live rows of its files into one file, verify.
 
 Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
 """
@@ -46,7 +46,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class RewriteSpec:
-    """What all bins of a run share; without ``copy`` all row groups are encoded."""
+    """The values that all bins of a run share; without ``copy``, all row groups are encoded."""
 
     table_uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -76,9 +76,9 @@ class RewriteResult:
     """The result of a task: no output if no row was live.
 
     The output has the live rows of the inputs in order. ``inputs`` has a row for each input, in the
-    order of the task's files: ``first_row``, where its live rows begin in the output, and
-    ``physical_rows``, deleted ones included. If rows were moved between files ``inputs`` is
-    ``None``, and ``digest`` is that of the rows, the same before and after.
+    order of the task's files: ``first_row`` (the position in the output of its first live row) and
+    ``physical_rows`` (including deleted rows). If rows were moved between files, ``inputs`` is
+    ``None``, and ``digest`` is the row digest, which is the same before and after.
     """
 
     outputs: tuple[NewFile, ...]
@@ -178,7 +178,7 @@ def _open_writer(
 
 
 def _leave(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> Callable[[DataFile], bool]:
-    """Return which files are not opened before it is known that they are not copied."""
+    """Return a mask of files that are opened only when it is known that they are not copied."""
     rule = spec.copy
     if rule is None or not isinstance(writer, SpliceWriter):
         return lambda file: False
@@ -282,10 +282,10 @@ def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
 
 
 def new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:
-    """Return the ``add`` of a file that was written, once the store has it.
+    """Return the ``add`` of a written file, after a check that the store has it.
 
     Raises:
-        VerificationError: it has not, or in another size.
+        VerificationError: the store does not have it, or has another size.
     """
     (info,) = store.stat_many([written.name])
     if info is None or info.size_bytes != written.size_bytes:

@@ -45,7 +45,7 @@ def ensure_equal_rows(
     """Compare an output with the live rows of its inputs, batch by batch.
 
     Raises:
-        VerificationError: naming the file, the column and the first row that differs.
+        VerificationError: the message has the file, the column and the first row that differs.
     """
     source = _PlainReader(reader, row_tracking)
     expected = (batch for file in files for batch in source.read(store, file))
@@ -70,7 +70,7 @@ def ensure_equal_rows(
 
 @dataclass(frozen=True)
 class _PlainReader:
-    """Reads live rows of files in the columns of a reader, with independent code."""
+    """Read live rows of files in the columns of a reader, with independent code."""
 
     reader: RowReader
     row_tracking: RowTrackingColumns | None
@@ -79,7 +79,7 @@ class _PlainReader:
         """Check that readers of the table find the columns of an output.
 
         Raises:
-            VerificationError: naming the first column with another name or id.
+            VerificationError: the message has the first column with another name or id.
         """
         found = self._find(present)
         partition = {field.physical_name for field in self.reader.partition_fields}

@@ -1,4 +1,4 @@
-"""Read the commits that name a file by several path texts, and their writers."""
+"""Read the commits that reference a file by several path texts, and their writers."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Writer:
 
     @property
     def by(self) -> str | None:
-        """Return operation and engine; ``None`` if the commit does not name them."""
+        """Return operation and engine; ``None`` if the commit does not contain them."""
         return " of ".join(text for text in (self.operation, self.engine) if text) or None
 
 
 class PathHistory:
-    """The history of the files that the log names by several path texts."""
+    """The history of the files with several path texts in the log."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class PathHistory:
         return found or Writer(version)
 
     def _add_doubt(self, it: LiveText) -> LiveText:
-        """Add a doubt if the files that replaced the text's rows were removed since."""
+        """Add a doubt if the files that replaced the rows of the text were removed later."""
         version = None if it.unmatched is None else it.unmatched.version
         if version is None or it.doubt is not None or version not in self._rewrites.removed_by:
             return it
@@ -129,7 +129,7 @@ class PathHistory:
         )
 
     def _give_up(self) -> None:
-        """Discard all intents, since commits cannot be read."""
+        """Discard all intents, because commits cannot be read."""
         self._events.clear()
         self._restores.clear()
         self._rewrites = RewriteTracker()

@@ -1,4 +1,4 @@
-"""Replay the adds and removes of one file that the log names by several path texts. Pure.
+"""Replay the adds and removes of one file with several path texts. No I/O.
 
 Readers keep an ``add`` live until a ``remove`` with the same text. The writer of a ``remove`` with
 another text of the same file compared decoded names: it intended to remove that ``add``.
@@ -13,7 +13,7 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An ``add`` or ``remove`` of a file: ``key`` is what readers compare, ``vector`` the DV id."""
+    """An ``add`` or ``remove``: ``key`` is the text that readers compare, ``vector`` the DV id."""
 
     version: int
     is_add: bool
@@ -40,12 +40,12 @@ class LiveText:
     """A path text under which readers see a live file.
 
     Attributes:
-        key: what readers compare.
+        key: the text that readers compare.
         text: the path as in the log.
         vector: the id of the deletion vector.
         added: the version that added it.
         unmatched: a ``remove`` that was intended for it.
-        doubt: why that intent may no longer hold.
+        doubt: the reason why the intent may no longer be valid.
         restored: the version of the RESTORE that undid the ``remove``: the file is wanted.
     """
 

@@ -1,4 +1,4 @@
-"""Find files that the log names by several path texts, by hashes of their names.
+"""Find files with several path texts in the log, by hashes of their names.
 
 Readers compare paths as texts: a ``remove`` of ``p=%C3%A9/f`` leaves an ``add`` of ``p=é/f`` live.
 """
@@ -58,9 +58,9 @@ def _roots(uri: str) -> tuple[str, ...]:
 
 
 def multiple_texts_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
-    """Return which live files another live file or a tombstone names by another text.
+    """Return a mask of live files for which another live file or a tombstone has another path text.
 
-    Tombstones are read only where some path can have another text.
+    Tombstones are read only if some path can have another text.
 
     Args:
         snapshot: the version.

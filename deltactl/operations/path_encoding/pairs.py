@@ -1,4 +1,4 @@
-"""Files that the log names by several path texts, and whether their writers removed them."""
+"""Decide for files with several path texts whether their writers removed them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathPair:
-    """A live path text of a file that the log also names by ``other``.
+    """A live path text of a file that has the path text ``other`` too.
 
     ``row`` is the row of its add in :attr:`PathPairs.files`. ``removed`` is the writer of the
     ``remove`` with the other text; ``None`` if that text is live too. ``num_rows`` excludes deleted
@@ -71,7 +71,7 @@ class PathPair:
 
 @dataclass(frozen=True, slots=True)
 class PathPairs:
-    """All pairs of a version; ``files`` has the live adds of these names, with ``name``."""
+    """All pairs of a version; ``files``: the live adds of these files, with ``name``."""
 
     found: tuple[PathPair, ...]
     files: pa.Table = field(repr=False)
@@ -90,7 +90,7 @@ def find_path_pairs(
     Args:
         snapshot: the version.
         listing: its log.
-        path_texts: holds the live files, and all removes of commits and of the checkpoint.
+        path_texts: the live files, and all removes of commits and of the checkpoint.
         skip: checkpoints that cannot be used.
     """
     hashes = path_texts.find()

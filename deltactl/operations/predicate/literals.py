@@ -1,7 +1,7 @@
-"""Literals of a predicate, and their conversion to a column's type.
+"""Convert literals of a predicate to the type of a column.
 
 A literal is converted to the type of the column it is compared with, never the reverse: a value
-that the type cannot hold exactly is an error in the predicate.
+that the type cannot represent exactly is an error in the predicate.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Constant:
         """Return the literal as a value for an Arrow scalar of ``type``; ``None`` for NULL.
 
         Raises:
-            ValueError: the type does not hold this value, or not exactly.
+            ValueError: the type cannot represent this value exactly.
         """
         if self.text is None:
             return None
@@ -86,7 +86,7 @@ def _parse(text: str, kind: Kind, type: pa.DataType) -> object:
     if parse is None or not text:
         raise ValueError(text)
     value = parse(text)
-    # The texts of partition values may carry a time that their date drops: a literal may not.
+    # The texts of partition values may contain a time that a date ignores; a literal may not.
     if pt.is_date(type) and _microseconds(text) % _DAY_US:
         raise ValueError(text)
     too_large = pt.is_floating(type) and math.isinf(pa.scalar(value, type).as_py())
@@ -116,7 +116,7 @@ def _microseconds(text: str) -> int:
 
 
 def describe_type(type: pa.DataType) -> str:
-    """Return the name SQL has for the type."""
+    """Return the SQL name of the type."""
     if pt.is_timestamp(type):
         return "timestamp" if type.tz else "timestamp_ntz"
     if pt.is_decimal(type):

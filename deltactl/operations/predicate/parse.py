@@ -1,4 +1,4 @@
-"""Predicates over partition columns: Spark SQL, evaluated by Arrow for all files.
+"""Parse predicates over partition columns (Spark SQL), and evaluate them with Arrow.
 
 A literal is converted to the type of the column it is compared with; timestamps without a zone are
 UTC; rows for which the result is unknown (NULL) do not match.

@@ -1,6 +1,6 @@
 """Convert the parser's tree to terms over the columns of one table.
 
-Unsupported syntax is refused by name: a predicate is never applied partially.
+Unsupported syntax is refused, and the error shows it: a predicate is never applied partially.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _CASTS: Final[Mapping[str, tuple[Kind, pa.DataType]]] = {
 
 
 class PredicateReader:
-    """Converts the parser's tree to terms over the columns of one table."""
+    """Convert the tree of the parser to terms over the columns of one table."""
 
     def __init__(self, partition_columns: StructType) -> None:
         self.columns: dict[str, Column] = {}

@@ -1,4 +1,4 @@
-"""Terms of a predicate: each has its SQL and evaluates all rows at once with Arrow.
+"""Define the terms of a predicate: each has SQL text, and evaluates all rows at once with Arrow.
 
 Results are three-valued, as in SQL: null where unknown.
 """

@@ -1,7 +1,8 @@
-"""``--allow-protocol-downgrade``: which protocol a restore writes, and when it may be an older one.
+"""``--allow-protocol-downgrade``: choose the protocol, and check when it may be older.
 
 Source: PROTOCOL.md, "Protocol Evolution", "Drop Feature". Readers of the older protocol must never
-replay what they do not understand: a deletion vector that they ignore brings rows back.
+replay actions that they do not support: if they ignore a deletion vector, deleted rows are returned
+again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def downgraded_protocol(current: Snapshot, target: Snapshot) -> Protocol:
 def find_downgrade_refusal(
     current: Snapshot, protocol: Protocol, removed: pa.Table, now_ms: int
 ) -> SafetyError | None:
-    """Return why readers of the older protocol would misread the log, if they would.
+    """Return the reason why readers of the older protocol would misread the log, if any.
 
     Args:
         current: the latest version.

@@ -1,4 +1,4 @@
-"""Identity columns: the high-water marks of generated values, in the metadata of the schema.
+"""Keep the high-water marks of identity columns, in the metadata of the schema.
 
 Source: PROTOCOL.md, "Identity Columns".
 """
@@ -20,8 +20,8 @@ _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 def keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:
     """Return a schema whose high-water marks are at least as far as those of the current schema.
 
-    A mark that went back would generate values a second time. A schema without marks to raise is
-    returned as it is.
+    With an earlier mark, values would be generated a second time. If no mark must be raised, the
+    schema is returned unchanged.
     """
     try:
         schema = json.loads(schema_string or "")
@@ -43,7 +43,7 @@ def _name(field: Mapping[str, Any]) -> str:
 
 
 def _raise(metadata: dict[str, Any], current: Mapping[str, Any] | None) -> bool:
-    """Take over the current mark if it is further; return whether it is."""
+    """Use the current mark if it is further; return whether it is."""
     if current is None or current.get(_MARK) is None:
         return False
     step = int(metadata.get(_STEP, 1))

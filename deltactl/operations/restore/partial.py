@@ -1,4 +1,4 @@
-"""``restore --where``: whether the old files of a partition fit the table as it is now."""
+"""``restore --where``: check that the old files of a partition match the present table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _RULES: Final = ("delta.invariants", "delta.generationExpression")
 
 
 def ensure_fits(current: Snapshot, target: Snapshot) -> None:
-    """Refuse to mix files of two versions under the current schema if they do not fit it.
+    """Refuse to mix files of two versions if they do not match the current schema.
 
     Raises:
-        SafetyError: naming the difference.
+        SafetyError: the message has the difference.
     """
     reason = _find_misfit(current.metadata, target.metadata) or _find_lost_feature(current, target)
     if reason is not None:
@@ -58,7 +58,7 @@ def _find_misfit(current: Metadata, target: Metadata) -> str | None:
 
 
 def _find_lack(field: Field, is_id_of_another: bool) -> str | None:
-    """Return why old files may not lack a column."""
+    """Return the reason why old files must not lack a column."""
     if not field.nullable or any(key in field.metadata for key in _RULES):
         return "is new, and old files have no values that it allows"
     if field.field_id is not None and is_id_of_another:

@@ -113,7 +113,7 @@ def _choose_version(
 def plan_restore(
     versions: Versions, options: RestoreOptions, state: RestoredState, context: RunContext
 ) -> RestorePlan:
-    """Compare the files of the two versions, and look for those of the target.
+    """Compare the files of the two versions, and check that those of the target exist.
 
     ``state`` is the state after a restore of the whole table.
 
@@ -175,7 +175,7 @@ def _different_files(
 
 
 class _Wanted:
-    """The files of the target that a restore wants, in batches; it counts what it yields."""
+    """The files of the target that a restore needs, in batches, with a count."""
 
     def __init__(self, target: Snapshot, predicate: PartitionPredicate | None) -> None:
         self._target, self._predicate = target, predicate

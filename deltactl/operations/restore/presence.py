@@ -1,4 +1,4 @@
-"""Look for the data files and deletion vectors of a version, with their sizes."""
+"""Check that the data files and deletion vectors of a version exist, with their sizes."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def find_missing(
     context: RunContext,
     sized: pa.ChunkedArray | None = None,
 ) -> tuple[Missing, ...]:
-    """Return the data files and vectors that do not exist with the size that the log says.
+    """Return the data files and vectors that are missing, or whose size differs from the log.
 
-    Many files are looked for on the engine. In a large table on a local file system, one listing
+    The engine checks many files in parallel. In a large table on a local file system, one listing
     of names replaces the requests for files that are not ``sized``.
 
     Args:
@@ -84,7 +84,7 @@ def find_missing(
 def _without_listed(
     store: Store, batches: Iterable[pa.Table], sized: pa.ChunkedArray
 ) -> Iterator[pa.Table]:
-    """Leave out files that a listing shows, once there are many; others are looked for."""
+    """Omit files that are in a listing, if there are many; other files are checked singly."""
     names: pa.ChunkedArray | None = None
     for group in _grouped(batches):
         if names is None and group.num_rows < _FEWEST_TO_LIST:
@@ -101,7 +101,7 @@ def _without_listed(
 
 
 def _grouped(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield fewer and larger batches: each lookup in many names costs as much as the names."""
+    """Yield fewer and larger batches, because each lookup needs time for all names."""
     waiting: list[pa.Table] = []
     for batch in batches:
         waiting.append(batch)

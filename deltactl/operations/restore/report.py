@@ -14,8 +14,8 @@ from deltactl.operations.restore.vacuums import Range
 class RestoreReport:
     """The result of a restore; ``version_after`` is ``None`` if nothing was committed.
 
-    ``ends`` are versions that the next vacuum makes unreadable. ``gone`` are restored files that
-    no longer exist: a vacuum removed them meanwhile.
+    ``ends`` are versions that the next vacuum makes unreadable. ``gone`` are restored files that no
+    longer exist: a vacuum removed them during the run.
     """
 
     plan: RestorePlan

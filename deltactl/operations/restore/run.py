@@ -1,6 +1,7 @@
-"""``restore``: bring an earlier version back, as a new version.
+"""``restore``: restore an earlier version as a new version.
 
-plan (from the log, and a look for the files of the target) -> confirm -> one commit -> look again.
+plan (from the log, with a check of the files of the target) -> confirm -> one commit -> check
+again.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def _find_refusal(
 
 
 def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
-    """Return the error for a target that is not whole: what is missing, why, and what helps."""
+    """Return the error for missing files of the target: the files, the reason, and the remedies."""
     store, where = versions.current.store, versions.current.store.uri
     paths = [it.path for it in plan.missing]
     past = find_past_vacuums(store, paths, context.warn)
@@ -185,7 +186,7 @@ def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacu
 
 
 def list_missing(missing: tuple[Missing, ...]) -> str:
-    """Return the names of missing files, with what is wrong, for a message."""
+    """Return the names of missing files with their problems, for a message."""
     shown = ", ".join(f"{it.path!r} ({it.problem})" for it in missing[:_SHOWN])
     return shown + (f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else "")
 
@@ -193,7 +194,7 @@ def list_missing(missing: tuple[Missing, ...]) -> str:
 def _warn_of_vacuums(
     versions: Versions, plan: RestorePlan, context: RunContext
 ) -> tuple[Range, ...]:
-    """Warn of vacuums at work and of the next one; return the versions that it ends."""
+    """Warn of running vacuums and of the next one; return the versions that become unreadable."""
     current, target = versions.current, versions.target
     now_ms = context.clock.now_ms()
 
@@ -282,7 +283,7 @@ def _sql_timestamp(timestamp_ms: int) -> str:
 
 
 def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[Missing, ...]:
-    """Return the restored files that are gone: a vacuum that began before removes them."""
+    """Return the restored files that a vacuum, which began before the restore, has removed."""
     try:
         added = plan.added.select(PRESENCE_COLUMNS)
         return find_missing(store, [added], context.without_cancel())
@@ -295,7 +296,7 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
 
 
 def _follow(versions: Versions, plan: RestorePlan, version: int, context: RunContext) -> None:
-    """Do what the table's properties ask for after a commit; the restore may have set them."""
+    """Run the steps after a commit that the table properties require, as the restore set them."""
     current = versions.current
     if plan.state is not None and not current.properties.flag(AUTO_PROPERTY):
         restored = TableProperties(plan.state.metadata.configuration)

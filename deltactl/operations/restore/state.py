@@ -1,4 +1,4 @@
-"""The protocol, metadata and domains of a table after a restore.
+"""Derive the protocol, metadata and domain metadata of a table after a restore.
 
 Source: PROTOCOL.md, "Identity Columns", "Column Mapping", "In-Commit Timestamps", "Domain
 Metadata"; the rules of RESTORE in Delta on Spark.
@@ -29,15 +29,17 @@ _NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"
 def restored_state(
     current: Snapshot, target: Snapshot, protocol: Protocol | None = None
 ) -> RestoredState:
-    """Return the state after a restore: that of the target, except for what never goes back.
+    """Return the state after a restore.
 
-    ``protocol`` is the protocol after it; by default that with the features of both versions.
+    It is the state of the target, except for values that must not decrease or be removed (column
+    ids, high-water marks, protocol features). ``protocol`` is the protocol after it; by default the
+    protocol with the features of both versions.
     """
     before, wanted = current.metadata, target.metadata
     configuration = _keep_growing(before.configuration, wanted.configuration)
     has_timestamps = TableProperties(wanted.configuration).in_commit_timestamps
     if has_timestamps:
-        # Times of versions are found by these properties, so they are those of the whole log.
+        # Times of versions are found with these properties, so they must be those of the whole log.
         for key in _ENABLEMENT:
             configuration.pop(key, None)
             if key in before.configuration:
@@ -57,7 +59,7 @@ def restored_state(
 
 
 def is_same_state(state: RestoredState, current: Snapshot) -> bool:
-    """Return whether a restore changes nothing but files."""
+    """Return whether a restore changes only files."""
     return (
         state.protocol == current.protocol
         and is_same_metadata(state.metadata, current.metadata)
@@ -66,7 +68,7 @@ def is_same_state(state: RestoredState, current: Snapshot) -> bool:
 
 
 def _keep_growing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Keep numbers that never decrease: column ids are given once, protected history stays."""
+    """Keep numbers that must not decrease: column ids, and the mark of protected history."""
     kept = dict(wanted)
     for key in (_MAX_COLUMN_ID, _PROTECTED_BEFORE):
         numbers = [int(of[key]) for of in (before, wanted) if of.get(key, "").isdecimal()]
@@ -80,8 +82,8 @@ def _domain_changes(
 ) -> Iterator[DomainMetadata]:
     """Yield the actions that restore the clustering columns and remove all other domains.
 
-    Domains belong to those who wrote them, and describe a later version. The high-water mark of
-    row ids stays.
+    Domains belong to their writers and describe a later version. The high-water mark of row ids is
+    kept.
     """
     wanted = target.get(CLUSTERING_DOMAIN)
     if wanted is None and CLUSTERING_DOMAIN in current:

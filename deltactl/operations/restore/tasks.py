@@ -1,4 +1,4 @@
-"""The worker of a restore: look for a batch of files, and compare their sizes with the log.
+"""The worker of a restore: check that files exist and have the sizes in the log.
 
 Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """
@@ -16,7 +16,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class PresenceSpec:
-    """What all batches share."""
+    """The values that all batches share."""
 
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -36,14 +36,14 @@ class PresenceTask:
 
 @dataclass(frozen=True, slots=True)
 class PresenceResult:
-    """What is wrong with files, by name; ``elsewhere`` are on other storage: not looked for."""
+    """The problems of files, by name; ``elsewhere``: files on other storage, not checked."""
 
     problems: Mapping[str, str] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
 
 
 def look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
-    """Look for the files of a batch.
+    """Check that the files of a batch exist.
 
     Raises:
         StorageError: the store failed.
@@ -52,7 +52,7 @@ def look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> Pres
 
 
 def look_up(store: Store, task: PresenceTask) -> PresenceResult:
-    """Look for the files of a batch in an open store.
+    """Check that the files of a batch exist in an open store.
 
     Raises:
         StorageError: the store failed.

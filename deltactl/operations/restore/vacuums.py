@@ -1,4 +1,4 @@
-"""What vacuums did, do and will do to the files of a restored version."""
+"""Find vacuums that removed, remove or will remove files of a restored version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PastVacuum:
 
 
 def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
-    """Return the recorded vacuums that removed missing files, newest first; nothing is changed."""
+    """Return the recorded vacuums that removed missing files, newest first; change nothing."""
     wanted = pa.array(missing, pa.string())
     found = []
     try:
@@ -61,7 +61,7 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
 
 
 def find_vacuum_commits(store: Store, listing: LogListing, after: int) -> tuple[int, ...]:
-    """Return the versions after one in which vacuums ended, as far as the log says."""
+    """Return the versions after ``after`` in which vacuums ended, as far as the log has them."""
     found = _vacuum_commits(store, listing, after + 1)
     return tuple(version for version, operation, _ in found if operation == _END)
 
@@ -119,7 +119,7 @@ def find_ends(
     """Return the versions from the target on that the next vacuum makes unreadable.
 
     Empty if the target is inside the retention. Versions need files that were removed before the
-    retention began; those that are live in the target come back.
+    retention began; files that are live in the target are restored.
     """
     cutoff_ms = now_ms - current.properties.deleted_file_retention_ms
     if target.timestamp >= cutoff_ms:

@@ -1,4 +1,4 @@
-"""Minima, maxima and row counts of some columns in many files, as Arrow columns. Pure.
+"""Read minima, maxima and row counts of some columns of many files, as columns. No I/O.
 
 Source: PROTOCOL.md, "Per-file Statistics".
 """
@@ -42,7 +42,10 @@ class FileBounds:
 
     @property
     def is_known(self) -> Flags:
-        """Return which files have values and both bounds, in order: others are always read."""
+        """Return a mask of files with values and both bounds, in order.
+
+        Other files are always read.
+        """
         ordered = pc.fill_null(pc.less_equal(self.lower, self.upper), False)
         return np.asarray(ordered).astype(np.bool_) & self.has_values
 
@@ -78,13 +81,13 @@ def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
 
 
 def parse_bounds(stats: pa.ChunkedArray, kind: pa.StructType) -> pa.ChunkedArray:
-    """Return the statistics of one type from ``add.stats``; what does not fit it is null."""
+    """Return the statistics of one type from ``add.stats``; values that do not fit are null."""
     chunks = [parse_stats(chunk.cast(pa.string()), kind) for chunk in stats.chunks]
     return pa.chunked_array(chunks, kind)
 
 
 def select_bounds(parsed: pa.ChunkedArray, path: Path) -> FileBounds:
-    """Return one column of what :func:`parse_bounds` gave."""
+    """Return one column of the result of :func:`parse_bounds`."""
     structs = parsed.combine_chunks()
     if isinstance(structs, pa.ChunkedArray):
         structs = pa.concat_arrays(structs.chunks or [pa.array([], structs.type)])
@@ -106,7 +109,7 @@ def _numbers(array: pa.Array) -> Counts:
 
 
 def _without_nan(array: pa.Array) -> pa.Array:
-    """Return bounds without NaN, which is not one; both zeros are the same."""
+    """Return bounds without NaN, which is not a bound; both zeros are equal."""
     if not pa.types.is_floating(array.type):
         return array
     doubles = pc.add(array.cast(pa.float64()), 0.0)

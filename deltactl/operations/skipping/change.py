@@ -1,4 +1,4 @@
-"""Expect what lookups skip after sets of files were rewritten. Pure."""
+"""Estimate the share of files that lookups skip, after files are rewritten. No I/O."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Sets = npt.NDArray[np.int64]
 class RewrittenSets:
     """Sets of files of a table that are rewritten, each within its own bounds.
 
-    ``sets`` has the set of each file, -1 if the file stays; ``outputs`` how many files each
-    becomes.
+    ``sets``: the set of each file, -1 if the file is not rewritten; ``outputs``: the number of
+    outputs of each set.
     """
 
     sets: Sets
@@ -59,7 +59,7 @@ class RewrittenSets:
         return np.where(highest < 0, -1, lowest), highest
 
     def count_values(self, column: Lookups) -> Counts:
-        """Return how many different values each set may have."""
+        """Return the maximum number of distinct values of each set."""
         first, last = self.find_ranges(column)
         found = np.where(first == last, 1.0, np.inf)
         is_finite = np.isfinite(column.values)

@@ -1,10 +1,11 @@
-"""Expect how many files a point lookup opens, from minima and maxima alone. Pure.
+"""Estimate how many files a point lookup opens, from minima and maxima only. No I/O.
 
-The bounds of all files cut the values of a column into cells: each bound, and each gap between two
-neighbours. A cell is as wide as the values in it; where bounds have no distance, all are equal.
-First the rows of each file are spread evenly between its bounds; then, a few times, as the rows of
-the whole table are within these bounds, so that a few far values of a skewed column do not make
-files look emptier than they are. What a lookup opens is the mean over all rows.
+The bounds of all files divide the values of a column into cells: each bound is a cell, and each gap
+between two adjacent bounds is a cell. The width of a gap is the distance of its bounds; if bounds
+have no distance, all cells have the same width. First, the rows of each file are distributed evenly
+between its bounds. Then, a few times, they are distributed in proportion to the rows of the whole
+table within these bounds, so that a few extreme values of a skewed column do not distort the
+estimate. The number of files that a lookup opens is the mean over all rows.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from deltactl.parquet.hashes import INTEGERS, view_bytes
 Cells = npt.NDArray[np.int64]
 
 ROUNDS: Final = 5
-"""How often rows are spread; the first time evenly."""
+"""How often rows are distributed; the first time evenly."""
 
 LEAST_WIDTH: Final = 1e-9
-"""Of a cell, as a share of the widest: limits what rounding can do."""
+"""Minimum width of a cell, as a share of the widest: limits the effect of rounding."""
 
 _POSITION_BYTES: Final = 12  # of a string; a double holds no more
 _ROWS_AT_ONCE: Final = 1 << 14
@@ -35,14 +36,14 @@ _ROWS_AT_ONCE: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookups:
-    """The values of a column that lookups ask for, and which cells each file covers.
+    """The distribution of lookup values of a column, and the cells of each file.
 
     Attributes:
-        rows: how many rows of the table are in each cell, as estimated.
+        rows: the estimated number of rows of the table in each cell.
         first: the first cell of each file; -1 if its bounds are not known.
         last: its last cell.
         is_always_read: files that a lookup always opens.
-        values: how many values may be in each cell; infinite in gaps of types with fractions.
+        values: the maximum number of values in each cell; infinite in gaps of types with fractions.
     """
 
     rows: Counts
@@ -68,16 +69,16 @@ class Lookups:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no value is known: nothing can be expected."""
+        """Return whether no value is known, so that no estimate is possible."""
         return not len(self.rows)
 
     def expect_opened(self, first: Cells, last: Cells, counts: Counts) -> float:
-        """Return how many files a lookup opens on average.
+        """Return the average number of files that a lookup opens.
 
         Args:
             first: the first cell of each set of files; -1 for none.
             last: the last cell.
-            counts: how many files of the set each lookup within these cells opens.
+            counts: the number of files of the set that each lookup within these cells opens.
         """
         covered = first >= 0
         opened = _cover(len(self.rows), first[covered], last[covered], counts[covered])
@@ -92,7 +93,7 @@ class Lookups:
 
 
 def spread_rows(widths: Counts, first: Cells, last: Cells, rows: Counts) -> Counts:
-    """Return how many rows are in each cell, given those of each file."""
+    """Return the number of rows in each cell, given the rows of each file."""
     found = widths
     for _ in range(ROUNDS):
         sums = np.concatenate([[0.0], np.cumsum(found)])
@@ -112,7 +113,7 @@ def _cover(cells: int, first: Cells, last: Cells, weights: Counts) -> Counts:
 
 
 def _measure_cells(points: pa.Array) -> tuple[Counts, Counts]:
-    """Return the width of each cell, and how many values it has; ``points`` are sorted."""
+    """Return the width and the number of values of each cell; ``points`` are sorted."""
     if not len(points):
         return np.empty(0), np.empty(0)
     positions, is_whole = _positions(points)
@@ -127,7 +128,7 @@ def _measure_cells(points: pa.Array) -> tuple[Counts, Counts]:
 
 
 def _positions(points: pa.Array) -> tuple[Counts, bool]:
-    """Return numbers in the order of the values, and whether they count the values between."""
+    """Return numbers in the order of the values, and whether their difference counts values."""
     kind = points.type
     if pa.types.is_string(kind):
         return _text_positions(points.cast(pa.binary())), False
@@ -143,7 +144,7 @@ def _positions(points: pa.Array) -> tuple[Counts, bool]:
 
 
 def _text_positions(points: pa.Array) -> Counts:
-    """Return strings as fractions: digits are the bytes after their common beginning.
+    """Return strings as fractions: digits are the bytes after their common prefix.
 
     The base is the number of different bytes, so that digits of numbers are spread evenly.
     """

@@ -1,4 +1,4 @@
-"""What lookups skip: for reports."""
+"""Report the share of files that lookups skip."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ColumnSkipping:
 
 @dataclass(frozen=True, slots=True)
 class LayoutReport:
-    """What lookups skip in a table, and would in a layout by these columns."""
+    """The share that lookups skip in a table, and would skip in a layout by these columns."""
 
     layout: str
     files: int

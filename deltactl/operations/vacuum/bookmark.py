@@ -1,4 +1,4 @@
-"""``_last_vacuum_info``: the version up to which a vacuum has handled removed files.
+"""Read and write ``_last_vacuum_info``: the version up to which a vacuum handled removed files.
 
 Delta on Spark uses it for VACUUM LITE; it is not in the protocol. A missing or unreadable file
 counts as unknown.

@@ -1,6 +1,6 @@
-"""Decide which unneeded files may be removed, and which are kept and why.
+"""Decide which unneeded files may be removed, and why others are kept.
 
-``protocol/vacuum_names`` has the names that no vacuum removes.
+Names that no vacuum lists or deletes are in ``protocol/vacuum_names``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
 
 @dataclass(slots=True)
 class Filters:
-    """Selects removable names; ``kept`` counts by reason the unneeded files that are kept.
+    """Select removable names; ``kept`` counts by reason the unneeded files that are kept.
 
-    ``foreign`` are directories of other tables, ``linked`` those that links lead to. ``named``
-    are the names in commits of the log; ``held_back`` counts those of them that were kept,
-    ``absent`` are names of files that do not exist.
+    ``foreign``: directories of other tables; ``linked``: targets of links. ``named``: the names in
+    commits of the log; ``held_back``: the number of these that were kept; ``absent``: names of
+    files that do not exist.
     """
 
     store: Store
@@ -69,7 +69,8 @@ class Filters:
     def select(self, names: pa.ChunkedArray) -> pa.Table:
         """Return the removable ones of unneeded names, as rows of :data:`CANDIDATES`."""
         names = self._drop(names, self.hidden.mask(names), HIDDEN)
-        # A file named by this table is ours, even if another table's log is in the root.
+        # A file in the log of this table belongs to it, even if the root has the log of another
+        # table.
         is_named = pc.is_in(names, value_set=self.named)
         foreign = below_mask(names, self.foreign - {""})
         if "" in self.foreign:
@@ -123,10 +124,10 @@ def _is_one_of(names: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray
 
 
 def read_manifest_names(store: Store) -> pa.Array:
-    """Return names under the root that symlink manifests name, escaped or not.
+    """Return names under the root that symlink manifests list, escaped or not.
 
     Raises:
-        StorageError: a manifest cannot be read, so the files it names are unknown.
+        StorageError: a manifest cannot be read, so its files are unknown.
         SafetyError: the manifests are behind a link, which is not followed.
     """
     if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:

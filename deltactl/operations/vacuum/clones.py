@@ -1,11 +1,10 @@
-"""Files of this table that other tables name: shallow clones that are noted, and named ones.
+"""Find files of this table that other tables reference: noted clones, and given tables.
 
-Of such a table every file and deletion vector counts that any version of its log still names: live
-ones, tombstones, and all that the commits and older checkpoints in its log name. Each file of its
-log is read once, as a stream.
-
-A noted clone that cannot be read is not taken for gone: the vacuum is refused. Clones of clones
-name files of the first table, so the notes in a clone are followed too.
+All files and deletion vectors that the log of such a table still references are kept: live files,
+tombstones, and files in its commits and older checkpoints. Each file of its log is read once, as a
+stream. If a noted clone cannot be read, the vacuum is refused: it does not assume that the clone
+was deleted. Clones of clones reference files of the first table, so the notes in a clone are read
+too.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _REFERENCE = ("path", "deletion_vector")
 
 
 class OtherTables:
-    """The tables that use files of this one."""
+    """The tables that use files of this table."""
 
     def __init__(self, store: Store, storage_options: Mapping[str, str], warn: Warn) -> None:
         """Find files of ``store``; the others are opened with the same options."""
         self._store, self._options, self._warn = store, storage_options, warn
 
     def names_for(self, addresses: Sequence[str]) -> Iterator[pa.ChunkedArray]:
-        """Yield the names under the root that tables at these addresses name.
+        """Yield the names under the root that tables at these addresses reference.
 
         Raises:
             TableError: one of them is not a table, or its log is damaged.
@@ -51,10 +50,10 @@ class OtherTables:
                 yield self._under_root(columns)
 
     def names_for_clones(self, notes: Sequence[CloneNote]) -> Iterator[pa.ChunkedArray]:
-        """Yield the names under the root that noted clones, and their clones, name.
+        """Yield the names under the root that noted clones, and their clones, reference.
 
         Raises:
-            SafetyError: one of them cannot be read, or is another table by now.
+            SafetyError: one of them cannot be read, or is now another table.
         """
         waiting, seen = list(notes), {self._store.uri}
         while waiting:
@@ -88,7 +87,7 @@ class OtherTables:
             other, listing, latest.metadata, first, latest.version, known=latest.tail.sweep
         )
         yield [sweep.events["path"], sweep.events["vector_file"], sweep.change_files["path"]]
-        # All that was live since the version before is named by these commits, or is live.
+        # All files that were live since the version before are in these commits, or are live.
         for version in _older_versions(other, listing, first - 1):
             yield from _files_of(load_snapshot(other, version, warn=self._warn, listing=listing))
 
@@ -111,7 +110,7 @@ def _names(files: pa.Table) -> Sequence[pa.ChunkedArray]:
 
 
 def _older_versions(store: Store, listing: LogListing, before: int) -> list[int]:
-    """Return the versions before one that can be rebuilt; only a log with gaps has any."""
+    """Return the versions before ``before`` that can be rebuilt; only a log with gaps has any."""
     versions = {*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)}
     older = {version for version in versions if version < before}
     return sorted(find_rebuildable(store, listing, older, frozenset())) if older else []

@@ -1,4 +1,4 @@
-"""The time-travel horizon: which versions are readable, and which a vacuum makes unreadable."""
+"""Find the readable versions, and the versions that a vacuum makes unreadable."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Range = tuple[int, int]
 class Horizon:
     """Ranges of versions, both ends included.
 
-    ``readable`` are those readable now, as far as known; ``ends`` those of them that the run makes
-    unreadable. Keeping them all takes ``cost_bytes``; ``costs`` has the bytes that each of the
-    newest of them needs by itself.
+    ``readable``: versions that are readable now, as far as known; ``ends``: versions that become
+    unreadable through this run. Keeping them needs ``cost_bytes``; ``costs`` has the bytes for each
+    of the newest of them separately.
     """
 
     first_version: int
@@ -37,7 +37,7 @@ _SHOWN_COSTS = 100
 
 
 def locate_lifetimes(store: Store, lifetimes: Stretches) -> Stretches:
-    """Replace the names of the log by physical names; names outside the root become null."""
+    """Replace names of the log with physical names; names outside of the root become null."""
     files = lifetimes.files
     for column in ("path", "vector_file"):
         position = files.schema.get_field_index(column)
@@ -52,14 +52,14 @@ def find_horizon(
     planned: pa.Table,
     missing: pa.ChunkedArray | None,
 ) -> Horizon:
-    """Return how deleting ``planned`` files affects the versions from ``first`` on.
+    """Return the effect of deleting ``planned`` files on the versions from ``first`` on.
 
     Args:
-        store: the table's.
+        store: the store of the table.
         sweep: the file actions of the commits, which begin at or after ``first``.
         first: the oldest version that the log can rebuild.
         planned: files with ``path`` and ``size_bytes``.
-        missing: names of files known to be gone.
+        missing: names of files that do not exist.
     """
     touched = _touched(store, sweep, planned["path"], missing)
     lifetimes = locate_lifetimes(store, Stretches.of(touched, first))
@@ -84,7 +84,7 @@ def find_horizon(
 def _touched(
     store: Store, sweep: LogSweep, planned: pa.ChunkedArray, missing: pa.ChunkedArray | None
 ) -> LogSweep:
-    """Return all events of the keys that name a planned or missing file; others change nothing."""
+    """Return all events of the keys of planned or missing files; other events have no effect."""
     gone = pa.chunked_array([*planned.chunks, *([] if missing is None else missing.chunks)])
     events = sweep.events
     hit = pc.is_in(locate(store, events["path"]), value_set=gone, skip_nulls=True)

@@ -1,13 +1,11 @@
-"""Read a listing from a file: an inventory of an object store, or a dump of ours.
+"""Read a listing from a file: an inventory of an object store, or a file of ``--dump-listing``.
 
-Supported formats, recognised by their column names:
-
-- ours and that of Delta on Spark: ``path`` (with scheme), ``length``, ``isDir``,
-  ``modificationTime`` (ms);
+Supported formats, recognised by their column names: - the format of ``--dump-listing`` and of Delta
+  on Spark: ``path`` (with scheme), ``length``, ``isDir``, ``modificationTime`` (ms);
 - Amazon S3 Inventory: its ``manifest.json``, with data files in CSV, Parquet or ORC;
 - Google Cloud Storage inventory reports: the manifest, or a shard in CSV or Parquet.
 
-Only the names are used: files to delete are looked up again in the store.
+Only the names are used: facts of files to delete are read again from the store.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
 
 @contextmanager
 def _as_inventory(address: str) -> Iterator[None]:
-    """Turn errors of the format readers into a ``UsageError`` with the file's name."""
+    """Convert errors of the format readers to a ``UsageError`` with the file name."""
     try:
         yield
     except DeltactlError:

@@ -1,4 +1,4 @@
-"""The journal of vacuums: what each run plans to remove, durable before the first removal.
+"""Write the journal of a vacuum: the files to remove, synced before the first removal.
 
     _deltactl/vacuum/<run>/plan.parquet    path, size_bytes, modified_ms, reason of each file
     _deltactl/vacuum/<run>/run.json        the rest; rewritten when the run ends
@@ -113,7 +113,7 @@ def _no_run(run_id: str) -> DeltactlError:
 
 
 def list_runs(store: Store) -> list[RunRecord]:
-    """Return all runs that left a journal, oldest first; skip unreadable ones."""
+    """Return all runs with a journal, oldest first; skip unreadable ones."""
     names = {name for batch in store.walk(_RUNS) for name in batch if name.endswith("/run.json")}
     records = []
     for name in sorted(names):
@@ -125,7 +125,7 @@ def list_runs(store: Store) -> list[RunRecord]:
 
 
 def quarantine_name(run_id: str, path: str) -> str:
-    """Return the name under which a run quarantines a file."""
+    """Return the name of a file in the quarantine of a run."""
     return f"{_QUARANTINE}/{run_id}/{path}"
 
 

@@ -1,13 +1,14 @@
-"""The keep set: physical names of all files that a retained version needs.
+"""Collect the physical names of all files that a retained version needs.
 
-- live files and their deletion vectors: live for any reader, however it compares paths;
+- files that are live for any reader (with any comparison of paths), and their deletion vectors;
 - removed files whose tombstone is younger than the cutoff;
 - every file in a commit after the version that was current at the cutoff, whatever the timestamps
-  of its tombstones: checkpoints drop tombstones by the table's retention, not by ours;
+  of its tombstones: checkpoints drop tombstones after the retention of the table, not after
+  ``--retain``;
 - files of ``keep_versions`` and ``keep_last``;
-- files that other tables, such as shallow clones, name (``clones``).
+- files that other tables, such as shallow clones, reference (``clones``).
 
-Names come in batches, with repetitions, so that a lite run never holds all of them.
+Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _REFERENCE = ("path", "deletion_vector")
 class KeepRules:
     """The input of the keep set.
 
-    ``current_at_cutoff`` is the version that was current then, ``None`` if the table is younger;
-    ``sweep`` covers at least the commits after it, and those after ``oldest_kept``. ``clones`` are
-    the shallow clones that are noted in the table.
+    ``current_at_cutoff`` is the version that was current at the cutoff, ``None`` if the table is
+    younger; ``sweep`` covers at least the commits after it, and those after ``oldest_kept``.
+    ``clones`` are the shallow clones that are noted in the table.
     """
 
     snapshot: Snapshot
@@ -58,7 +59,7 @@ def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
 
 
 def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
-    """Yield all names that must be kept, in batches.
+    """Yield all names to keep, in batches.
 
     Args:
         rules: the input.

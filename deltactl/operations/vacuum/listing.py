@@ -22,7 +22,7 @@ FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified
 class Listing:
     """Names of files and directories under the root; the table's hidden directories are skipped.
 
-    ``facts`` come with an inventory only. ``non_utf8`` counts names that are not UTF-8, which no
+    ``facts``: only with an inventory. ``non_utf8`` counts names that are not UTF-8, which no
     log can contain.
     """
 
@@ -109,7 +109,7 @@ def note_directories(
 
 
 def find_tables(store: Store, directories: Iterable[str], *, iceberg: bool) -> set[str]:
-    """Return the directories that contain another table, by requests instead of a listing."""
+    """Return the directories with another table, found by requests instead of a listing."""
     markers = [
         f"{directory}/{marker}" for directory in sorted(directories) for marker in TABLE_MARKERS
     ]
@@ -118,7 +118,7 @@ def find_tables(store: Store, directories: Iterable[str], *, iceberg: bool) -> s
 
 
 def find_links(store: Store, directories: Iterable[str]) -> set[str]:
-    """Return the directories reached by a link, and the link targets under the root."""
+    """Return the directories behind links, and the link targets under the root."""
     ordered = sorted(directories)
     pairs = zip(ordered, store.real_names(ordered), strict=True)
     return {name for pair in pairs if pair[0] != pair[1] for name in pair if name is not None}

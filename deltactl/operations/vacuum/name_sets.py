@@ -1,4 +1,4 @@
-"""Differences of columns of names. One side comes in batches, so that it is never held whole."""
+"""Compute differences of columns of names; one side comes in batches, to bound memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Number of names to keep that are looked up together. Their hash table takes as much memory as the
+# Number of names to keep that are looked up together. Their hash table needs as much memory as the
 # names, and each lookup scans all files: with few files, larger groups save scans.
 _GROUP_NAMES = 1 << 17
 
@@ -19,7 +19,10 @@ def distinct_names(*names: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def without(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return the names that are in none of the batches; holds only some batches at a time."""
+    """Return the names that are in none of the batches.
+
+    Only some batches are in memory at a time.
+    """
     kept = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
     group: list[pa.Array] = []
     size = 0

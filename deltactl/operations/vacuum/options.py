@@ -16,9 +16,9 @@ Mode = Literal["auto", "full", "lite"]
 class VacuumOptions:
     """Parsed options of ``vacuum``; times in milliseconds.
 
-    ``retain_ms`` of ``None`` means the table's property. ``also_keep_for`` are addresses of tables
-    that use files of this one. ``inventory`` is read in place of a listing, ``dump_listing``
-    written from one; both are addresses of files. ``need``: run only if at least this much is
+    ``retain_ms`` ``None``: use the table property. ``also_keep_for`` are addresses of tables
+    that use files of this one. ``inventory`` is read instead of a listing; ``dump_listing`` is
+    written from a listing; both are addresses of files. ``need``: run only if at least this much is
     removable.
     """
 
@@ -66,5 +66,5 @@ class VacuumOptions:
 
     @property
     def needs_listing(self) -> bool:
-        """Return whether the options require a run over all files."""
+        """Return whether the options need a listing of all files."""
         return self.mode == "full" or bool(self.inventory or self.dump_listing)

@@ -1,4 +1,4 @@
-"""The plan of a vacuum: what it would remove, and why. Pure: no I/O."""
+"""Define the plan of a vacuum: files to remove, with reasons. No I/O."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class VacuumPlan:
     ``mode`` is ``full``, ``lite`` or ``inventory``. ``files`` are rows of ``CANDIDATES`` by path,
     ``folders`` directories that will be empty, deepest first, ``old_folders`` old ones that are
     empty now. ``left_over`` counts files beyond ``max_files``; ``orphans`` counts files that no
-    commit in the log names, including left over ones, and ``orphan_folders`` describes where they
-    are. ``kept`` counts by reason the files that no version needs but that are kept; ``foreign``
-    are directories of other tables. ``clones`` are the noted shallow clones whose files are kept.
+    commit in the log references, including files beyond ``max_files``, and ``orphan_folders``
+    describes their directories. ``kept`` counts by reason the files that no version needs but that
+    are kept; ``foreign`` are directories of other tables. ``clones`` are the noted shallow clones
+    whose files are kept.
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
-    ``bookmark`` is the value for ``_last_vacuum_info``: the version up to which all removed files
-    are gone after this plan; ``None`` if unknown.
+    ``bookmark`` is the value for ``_last_vacuum_info``: the version up to which this plan deletes
+    all removed files; ``None`` if unknown.
     """
 
     version: int

@@ -40,7 +40,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What was read of the log: commits, version at the cutoff, ``_last_vacuum_info``."""
+    """Facts from the log: commits, version at the cutoff, ``_last_vacuum_info``."""
 
     sweep: LogSweep
     current: int | None
@@ -50,7 +50,7 @@ class _Log:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans one vacuum of a snapshot."""
+    """Plan one vacuum of a snapshot."""
 
     snapshot: Snapshot
     listing: LogListing
@@ -116,7 +116,7 @@ class Planner:
             return None
 
     def _sweep(self, first: int, known: LogSweep | None = None) -> LogSweep:
-        """Return the events since a version; reads the commits that nothing has read before."""
+        """Return the events since a version; read only commits that were not read before."""
         return sweep_commits(
             self.store,
             self.listing,
@@ -262,7 +262,7 @@ class Planner:
         return locate(self.store, changes["path"]).drop_null()
 
     def _named(self, sweep: LogSweep, wanted: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the wanted names that a commit or tombstone of the log names."""
+        """Return those of the wanted names that are in a commit or tombstone of the log."""
         parts = [event_names(self.store, sweep.events)]
         parts.append(self._change_files(sweep, sweep.last))
         found = []

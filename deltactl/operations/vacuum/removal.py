@@ -1,8 +1,8 @@
 """Run a vacuum: journal, START commit, batches after reading new commits, END commit.
 
 Order of effects: the journal is durable before anything else; files are removed only between the
-two commits; directories after files; ``_last_vacuum_info`` last. After a crash at any point, the
-table reads as before, and only files of the plan are gone.
+two commits; directories after files; ``_last_vacuum_info`` last. After a crash at any point, reads
+of the table give the same result, and only files of the plan are deleted.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class VacuumRun:
         """Return the cutoff by the slower of two clocks: this machine's and the store's.
 
         Raises:
-            SafetyError: they are so far apart that one must be wrong.
+            SafetyError: they differ so much that one must be wrong.
         """
         name = f"{LOG_DIR}/{commit_name(self._totals.versions[-1])}"
         (info,) = self._store.stat_many([name])
@@ -190,7 +190,7 @@ class VacuumRun:
         return self._plan.retention.cutoff_ms - behind
 
     def _remove(self, cutoff_ms: int) -> DeltactlError | None:
-        """Remove files, then directories; return the error that stopped it, for the report."""
+        """Remove files, then directories; return the error that stopped the run, for the report."""
         try:
             stopped = self._remove_files(cutoff_ms)
             if not stopped and not self._context.is_cancelled:
@@ -200,7 +200,7 @@ class VacuumRun:
         return stopped
 
     def _remove_files(self, cutoff_ms: int) -> DeltactlError | None:
-        """Remove files round by round; return the error that stopped it, if any."""
+        """Remove files in rounds; return the error that stopped the run, if any."""
         files = self._plan.files
         young = pc.greater_equal(files["modified_ms"], cutoff_ms)
         if cutoff_ms <= self._plan.retention.cutoff_ms - _NO_SKEW_MS:
@@ -248,7 +248,7 @@ class VacuumRun:
         return None
 
     def _read_new_commits(self) -> None:
-        """Read commits since the last call, and drop the files that they name from the plan.
+        """Read commits since the last call, and drop the files in them from the plan.
 
         Raises:
             ConflictError: the table's retention was changed, the table was replaced, or a shallow
@@ -284,9 +284,9 @@ class VacuumRun:
             )
 
     def _restore(self, names: Sequence[str]) -> None:
-        """Move files back from quarantine that came into use after they were removed.
+        """Move files back from quarantine if other writers started to use them.
 
-        A failed task may have removed files, so the store is asked which ones are gone.
+        A failed task may have removed files, so the store is checked for missing files.
         """
         there = self._store.stat_many(names) if names else []
         names = [name for name, info in zip(names, there, strict=True) if info is None]

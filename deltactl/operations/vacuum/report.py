@@ -22,10 +22,10 @@ class FileFailure:
 class VacuumReport:
     """The result of a vacuum; only files whose removal the store confirmed count as removed.
 
-    ``came_back`` are files that other writers started to use during the run, and that were
-    therefore kept (or moved back); ``lost`` are those that were removed before that and could not
-    be moved back. ``skipped`` says what was removable if it was below the threshold of the run.
-    ``changed`` files were modified after planning, ``vanished`` ones were gone.
+    ``came_back``: files that another writer added again during the run; kept or moved back.
+    ``lost``: such files that were already removed and could not be moved back. ``skipped``: the
+    removable files, if they were below the threshold of the run. ``changed``: files that were
+    modified after planning; ``vanished``: files that did not exist any more.
     """
 
     plan: VacuumPlan

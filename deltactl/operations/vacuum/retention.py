@@ -1,6 +1,6 @@
-"""How long removed files are kept: the retention cutoff of a vacuum.
+"""Calculate the retention cutoff of a vacuum.
 
-``removal`` moves it back if the clock of the store is slower.
+``removal`` makes it earlier if the clock of the store is behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltactl.units import format_duration
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long removed files are kept. ``rule`` names the deciding setting; times in ms."""
+    """The retention of removed files. ``rule``: the setting that decides it; times in ms."""
 
     retain_ms: int
     table_ms: int
@@ -25,7 +25,7 @@ class Retention:
 
     @property
     def is_short(self) -> bool:
-        """Return whether it is shorter than the table's property."""
+        """Return whether it is shorter than the table property."""
         return self.retain_ms < self.table_ms
 
 

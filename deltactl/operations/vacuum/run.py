@@ -1,6 +1,6 @@
 """``vacuum``: remove files that no retained version needs, with a dry run and an undo.
 
-plan (from the log, and a listing unless the log suffices) -> confirm -> journal -> remove.
+plan (from the log, and a listing unless the log is enough) -> confirm -> journal -> remove.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 _log: Final = logging.getLogger(__name__)
 
 Confirm = Callable[[VacuumPlan], bool]
-"""``confirm(plan) -> bool``: called before anything is removed; returns whether to proceed."""
+"""``confirm(plan) -> bool``: called before a file is removed; returns whether to proceed."""
 
 
 def vacuum_table(
@@ -51,7 +51,7 @@ def vacuum_table(
     Raises:
         UnsupportedFeatureError: a table feature forbids it.
         SafetyError: a rule that protects data refuses; nothing was removed.
-        InterruptedRunError: ``cancel`` was set before anything was removed.
+        InterruptedRunError: ``cancel`` was set before a file was removed.
         TableError: the log is damaged, or a version to keep cannot be rebuilt.
         DeltactlError: nothing could be removed.
     """
@@ -117,7 +117,7 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
 
 
 def find_refusal(plan: VacuumPlan) -> SafetyError | None:
-    """Return an error if the plan would remove too many files that no commit names."""
+    """Return an error if the plan would remove too many files that no commit references."""
     if not plan.has_too_many_orphans:
         return None
     share = plan.orphans / max(plan.listed_files or 0, 1)

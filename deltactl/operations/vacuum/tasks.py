@@ -1,4 +1,4 @@
-"""The worker of a vacuum: stat a batch of files, delete or move them, and verify a sample.
+"""The worker of a vacuum: check a batch of files, delete or move them, and verify a sample.
 
 Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """
@@ -20,7 +20,10 @@ _SAMPLE = 20
 
 @dataclass(frozen=True, slots=True)
 class DeleteSpec:
-    """What all batches of a run share. Files modified at or after ``cutoff_ms`` are skipped."""
+    """The values that all batches of a run share.
+
+    Files modified at or after ``cutoff_ms`` are skipped.
+    """
 
     table_uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -40,8 +43,9 @@ class DeleteTask:
 class DeleteResult:
     """The result of a batch.
 
-    ``removed`` files existed and the store confirmed their removal; ``vanished`` were gone before,
-    ``changed`` were modified after planning. ``failed`` has the reasons.
+    ``removed``: files that existed and whose removal the store confirmed; ``vanished``: files that
+    did not exist any more; ``changed``: files that were modified after planning. ``failed`` has the
+    reasons.
     """
 
     removed: tuple[str, ...]

@@ -92,7 +92,7 @@ def _reason(record: RunRecord, error: StorageError) -> str:
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:
-    """Restore deleted files; return what cannot be restored, by name."""
+    """Restore deleted files; return errors of files that cannot be restored, by name."""
     if store.versions is None:
         return {name: no_versions_error(name) for name in names}
     return store.versions.undelete_many(names, dry_run=dry_run)

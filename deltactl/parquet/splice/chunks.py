@@ -1,6 +1,6 @@
-"""Column chunks of a footer: where their bytes are, and their metadata at another place.
+"""Find the bytes of column chunks in a footer, and build their metadata at another place.
 
-Source: parquet.thrift, ``ColumnChunk`` and the structs that it names.
+Source: parquet.thrift, ``ColumnChunk`` and the structs in it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Span:
 
     @property
     def end(self) -> int:
-        """Return the offset of the first byte after them."""
+        """Return the offset of the first byte after the span."""
         return self.start + self.length
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The parts of a chunk that are stored outside it; ``None`` for those it does not have."""
+    """The parts of a chunk that are stored outside of it; ``None`` for missing parts."""
 
     column_index: bytes | None = None
     offset_index: ThriftStruct | None = None
@@ -59,10 +59,10 @@ class Indexes:
 
 
 def chunk_span(chunk: ThriftStruct) -> Span:
-    """Return where the pages of a chunk are.
+    """Return the place of the pages of a chunk.
 
     Raises:
-        ThriftError: the metadata do not say it, or contradict themselves.
+        ThriftError: the metadata lack the place, or are inconsistent.
     """
     column = chunk.struct(ColumnChunk.META_DATA)
     data = column.integer(ColumnMetaData.DATA_PAGE_OFFSET)
@@ -78,7 +78,7 @@ def chunk_span(chunk: ThriftStruct) -> Span:
 
 
 def index_ranges(chunk: ThriftStruct) -> list[tuple[int, int]]:
-    """Return (offset, length) of what ``read_indexes`` reads, where the metadata say it."""
+    """Return (offset, length) of the bytes that ``read_indexes`` reads, if present."""
     column = chunk.struct(ColumnChunk.META_DATA)
     parts = (
         (chunk, ColumnChunk.OFFSET_INDEX_OFFSET, ColumnChunk.OFFSET_INDEX_LENGTH),
@@ -133,7 +133,7 @@ def read_indexes(chunk: ThriftStruct, read: Read) -> Indexes:
 def relocate(chunk: ThriftStruct, shift: int) -> ThriftStruct:
     """Return the metadata of a chunk whose pages were copied ``shift`` bytes further.
 
-    Page indexes and Bloom filter are left out: ``place_indexes`` adds them.
+    Page indexes and Bloom filter are omitted: ``place_indexes`` adds them.
     """
     moved = ThriftStruct(list(chunk.fields))
     moved.drop(_NO_INDEXES)
@@ -154,12 +154,12 @@ def relocate(chunk: ThriftStruct, shift: int) -> ThriftStruct:
 
 
 def place_indexes(chunk: ThriftStruct, indexes: Indexes, shift: int, position: int) -> bytes:
-    """Return the bytes of indexes and Bloom filter to write at ``position``, and note where.
+    """Return the bytes of indexes and Bloom filter, and set their offsets in the metadata.
 
     Args:
         chunk: the result of ``relocate``; changed.
         indexes: as read from the source.
-        shift: how many bytes further the pages are.
+        shift: the number of bytes by which the pages moved.
         position: offset at which the bytes will be written.
     """
     out = bytearray()

@@ -1,4 +1,4 @@
-"""Decide which column chunks may be copied into a file of another schema. Pure: no I/O.
+"""Decide which column chunks can be copied into a file of another schema. No I/O.
 
 Source: the Parquet format, parquet.thrift; docs/adr/0022-copy-row-groups.md.
 """
@@ -30,7 +30,7 @@ from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 
 class Reason(StrEnum):
-    """Why rows, or a column of them, are encoded."""
+    """The reason why rows, or a column of them, are encoded."""
 
     SMALL = "below --min-row-group"
     DELETED = "deleted rows"
@@ -48,11 +48,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The file to write: its columns in order, and what must be known of them.
+    """The file to write: its columns in order, and facts about them.
 
-    ``complete`` are columns that are only copied if they have no null: those of row tracking.
-    ``computed`` are columns that files may have, but whose values come from the log. ``codec``
-    is ``None`` if any will do.
+    ``complete``: columns that are copied only if they have no null (columns of row tracking).
+    ``computed``: columns that files may have, but whose values come from the log. ``codec`` is
+    ``None`` if any codec is allowed.
     """
 
     columns: Sequence[StoredColumn]
@@ -65,9 +65,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """What happens to a row group: columns to copy, and columns to encode with the reason.
+    """The decision for a row group: columns to copy, and columns to encode with the reason.
 
-    ``sampled`` are copied columns whose rows must be read for the statistics.
+    ``sampled``: copied columns whose rows must be read for the statistics.
     """
 
     copied: Sequence[str]
@@ -76,7 +76,7 @@ class GroupChoice:
 
 
 def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
-    """Return which columns of a row group, none of whose rows is deleted, are copied."""
+    """Return which columns of a row group without deleted rows are copied."""
     names = frozenset(column.name for column in target.columns)
     legacy = legacy_columns(source.metadata, names)
     copied: list[str] = []
@@ -143,7 +143,7 @@ _SAFE_PAGES: Final = (2, 0)
 
 
 def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -> bool:
-    """Return whether readers decode the pages in another way because of who wrote them.
+    """Return whether readers decode the pages in another way because of their writer.
 
     parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246);
     before 1.2.9, sizes of chunks without a page header (PARQUET-816). Arrow before 2.0 marked
@@ -170,7 +170,7 @@ _TIME_TYPES: Final = frozenset({6, 8})  # DATE and TIMESTAMP of LogicalType
 
 
 def _holds_times(shape: tuple[object, ...]) -> bool:
-    """Return whether a column may hold dates or timestamps: integers with such a logical type."""
+    """Return whether a column may have dates or timestamps: integers with such a logical type."""
     return any(
         isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _holds_times(part))
         for part in shape
@@ -191,7 +191,7 @@ def _is_described(
     leaf: StatsLeaf,
     stats: StatsColumns,
 ) -> bool:
-    """Return whether a footer says as much of a leaf as it would after encoding."""
+    """Return whether a footer has the same facts about a leaf as after encoding."""
     if leaf.kind in ("nested", "void"):
         return True  # counted from rows, or known
     path = tuple(name.encode() for name in leaf.path)
@@ -223,18 +223,18 @@ def _has_exact_bounds(statistics: ThriftStruct, leaf: StatsLeaf, prefix: int) ->
 
 
 _USUAL_TRUNCATION: Final = 64
-"""Writers that cut bounds keep this many bytes, or more."""
+"""Writers that truncate bounds keep at least this many bytes."""
 
 
 def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool:
-    """Return whether a bound, perhaps cut, gives the same text in the log as the value itself."""
+    """Return whether a bound, perhaps truncated, gives the same text in the log as the value."""
     if exact is True or (exact is None and len(bound) < _USUAL_TRUNCATION):
         return True
     try:
         text = bound.decode()
     except UnicodeDecodeError:
         return False
-    # The last character may have been raised: the text in the log must not depend on it.
+    # A writer may have increased the last character: the text in the log must not depend on it.
     logged = truncate_maximum(text, prefix) if upper else truncate_minimum(text, prefix)
     return logged is not None and len(logged) < len(text)
 
@@ -242,7 +242,7 @@ def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool
 def _needs_rows(
     source: Source, group: Group, column: StoredColumn, leaves: Sequence[StatsLeaf]
 ) -> bool:
-    """Return whether rows must be read for what no footer has: NaN, nulls of lists and maps."""
+    """Return whether rows must be read for facts that no footer has (NaN, nulls of lists)."""
     kinds = {leaf.kind for leaf in leaves}
     if "nested" in kinds:
         return True
@@ -252,7 +252,7 @@ def _needs_rows(
 
 
 def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
-    """Return whether a chunk has NaN, or its footer does not tell."""
+    """Return whether a chunk has NaN, or its footer does not show it."""
     column = chunk.struct(ColumnChunk.META_DATA)
     form = _FLOATS.get(column.integer(ColumnMetaData.TYPE) or 0)
     if form is None:
@@ -260,8 +260,8 @@ def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
     count = column.struct(ColumnMetaData.STATISTICS).integer(Statistics.NAN_COUNT)
     if count is not None:
         return count != 0
-    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound. The
-    # writers of the order of IEEE 754 count NaN instead, and leave it out of bounds.
+    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound. Writers
+    # with the order of IEEE 754 count NaN instead, and exclude it from bounds.
     if source.has_total_order or not _MR.match(source.created_by):
         return True
     bound = column.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
@@ -271,7 +271,7 @@ def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
 
 
 def strip_bounds(source: Source, column: ThriftStruct) -> None:
-    """Remove bounds that readers would misunderstand in a file of another writer."""
+    """Remove bounds that readers would interpret incorrectly in a file of another writer."""
     found = column.struct(ColumnMetaData.STATISTICS)
     statistics = ThriftStruct(list(found.fields))
     statistics.drop(OLD_BOUNDS if source.has_orders else BOUNDS)

@@ -1,4 +1,4 @@
-"""Walk the page headers of a column chunk.
+"""Read the page headers of a column chunk one after the other.
 
 Source: the Parquet format, "Data Pages" and "Column chunks"; ``PageHeader`` of parquet.thrift.
 """
@@ -29,9 +29,9 @@ _MAX_HEADER_BYTES: Final = 16 << 20  # a header may hold bounds of long strings
 class Pages:
     """The pages of a chunk.
 
-    ``heads`` has the offset of each from the start of the chunk, and the length of what was read of
-    it: the header, and some bytes after it. ``digest`` is a checksum of all that was read.
-    ``is_compressed``: a page has another size than its values.
+    ``heads`` has the offset of each page from the start of the chunk, and the number of bytes that
+    were read: the header, and some bytes after it. ``digest`` is a checksum of all bytes that were
+    read. ``is_compressed``: a page has another size than its values.
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -99,7 +99,10 @@ def ensure_page_header(data: bytes) -> None:
 
 @dataclass(slots=True)
 class _Header:
-    """What is used of the header of a page; ``num_values`` by the type of the data page."""
+    """The used parts of the header of a page.
+
+    ``num_values`` depends on the type of the data page.
+    """
 
     kind: int | None = None
     size_bytes: int | None = None
@@ -108,7 +111,7 @@ class _Header:
 
 
 def _read_header(read: Read, offset: int, limit: int) -> tuple[_Header, int, bytes]:
-    """Return a header, its length, and what was read, which may be more."""
+    """Return a header, its length, and the bytes that were read, which can be more."""
     wanted = _HEADER_BYTES
     while True:
         data = read(offset, min(wanted, limit))
@@ -124,7 +127,7 @@ def _read_header(read: Read, offset: int, limit: int) -> tuple[_Header, int, byt
 
 
 def _parse_header(reader: CompactReader) -> _Header:
-    """Read a header; the rest, statistics for example, is only passed over: there are many."""
+    """Read a header; skip other fields such as statistics, because there are many headers."""
     header = _Header()
     for number, kind in reader.fields():
         if number == PageHeader.TYPE and kind == Kind.I32:

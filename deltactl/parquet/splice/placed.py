@@ -1,4 +1,4 @@
-"""Chunks and row groups of the output: their metadata, once it is known where the pages are.
+"""Build the metadata of chunks and row groups of the output, when the places of pages are known.
 
 Source: parquet.thrift, ``RowGroup``, ``ColumnChunk`` and ``SortingColumn``.
 """
@@ -28,7 +28,7 @@ from deltactl.protocol.stats import Path
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a copied chunk is in its source, by the source's footer."""
+    """The place of a copied chunk in its source, from the footer of the source."""
 
     source: str
     span: Span
@@ -44,9 +44,9 @@ class CopiedRange:
 
 @dataclass(slots=True)
 class PlacedChunk:
-    """A chunk of the output: its metadata, and what is written after all pages.
+    """A chunk of the output: its metadata, and the indexes that are written after all pages.
 
-    ``origin`` is ``None`` if it was encoded; ``pages`` is ``None`` if they were not walked.
+    ``origin`` is ``None`` if it was encoded; ``pages`` is ``None`` if page headers were not read.
     """
 
     tree: ThriftStruct
@@ -61,7 +61,8 @@ def place_copy(
 ) -> PlacedChunk:
     """Return a chunk that was copied ``shift`` bytes further.
 
-    What readers would draw wrong conclusions from is removed; see ``strip_bounds`` and ``amend``.
+    Metadata that readers would interpret incorrectly are removed; see ``strip_bounds`` and
+    ``amend``.
     """
     tree = relocate(leaf.chunk, shift)
     indexes = leaf.indexes
@@ -113,7 +114,7 @@ def map_sorting(
 ) -> list[ThriftStruct]:
     """Return the sorting columns, up to the first that is not copied.
 
-    ``indexes`` are those of the copied leaves in the output.
+    ``indexes`` are the indexes of the copied leaves in the output.
     """
     paths = [path for column in source.columns.values() for path in column.leaves]
     found = []
@@ -128,7 +129,7 @@ def map_sorting(
 
 
 def join_spans(spans: Sequence[Span]) -> list[Span]:
-    """Return ranges in order, with those that touch each other joined."""
+    """Return ranges in order; join adjacent ranges."""
     runs: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.start, each.length)):
         if runs and runs[-1].end == span.start:

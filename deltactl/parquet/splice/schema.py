@@ -1,4 +1,4 @@
-"""The columns of a footer, in a form that says whether two files store a column alike.
+"""Compare how two files store a column: the columns of a footer in a comparable form.
 
 Source: parquet.thrift (``SchemaElement``, ``LogicalType``, ``ConvertedType``) and LogicalTypes.md
 of the Parquet format.
@@ -25,7 +25,7 @@ _TIMESTAMP: Final = 8
 _TIME: Final = 7
 _MILLIS, _MICROS = 1, 2
 _WIDTHS_OF_TYPES: Final = {1: 32, 2: 64}
-# Number of the member of LogicalType for a ConvertedType that says the same.
+# The field number in LogicalType that has the same meaning as a ConvertedType.
 _CONVERTED: Final[dict[int, Annotation]] = {
     0: (1,), 1: (2,), 3: (3,), 4: (4,), 6: (6,), 19: (12,), 20: (13,),
     7: (_TIME, True, _MILLIS), 8: (_TIME, True, _MICROS),
@@ -40,11 +40,11 @@ _CONVERTED: Final[dict[int, Annotation]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """A top-level column: its ``shape`` is equal in two files that store it alike.
+    """A top-level column: its ``shape`` is equal in two files that store it in the same way.
 
-    ``ids`` are the field ids of the column and all below it, ``None`` where there is none.
+    ``ids`` are the field ids of the column and all columns below it; ``None`` if missing.
     ``leaves`` are the paths of its leaves, and ``first_leaf`` is the index of the first.
-    ``repeated`` says of each leaf whether a row may have several values of it.
+    ``repeated``: for each leaf, whether a row can have several values.
     """
 
     name: str
@@ -122,7 +122,7 @@ def _read_shape(
 
 
 def _annotation(element: ThriftStruct, kind: int | None) -> Annotation:
-    """Return the logical type; files that state it in the old or in the new form are equal."""
+    """Return the logical type; the old and the new form give the same result."""
     logical = element.get(SchemaElement.LOGICAL_TYPE)
     if isinstance(logical, ThriftStruct) and logical.fields:
         number, _, value = logical.fields[0]

@@ -1,4 +1,4 @@
-"""Rows encoded in memory as one row group, to be placed in a file beside copied chunks."""
+"""Encode rows in memory as one row group, to write them next to copied chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltactl.protocol.stats_columns import StatsColumns
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A Parquet file in memory with one row group; ``facts`` are those of its rows."""
+    """A Parquet file in memory with one row group; ``facts`` are facts about its rows."""
 
     num_rows: int
     data: memoryview = field(repr=False)
@@ -35,7 +35,7 @@ def encode_segment(table: pa.Table, options: WriteOptions, stats: StatsColumns) 
     """Encode rows, at least one, as a row group.
 
     Raises:
-        VerificationError: the footer counts other rows or nulls than the table has.
+        VerificationError: the row or null counts of the footer differ from the table.
         pa.ArrowException: the rows cannot be encoded.
     """
     facts = FactCollector(table.schema, stats)

@@ -1,7 +1,7 @@
-"""A Parquet file to copy from: its footer, checked against the file.
+"""Open a Parquet file to copy from, and check its footer against the file.
 
-What is not valid here raises ``DataFileError``; the caller then decodes the file instead, which may
-still work: Arrow accepts more than can be copied.
+An invalid footer raises ``DataFileError``; then the caller decodes the file instead, which can
+still succeed, because Arrow accepts more files than can be copied.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from deltactl.parquet.thrift import ThriftError, ThriftStruct, decode
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group: its chunks as they are in the footer, and where their pages are."""
+    """A row group: its chunks as in the footer, and the places of their pages."""
 
     index: int
     first_row: int
@@ -61,7 +61,7 @@ class Source:
     """A file to copy from. ``columns`` are by name.
 
     ``has_orders``: its bounds have an order that the format defines; ``has_total_order``: some of
-    them that of IEEE 754.
+    its bounds have the order of IEEE 754.
     """
 
     name: str
@@ -78,7 +78,7 @@ def read_source(name: str, footer: Footer) -> Source:
     """Return a file as a source of copies.
 
     Raises:
-        DataFileError: the footer is not valid, or not one whose row groups can be copied.
+        DataFileError: the footer is not valid, or its row groups cannot be copied.
     """
     if broken := find_broken_footers([footer]):
         raise broken[0]
@@ -118,7 +118,7 @@ def _read_source(name: str, footer: Footer) -> Source:
 
 
 def _read_orders(tree: ThriftStruct) -> list[ColumnOrder | None]:
-    """Return the order of each leaf's bounds; ``None`` for one that is not known here."""
+    """Return the order of the bounds of each leaf; ``None`` for an unknown order."""
     unions = tree.structs(FileMetaData.COLUMN_ORDERS)
     return [
         next((order for order in ColumnOrder if union.get(order) is not None), None)
@@ -160,11 +160,11 @@ def _read_group(
 
 
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value of each physical type but the byte arrays."""
+"""Bytes of a value of each physical type, except byte arrays."""
 
 
 def _ensure_bounds(metadata: ThriftStruct) -> None:
-    """Refuse bounds that are not as long as values: Arrow ends the process when it reads them."""
+    """Refuse bounds with another length than values: Arrow would end the process."""
     width = _WIDTHS.get(metadata.integer(ColumnMetaData.TYPE) or 0)
     statistics = metadata.struct(ColumnMetaData.STATISTICS)
     for number in (Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE):
@@ -174,7 +174,7 @@ def _ensure_bounds(metadata: ThriftStruct) -> None:
 
 
 def _ensure_counts(metadata: ThriftStruct, values: int) -> None:
-    """Refuse counts that no chunk of so many values can have."""
+    """Refuse counts that are impossible for the number of values of a chunk."""
     statistics = metadata.struct(ColumnMetaData.STATISTICS)
     for number in (Statistics.NULL_COUNT, Statistics.NAN_COUNT):
         if not 0 <= (statistics.integer(number) or 0) <= values:
@@ -194,7 +194,7 @@ def _ensure_apart(groups: Sequence[Group], end: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeafCopy:
-    """A chunk to copy: its metadata, pages and indexes; ``pages`` if they were walked."""
+    """A chunk to copy: its metadata, pages and indexes; ``pages`` if page headers were read."""
 
     path: LeafPath
     chunk: ThriftStruct = field(repr=False)
@@ -210,7 +210,7 @@ ReadRanges: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 def prepare_leaves(
     source: Source, group: Group, names: Sequence[str], read_ranges: ReadRanges, *, walk: bool
 ) -> list[LeafCopy]:
-    """Read what is needed to copy columns of a row group, apart from their pages.
+    """Read the metadata and indexes that are needed to copy columns of a row group.
 
     Args:
         source: the file.
@@ -220,7 +220,7 @@ def prepare_leaves(
         walk: check all page headers.
 
     Raises:
-        DataFileError: indexes or pages are not valid, or not what the footer says.
+        DataFileError: indexes or pages are not valid, or differ from the footer.
     """
     columns = [source.columns[name] for name in names]
     leaves = [(c.first_leaf + i, path) for c in columns for i, path in enumerate(c.leaves)]
@@ -258,10 +258,10 @@ def _prepare_leaf(
 
 
 def ensure_chunk_pages(chunk: ThriftStruct, span: Span, read: Read) -> Pages:
-    """Walk the page headers of one chunk, and return its pages.
+    """Read the page headers of one chunk, and return its pages.
 
     Raises:
-        ThriftError: they are not valid, or do not add up to the metadata.
+        ThriftError: they are not valid, or their sums differ from the metadata.
     """
     pages = walk_pages(read, span.start, span.length)
     ensure_described(chunk, span, pages)
@@ -272,7 +272,7 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
     """Compare the metadata of a chunk with its pages.
 
     Raises:
-        ThriftError: they contradict each other.
+        ThriftError: they differ.
     """
     column = chunk.struct(ColumnChunk.META_DATA)
     if pages.num_values != column.integer(ColumnMetaData.NUM_VALUES):

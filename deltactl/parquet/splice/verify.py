@@ -52,15 +52,15 @@ def ensure_stored(
 def ensure_origins(
     found: Source, written: Sequence[Sequence[PlacedChunk]], ranges: Sequence[CopiedRange]
 ) -> None:
-    """Check by the footers that each copied chunk lies on the bytes of its source, each once.
+    """Check with the footers that each copied chunk is at the copied bytes of its source, once.
 
     Args:
         found: the stored file.
         written: its chunks by row group.
-        ranges: what was copied, by position.
+        ranges: the copied ranges, by position.
 
     Raises:
-        VerificationError: a chunk lies elsewhere.
+        VerificationError: a chunk is at another place.
     """
     positions = [copied.position for copied in ranges]
     seen: set[tuple[str, int]] = set()
@@ -88,7 +88,7 @@ def _lies_on(span: Span, origin: Origin, copied: CopiedRange) -> bool:
 
 
 def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[PlacedChunk]]) -> None:
-    """Read the header of each page, and compare it with that of the source.
+    """Read the header of each page, and compare it with the header in the source.
 
     Raises:
         VerificationError: naming the difference.
@@ -113,7 +113,7 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
 
 
 def ensure_some_pages(store: Store, found: Source) -> None:
-    """Parse some page headers, spread over the file.
+    """Parse some page headers, distributed over the file.
 
     Raises:
         VerificationError: one is not valid.

@@ -1,4 +1,4 @@
-"""Write a data file of copied row groups and encoded rows, in the order in which they come.
+"""Write a data file from copied row groups and encoded rows, in their order.
 
 Pages are copied byte for byte; only the footer and the offsets in the page indexes are new.
 
@@ -61,15 +61,15 @@ from deltactl.storage.assembly import open_assembly
 from deltactl.storage.store import Store
 
 ROOM_FOR_ROW_GROUPS: Final = MAX_ROW_GROUPS - 1024
-"""No more row groups are copied: the rest of the rows still needs some."""
+"""Maximum number of copied row groups, because the remaining rows need row groups too."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
     """A row group to copy, with its leaves (see ``prepare_leaves``).
 
-    ``beside`` holds the columns that are encoded instead, with as many rows. ``facts`` are those of
-    copied columns whose rows were read.
+    ``beside``: the columns that are encoded instead, with the same number of rows. ``facts``: facts
+    about copied columns whose rows were read.
     """
 
     source: Source
@@ -80,9 +80,9 @@ class GroupCopy:
 
 
 class SpliceWriter:
-    """Writes one data file; leaving the ``with`` block before ``close`` discards it.
+    """Write one data file; if the ``with`` block ends before ``close``, the file is discarded.
 
-    The arguments and errors of ``DataFileWriter``.
+    Arguments and errors are those of ``DataFileWriter``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class SpliceWriter:
 
     @property
     def is_local(self) -> bool:
-        """Return whether page headers of the output can be read at no cost."""
+        """Return whether it is cheap to read page headers of the output."""
         return self._out.is_local
 
     @property
@@ -159,10 +159,10 @@ class SpliceWriter:
             self._add_group(wanted.group.num_rows, leaves, sorting)
 
     def close(self) -> WrittenFile:
-        """Write the footer, read it back and describe the file by it.
+        """Write the footer, read it back, and return the facts in it.
 
         Raises:
-            VerificationError: what was stored is not what was written.
+            VerificationError: the stored file differs from the written one.
             StorageError: the store failed.
         """
         with self._naming_file():
@@ -195,7 +195,10 @@ class SpliceWriter:
         )
 
     def _begin(self, span: Span | None) -> Span | None:
-        """Write the magic at the start; copy it with the first range, if it comes right after."""
+        """Write the magic at the start.
+
+        Copy it together with the first range if that is adjacent.
+        """
         if self._out.tell():
             return span
         if span is not None and span.start == len(MAGIC):
@@ -238,7 +241,7 @@ class SpliceWriter:
         }
 
     def _copy_spans(self, source: Source, spans: Sequence[Span]) -> dict[int, int]:
-        """Copy ranges, neighbours at once; return by how much each start moved."""
+        """Copy ranges, adjacent ones together; return the shift of each start."""
         shifts: dict[int, int] = {}
         for run in join_spans(spans):
             whole = self._begin(run)

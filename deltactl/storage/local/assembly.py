@@ -1,4 +1,4 @@
-"""A new local file, of written bytes and of ranges that the kernel copies."""
+"""Write a new local file from written bytes and from ranges that the kernel copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltactl.storage.local.files import DurableWriter, open_to_read
 
 _AT_ONCE_BYTES: Final = 64 << 20  # so that an interrupt does not wait for a whole file
 _READ_BYTES: Final = 1 << 20
-# What file systems and kernels answer that cannot copy between these two files.
+# Errors of file systems and kernels that cannot copy between these two files.
 _CANNOT_COPY: Final = frozenset({
     errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM,
     errno.ETXTBSY,
@@ -27,7 +27,7 @@ class LocalAssembly(DurableWriter):
     is_local = True
 
     def __init__(self, path: str, name: str, where: str, readable: Callable[[str], str]) -> None:
-        """Create the file at ``path``; ``readable`` maps the name of a source to its path."""
+        """Create the file at ``path``; ``readable`` returns the path of a source name."""
         super().__init__(path, name, where)
         self._path, self._where, self._readable = path, where, readable
         self._open: tuple[str, int] | None = None

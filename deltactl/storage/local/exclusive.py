@@ -1,9 +1,9 @@
 """Put-if-absent on file systems: create a complete file, or fail if the name exists.
 
 The content is written and made durable under a hidden temporary name in the same directory. Then
-one system call decides the race: a hard link, which fails if the name is taken, or on file systems
-without links a rename that refuses to replace. Nothing weaker is used: "check, then write" loses
-commits.
+one system call decides which writer is first: a hard link, which fails if the name exists, or, on
+file systems without links, a rename that refuses to replace. Never check and then write in two
+steps: this loses commits.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _RENAME_EXCL: Final = 4  # macOS, sys/stdio.h
 
 
 def create_exclusively(path: str, data: bytes) -> None:
-    """Create ``path`` complete and durable, or change nothing.
+    """Create ``path``, complete and durable, or change nothing.
 
     Raises:
-        FileExistsError: the name is taken, by another writer's content.
-        StorageError: this file system has no call that decides a race.
+        FileExistsError: the file of another writer has the name.
+        StorageError: this file system has no system call for this.
         OSError: any other error; the outcome is unknown.
     """
     directory = os.path.dirname(path)
@@ -47,7 +47,7 @@ def create_exclusively(path: str, data: bytes) -> None:
         write_new(temporary, data)
         publish_exclusively(temporary, path)
     finally:
-        # Also after success: a failure to clean up must not make a commit look lost.
+        # Also after success: if the cleanup fails, the commit must not be reported as failed.
         with suppress(OSError):
             os.unlink(temporary)
     sync_directory(directory)

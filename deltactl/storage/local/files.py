@@ -21,7 +21,7 @@ _TEMP_NAME: Final = re.compile(rf"{re.escape(TEMP_PREFIX)}[0-9a-f]{{32}}{re.esca
 _BUFFER_BYTES: Final = 1 << 20
 _PLAIN: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _READ: Final = os.O_RDONLY | _PLAIN
-# Windows flushes what is open for writing alone; elsewhere reading is enough.
+# Windows syncs only files that are open for writing; on other systems, reading is enough.
 _FLUSH: Final = (os.O_RDWR if os.name == "nt" else os.O_RDONLY) | _PLAIN
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
 
@@ -32,7 +32,7 @@ def temp_path(directory: str) -> str:
 
 
 def is_temp_name(name: str) -> bool:
-    """Return whether a name is from ``temp_path``: a write that is in progress or was killed."""
+    """Return whether a name is from ``temp_path``: of a write that is in progress or was killed."""
     return _TEMP_NAME.fullmatch(name.rpartition("/")[2]) is not None
 
 
@@ -55,7 +55,7 @@ def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
 
 
 def begin_sync(descriptor: int) -> None:
-    """Let the kernel start to write the content of a file; ``sync_file`` waits for it."""
+    """Start the kernel write of the content of a file; ``sync_file`` waits for it."""
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError):  # only advice; not every file system accepts it
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -72,7 +72,7 @@ def open_to_read(path: str) -> int:
 
 
 def sync_file(path: str) -> None:
-    """Make the content of a file durable that ``write_new`` wrote without ``durable``."""
+    """Sync the content of a file that ``write_new`` wrote without ``durable``."""
     descriptor = os.open(path, _FLUSH)
     try:
         os.fsync(descriptor)
@@ -81,14 +81,14 @@ def sync_file(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Make the entries of a directory durable; Windows has no such call and needs none."""
+    """Sync the entries of a directory; Windows has no such call and needs none."""
     if os.name == "nt":  # pragma: no cover
         return
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems have no fsync for directories: the server keeps entries itself.
+        # Some network file systems have no fsync for directories: the server makes entries durable.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -99,7 +99,7 @@ class DurableWriter(io.BufferedWriter):
     """A new file whose ``close`` returns when the content is durable."""
 
     def __init__(self, path: str, name: str, where: str) -> None:
-        """Create the file at ``path``; errors name ``name`` in the store ``where``."""
+        """Create the file at ``path``; errors show ``name`` and the store ``where``."""
         super().__init__(io.FileIO(open_new(path), "wb"), _BUFFER_BYTES)
         self._name = name
         self._where = where
@@ -164,7 +164,7 @@ class ReplacingWriter(DurableWriter):
             return True
 
     def __del__(self) -> None:
-        """Discard if not closed: a partly written file must not replace another."""
+        """Discard if not closed: an incomplete file must not replace another."""
         self.discard()
 
 
@@ -177,7 +177,7 @@ def read_whole(path: str) -> bytes:
     descriptor = open_to_read(path)
     try:
         size = os.fstat(descriptor).st_size
-        # Ask for one byte more than expected: a shorter answer means the end of the file.
+        # Request one byte more than expected: a shorter result means the end of the file.
         data = os.read(descriptor, size + 1)
         if len(data) == size:
             return data
@@ -192,8 +192,8 @@ def read_whole(path: str) -> bytes:
 
 def take_place(hidden: str, path: str) -> None:
     """Rename a file to ``path``, and replace the file there, if any."""
-    # Before: after a crash, Hadoop could not read new content with an old checksum.
-    # After: another writer may have written a checksum meanwhile.
+    # Before the rename: after a crash, Hadoop could not read new content with an old checksum.
+    # After the rename: another writer may have written a checksum in between.
     remove_checksum(path)
     os.replace(hidden, path)
     remove_checksum(path)

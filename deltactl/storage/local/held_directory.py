@@ -1,9 +1,9 @@
-"""Delete files in a directory that was checked, even if a link replaces it afterwards.
+"""Delete files in a directory that was checked, even if a link replaces the directory later.
 
-Every system call resolves a path again. A user who may write into a table could replace a directory
-by a link after the check that it is inside the root; a vacuum would then delete files elsewhere. So
-the directory is opened first, the kernel says where the open directory is, and files are deleted
-relative to it.
+Every system call resolves a path again. A user with write access to a table could replace a
+directory by a link after the check that it is inside the root; a vacuum would then delete files
+elsewhere. So the directory is opened first, the kernel returns the path of the open directory for
+the check, and files are deleted relative to it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 
 
 class HeldDirectory:
-    """Deletes files by path, with one directory open at a time: sort names by directory.
+    """Delete files by path.
 
-    If the system cannot say where an open directory is, paths are used as they are.
+    One directory is open at a time: sort names by directory. If the system cannot return the path
+    of an open directory, normal paths are used.
     """
 
     __slots__ = ("_descriptor", "_directory", "_root")
@@ -33,10 +34,12 @@ class HeldDirectory:
         self._descriptor = -1
 
     def unlink(self, path: str) -> None:
-        """Delete a file and the checksum that Hadoop keeps next to it; absent files are no error.
+        """Delete a file and the checksum that Hadoop keeps next to it.
+
+        Absent files are not an error.
 
         Raises:
-            SafetyError: its directory is outside the root by now.
+            SafetyError: its directory is now outside of the root.
             OSError: it cannot be deleted.
         """
         directory, name = os.path.split(path)
@@ -60,8 +63,8 @@ class HeldDirectory:
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
             self.close()
             raise SafetyError(
-                f"{directory!r} leads out of {self._root!r}: a link replaced it during the run",
-                hint="Check who may write into the table's directory. Nothing was deleted there.",
+                f"{directory!r} is outside of {self._root!r}: a link replaced it during the run",
+                hint="Check who can write to the table directory. Nothing was deleted in it.",
             )
         self._directory = directory
 

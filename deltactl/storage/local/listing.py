@@ -15,8 +15,8 @@ BATCH_NAMES: Final = 8192
 def list_directory(directory: str, name_prefix: str, start: str) -> Iterator[FileInfo]:
     """Yield the files directly in ``directory`` whose name is >= ``start``, sorted by bytes.
 
-    Facts are read for one file at a time, so that a caller can stop early at no cost. Files that
-    vanish meanwhile and broken links are left out. A missing directory yields nothing.
+    Facts are read for one file at a time, so that a caller can stop early. Broken links, and files
+    that are deleted during the listing, are omitted. A missing directory yields nothing.
 
     Raises:
         OSError: the directory cannot be read.
@@ -82,7 +82,7 @@ def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
 def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
     """Yield all files, directories and links below ``root``; links are not followed.
 
-    Anything else (a pipe, a device) is left out.
+    All other entries (pipes, devices) are omitted.
 
     Raises:
         OSError: a directory cannot be read. One that vanishes meanwhile is no error.
@@ -114,7 +114,7 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
 def is_older(path: str, before_ms: int) -> bool:
     """Return whether ``path`` last changed before a timestamp; links are not followed.
 
-    False if its time cannot be read.
+    Return False if the time cannot be read.
     """
     try:
         return os.lstat(path).st_mtime_ns // 1_000_000 < before_ms
@@ -123,7 +123,7 @@ def is_older(path: str, before_ms: int) -> bool:
 
 
 def stat_file(path: str, name: str) -> FileInfo | None:
-    """Return the facts of the file at ``path``, under ``name``; None for any other name.
+    """Return the facts of the file at ``path``, with the name ``name``; None if it is not a file.
 
     Raises:
         OSError: the file may exist, but its facts cannot be read.

@@ -47,11 +47,11 @@ class LocalPaths:
         return self.inside(name)
 
     def inside(self, name: str) -> str:
-        """Return the path of a relative name; links in it may lead outside the root."""
+        """Return the path of a relative name; with links, it can be outside of the root."""
         return self._base + resolve_name(name)
 
     def directory(self, prefix: str) -> tuple[str, str]:
-        """Return a directory's path, and the prefix of the names in it."""
+        """Return the path of a directory, and the prefix of the names in it."""
         if is_absolute_name(prefix):
             return self.readable(prefix), f"{prefix.rstrip('/')}/"
         relative = resolve_prefix(prefix)
@@ -70,8 +70,8 @@ class LocalPaths:
             actual = os.path.realpath(directory).replace(os.sep, "/")
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
-                f"{name!r} leads out of {self.uri} through a symbolic link",
-                hint="Replace the link by a directory. Nothing was written or deleted.",
+                f"{name!r} is outside of {self.uri}, through a symbolic link",
+                hint="Replace the link with a directory. Nothing was written or deleted.",
             )
         if safe_directories is not None:
             safe_directories.add(directory)
@@ -96,7 +96,7 @@ class LocalPaths:
         return real[len(self._base) :] if real.startswith(self._base) else None
 
     def upwards(self, directory: str, seen: Container[str]) -> Iterator[str]:
-        """Yield a directory and its parents up to the root, or to the first that was ``seen``."""
+        """Yield a directory and its parents up to the root, or up to the first in ``seen``."""
         while directory not in seen and len(directory) >= len(self.root):
             yield directory
             directory = os.path.dirname(directory)

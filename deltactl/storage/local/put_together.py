@@ -1,8 +1,8 @@
-"""Write many local files as one batch: write all, then flush all, then rename all.
+"""Write many local files as one batch: write all, sync all, rename all.
 
-A file system's journal commits all changes so far with one write. A flush after each file needs one
-such write per file; after all files are written, most flushes find that it is done: 10,000 small
-files took half the time. The renames then do not wait for the disk.
+The journal of a file system commits all changes so far with one write. If each file is synced after
+it is written, each file needs one such write. If all files are written first, most syncs have
+nothing to do: 10,000 small files took half the time. The renames then do not wait for the disk.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def create_together(
     *,
     fill: Callable[[str], None] | None = None,
 ) -> list[str]:
-    """Create files, each whole; return their names. Their directories are not flushed.
+    """Create complete files; return their names. Their directories are not synced.
 
-    Until the last file is written and flushed, only hidden files change; they are removed if that
+    Until the last file is written and synced, only hidden files exist; they are removed if that
     fails.
 
     Args:
-        files: names, and functions that write a new file of a path, not durably.
+        files: names, and functions that write a new file at a path, without sync.
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
         take: renames a hidden file to its path.
-        fill: writes a new file too, once all are prepared; many in parallel.
+        fill: also writes a new file, after all are prepared; many in parallel.
 
     Raises:
         StorageError: a write failed; some of the files may be in place.

@@ -1,8 +1,8 @@
-"""The store of local and mounted file systems.
+"""Implement `Store` for local and mounted file systems.
 
-It calls the operating system directly and does not use fsspec, for three reasons: fsspec's import
-alone takes 0.1 s and more; its local file system has neither fsync nor an exclusive create; and
-reading thousands of small log files through it takes several times as long.
+It calls the operating system directly and does not use fsspec, for three reasons: the import of
+fsspec takes at least 0.1 s; its local file system has neither fsync nor an exclusive create; and it
+needs several times as long to read thousands of small log files.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _MAX_BATCH_FILES: Final = 10_000
 
 
 class LocalStore:
-    """Files below one directory, which need not exist yet.
+    """Files below one directory. The directory need not exist yet.
 
-    Writes never leave the root, neither by ``..`` nor through a link to a directory. Hadoop keeps a
-    checksum ``.<name>.crc`` next to a file and relies on it: replacing or deleting the file removes
-    that too.
+    Writes are never outside of the root, neither by ``..`` nor through a link to a directory.
+    Hadoop keeps a checksum ``.<name>.crc`` next to a file and relies on it: replacing or deleting
+    the file removes that too.
     """
 
     __slots__ = ("_paths", "_uri")
@@ -73,7 +73,7 @@ class LocalStore:
     versions = None  # file systems keep none
 
     def __init__(self, root: str) -> None:
-        """Serve the directory ``root``; links in its path are resolved once, now."""
+        """Open the directory ``root``; links in its path are resolved once, now."""
         self._paths = LocalPaths(root)
         self._uri = self._paths.uri
 
@@ -173,8 +173,8 @@ class LocalStore:
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield whole contents in order, one in memory at a time.
 
-        The kernel reads ahead by itself; threads made 1,000 files of 400 KB no faster, and 20,000
-        small ones several times slower.
+        The kernel reads ahead. With threads, 1,000 files of 400 KB were not faster, and 20,000
+        small files were several times slower.
         """
         for name in names:
             yield self.read(name)
@@ -206,9 +206,9 @@ class LocalStore:
             return pa.OSFile(path, "rb")
 
     def open_output(self, name: str) -> BinaryIO:
-        """Open a writer to a new file, under its final name, made durable by ``close``.
+        """Open a writer to a new file with its final name; ``close`` makes it durable.
 
-        No reader opens a data file before a commit names it, so no temporary name is needed.
+        No reader opens a data file before a commit references it, so no temporary name is needed.
         """
         path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
@@ -216,7 +216,7 @@ class LocalStore:
             return DurableWriter(path, name, self._uri)
 
     def open_assembly(self, name: str) -> Assembly:
-        """Open a writer as ``open_output`` does, whose copies the kernel makes."""
+        """Open a writer as ``open_output``; the kernel copies ranges."""
         path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
             self._paths.make_parents(path)
@@ -256,7 +256,7 @@ class LocalStore:
         return count
 
     def ensure_put_if_absent(self) -> None:
-        """Do nothing: a file system that cannot decide a race fails at the first commit."""
+        """Do nothing: a file system without put-if-absent fails at the first commit."""
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole file, durably, or raise; see ``Store.put_if_absent``."""
@@ -270,7 +270,7 @@ class LocalStore:
             create_exclusively(path, data)
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Make the directories of these files, and their parents up to the root, durable."""
+        """Sync the directories of these files, and their parents up to the root."""
         named: dict[str, str] = {}
         for name in names:
             for directory in self._paths.upwards(os.path.dirname(self._paths.inside(name)), named):
@@ -281,8 +281,8 @@ class LocalStore:
         """Delete each name; see ``Store.delete_many``.
 
         Raises:
-            SafetyError: a name is outside the root: then nothing is deleted. Or a link replaced a
-                directory meanwhile: then nothing is deleted there.
+            SafetyError: a name is outside of the root: no file is deleted. Or a link replaced a
+                directory during the run: no file is deleted in it.
         """
         safe_directories: set[str] = set()
         paths = [self._paths.writable(name, safe_directories) for name in names]
@@ -343,7 +343,7 @@ class LocalStore:
         return [name for name in names if is_older(self._paths.writable(name), before_ms)]
 
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
-        """Return what killed writes left behind; see ``Directories.abandoned_files``."""
+        """Return hidden files of killed writes; see ``Directories.abandoned_files``."""
         hidden = takewhile(
             lambda info: info.name.rpartition("/")[2].startswith(TEMP_PREFIX),
             self.list_from(prefix, TEMP_PREFIX),
@@ -357,13 +357,13 @@ class LocalStore:
 
     def _place(self, name: str) -> str:
         """Return the path of a new file, and create its directory."""
-        # Checked for each file: a link may replace a directory while files are staged.
+        # Checked for each file: a link may replace a directory while hidden files are written.
         path = self._paths.writable(name)
         self._paths.make_parents(path)
         return path
 
     def _sync_upwards(self, directory: str, seen: set[str]) -> None:
-        """Make a directory and its parents durable up to the root, except those in ``seen``."""
+        """Sync a directory and its parents up to the root, except those in ``seen``."""
         for new in self._paths.upwards(directory, seen):
             seen.add(new)
             sync_directory(new)

@@ -19,13 +19,13 @@ def uri_to_path(uri: str) -> str:
     """Return the absolute path of a ``file:`` URI, decoded once.
 
     Raises:
-        StorageError: the URI names another host, or no absolute path.
+        StorageError: the URI has another host, or no absolute path.
     """
     return os.fsdecode(unquote_to_bytes(strip_file_scheme(uri).encode("utf-8", "surrogateescape")))
 
 
 def strip_file_scheme(name: str) -> str:
-    """Return the path in an absolute name, whose escapes are decoded already.
+    """Return the path in an absolute name; its escapes are already decoded.
 
     Raises:
         StorageError: the name is on another host or another kind of storage.
@@ -36,7 +36,7 @@ def strip_file_scheme(name: str) -> str:
     if scheme != "file":
         raise StorageError(
             f"{name!r} is on another kind of storage than this table",
-            hint="Open it as a table of its own; a table of local files cannot reach it.",
+            hint="Open it as a separate table; a table of local files cannot contain it.",
         )
     rest = name[len("file:") :]
     if rest.startswith("//"):

@@ -1,4 +1,4 @@
-"""Copies of whole local files, made by the kernel and made durable in batches."""
+"""Copy whole local files with the kernel, and sync them in batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deltactl.storage.local.files import (
 )
 from deltactl.storage.local.put_together import create_together
 
-# What a killed run copies again: files get their names batch by batch.
+# A killed run loses at most this much: files get their names batch by batch.
 _MAX_BATCH_BYTES: Final = 1 << 30
 _MAX_BATCH_FILES: Final = 10_000
 
@@ -28,7 +28,7 @@ _MAX_BATCH_FILES: Final = 10_000
 def copy_together(
     copies: Sequence[FileCopy], place: Callable[[str], str], where: str, *, replace: bool
 ) -> Iterator[list[str]]:
-    """Copy files in batches; yield the names of each, whose directories are not flushed.
+    """Copy files in batches; yield the names of each batch. Their directories are not synced.
 
     Args:
         copies: the address of an origin is its path.

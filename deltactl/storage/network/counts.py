@@ -14,7 +14,7 @@ _KINDS: Final = len(get_args(Kind))
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Requests sent, by kind, with retries, and how many of them were throttled.
+    """Number of requests by kind, including retries, and number of throttled requests.
 
     ``puts`` are all requests that write: whole objects, parts, copies, completed uploads.
     """
@@ -60,7 +60,7 @@ def requests_sent() -> Requests:
 
 
 def count(requests: Requests) -> None:
-    """Add to the requests sent."""
+    """Add requests to the counts."""
     global _sent  # noqa: PLW0603 - a process has one network
     with _lock:
         _sent = _sent + requests

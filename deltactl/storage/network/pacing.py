@@ -1,7 +1,7 @@
-"""Limit how fast requests leave this process.
+"""Limit the rate of the requests of this process.
 
-A store that gets too many requests says so (503 SlowDown, 429). The rate is then halved, and grows
-again with each request that succeeds: it settles near what the store allows.
+A store that gets too many requests answers 503 (SlowDown) or 429. The rate is then halved, and
+increases again with each request that succeeds: it stays near the rate that the store allows.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final
 from deltactl.errors import UsageError
 
 RATE_OPTION: Final = "max_requests_per_second"
-"""The only storage option of deltactl's own."""
+"""The only storage option that deltactl itself defines."""
 
 _WINDOW_SECONDS: Final = 1.0
 _CUT: Final = 0.5
-# Requests that were sent before a cut are refused for a while after it: one cut answers them all.
+# Requests that were sent before the rate was halved can be refused after it: halve it only once.
 _IGNORE_SECONDS: Final = 0.5
-# Any store allows this rate: a few refusals of a command with few requests must not stall it.
+# Any store allows this rate: a few refusals must not stop a command with few requests.
 _LOWEST_RATE: Final = 5.0
 # Per second, as a fraction of the rate that was last refused.
 _GROWTH: Final = 0.1
-# At this multiple of the rate that was last refused, requests are no longer held back.
+# At this multiple of the rate that was last refused, requests are no longer delayed.
 _UNLIMITED_AT: Final = 4.0
 _MAX_PAUSE_SECONDS: Final = 0.5
 
@@ -52,7 +52,7 @@ def parse_rate(value: object) -> float | None:
 class Pacer:
     """Assigns a time to each request. Threads may share it.
 
-    ``limit`` is the highest number of requests per second; without it requests are not held back
+    ``limit`` is the highest number of requests per second; without it, requests are not delayed
     until a store refuses one.
     """
 
@@ -89,7 +89,7 @@ class Pacer:
             return at - now
 
     def refused(self) -> None:
-        """Slow down: the store asked for fewer requests."""
+        """Halve the rate: the store refused a request."""
         with self._lock:
             now = self._now()
             if now < self._ignore_until:
@@ -98,12 +98,12 @@ class Pacer:
             self._refused_at = seen if self._rate is None else min(self._rate, max(seen, 1.0))
             self._rate = max(_LOWEST_RATE, self._refused_at * _CUT)
             self._ignore_until = now + _IGNORE_SECONDS
-            # Clients that were refused together must not return together.
+            # Clients that were refused at the same time must not retry at the same time.
             pause = _MAX_PAUSE_SECONDS * (0.5 + self._jitter() / 2)
             self._next = max(self._next, now + pause)
 
     def served(self) -> None:
-        """Speed up a little: a request succeeded."""
+        """Increase the rate: a request succeeded."""
         with self._lock:
             if self._rate is None or self._refused_at is None:
                 return

@@ -1,4 +1,4 @@
-"""The retry policy for requests to object stores."""
+"""Retry requests to object stores: which, how often and how long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_DELAY_SECONDS: Final = 10.0
 
 
 class RetryPolicy:
-    """Retries after transient errors, with growing pauses.
+    """Retry after transient errors, with increasing pauses.
 
     Only for requests that may be sent twice: reads, and writes that end in the same state.
     """
@@ -45,7 +45,8 @@ class RetryPolicy:
         return request()
 
     def pause(self, failures: int) -> None:
-        """Wait before the next attempt, after so many failures."""
+        """Wait before the next attempt; the pause depends on the number of failures."""
         longest = min(_FIRST_DELAY_SECONDS * 2**failures, _MAX_DELAY_SECONDS)
-        # Half fixed, half random: clients that failed together must not return together.
+        # Half fixed, half random: clients that failed at the same time must not retry at the same
+        # time.
         self._sleep(longest * (0.5 + self._jitter() / 2))

@@ -1,4 +1,4 @@
-"""Count and pace the requests of each cloud library.
+"""Count the requests of each cloud library and limit their rate.
 
 Hooks see each request as the library sends it, so that its own retries are counted too.
 """
@@ -24,7 +24,7 @@ _BY_METHOD: Final[Mapping[str, Kind]] = {
 
 
 class Traffic:
-    """Counts and paces the requests of one connection."""
+    """Count the requests of one connection and limit their rate."""
 
     def __init__(self, pacer: Pacer) -> None:
         """Send requests at the times of ``pacer``."""
@@ -80,7 +80,7 @@ def watch_s3(session: Any, traffic: Traffic) -> None:
 
 
 def gcs_session_settings(traffic: Traffic) -> dict[str, Any]:
-    """Return settings of an aiohttp session that count and pace its requests."""
+    """Return settings of an aiohttp session that count its requests and limit their rate."""
     import aiohttp
 
     async def leave(_: Any, __: Any, request: Any) -> None:
@@ -106,7 +106,7 @@ _SLASHES_OF_A_LISTING: Final = 5  # /storage/v1/b/BUCKET/o
 
 
 def azure_transport(traffic: Traffic, connect_s: float, silence_s: float) -> Any:
-    """Return a transport for Azure's clients that counts and paces requests.
+    """Return a transport for clients of Azure that counts requests and limits their rate.
 
     ``connect_s`` and ``silence_s`` are the seconds that a connection and the next byte may take.
     """

@@ -1,7 +1,7 @@
-"""Azure Blob Storage and Data Lake Storage, through the client that adlfs sets up.
+"""Send requests to Azure Blob Storage and Data Lake Storage, with the client of adlfs.
 
-adlfs treats the name of a blob as part of a URL: it drops what follows ``#``, and ``?`` begins a
-query. So it gets no names; it provides connections and credentials.
+adlfs parses the name of a blob as part of a URL: it drops the text after ``#``, and ``?`` begins a
+query. So deltactl passes no names to adlfs; adlfs provides connections and credentials.
 
 Source: Blob service REST API, Put Blob, Put Block List, List Blobs, Copy Blob, Blob Batch.
 """
@@ -34,8 +34,8 @@ _PAGE_NAMES: Final = 5000
 def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
     """Return account, container and name of an address, none of them decoded.
 
-    ``abfss://container@account.dfs.core.windows.net/name`` names the account; for
-    ``az://container/name`` the options do.
+    ``abfss://container@account.dfs.core.windows.net/name`` contains the account; for
+    ``az://container/name`` it is in the options.
 
     Raises:
         UsageError: the address has no container.
@@ -43,7 +43,7 @@ def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
     found = _ADDRESS.fullmatch(uri)
     if found is None:
         raise UsageError(
-            f"{uri!r} names no container",
+            f"{uri!r} has no container",
             hint="Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH or az://CONTAINER/PATH.",
         )
     container = found["container"] or found["bare"]
@@ -51,12 +51,12 @@ def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
 
 
 class AzureService(CommonService):
-    """Serves an ``adlfs.AzureBlobFileSystem``; a key is the container, a slash and the name."""
+    """Requests through an ``adlfs.AzureBlobFileSystem``; a key is ``container/name``."""
 
     delete_batch: int = 256
 
     def find_endpoint(self) -> str:
-        """Return the account's, from the options."""
+        """Return the endpoint of the account, from the options."""
         return str(self._fs.service_client.url)
 
     def key_of(self, uri: str) -> str:
@@ -66,7 +66,7 @@ class AzureService(CommonService):
         if account is not None and account != ours:
             raise StorageError(
                 f"{uri!r} is in the storage account {account!r}, not in {ours!r}",
-                hint="Open it as a table of its own, with credentials of that account.",
+                hint="Open it as a separate table, with credentials of that account.",
             )
         return f"{container}/{name}" if name else container
 
@@ -79,9 +79,9 @@ class AzureService(CommonService):
         return bytes(self._ask(self._read, key, offset, length)[0])
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """Return the last bytes, by a second request if the blob is longer than ``length``.
+        """Return the last bytes, with a second request if the blob is longer than ``length``.
 
-        A request for the last bytes needs the size, which the first answer has.
+        A request for the last bytes needs the size, which is in the first answer.
         """
         head, size = self._ask(self._read, key, 0, length)
         if size <= length:
@@ -111,7 +111,7 @@ class AzureService(CommonService):
         sync(self._fs.loop, self._upload, key, data, False)
 
     def open_output(self, key: str) -> Any:
-        """Open a writer whose blocks are invisible until they are committed together."""
+        """Open a writer; its blocks are invisible until they are committed together."""
         return PartWriter(
             lambda data: self.put(key, data), lambda: _Blocks(self._ask, self._blob(key))
         )
@@ -121,7 +121,7 @@ class AzureService(CommonService):
         self._ask(self._copy, key, target)
 
     def facts(self, key: str) -> StoredFacts | None:
-        """Return size, ETag, and the MD5 that a client or the service stored, of a blob."""
+        """Return size and ETag of a blob, and the MD5 that a client or the service stored."""
         try:
             found: StoredFacts = self._ask(self._facts, key)
         except Exception as error:
@@ -157,7 +157,10 @@ class AzureService(CommonService):
                 return
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete by one batch; delete what it leaves one by one, to get the errors."""
+        """Delete with one batch request.
+
+        Delete the remaining blobs one by one, to get the errors.
+        """
         gone = self._ask(self._delete_batch, keys) if len(keys) > 1 else set()
         return super().delete([key for key in keys if key not in gone])
 
@@ -207,7 +210,7 @@ class AzureService(CommonService):
         try:
             await self._wait_for_copy(blob, state["copy_status"])
         except BaseException:
-            # The service makes the blob first, without content.
+            # The service first creates an empty blob.
             with suppress(Exception):
                 await blob.abort_copy(state["copy_id"])
             with suppress(Exception):
@@ -260,7 +263,7 @@ def _entry(container: str, blob: Any) -> Entry | None:
 
 
 class _Blocks:
-    """Blocks of a blob, committed together; the store removes uncommitted blocks by itself."""
+    """Blocks of a blob, committed together; the service removes uncommitted blocks."""
 
     def __init__(self, ask: Callable[[Callable[[], Any]], Any], blob: Any) -> None:
         self._ask, self._blob = ask, blob

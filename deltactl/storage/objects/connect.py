@@ -1,7 +1,7 @@
-"""Connections to object stores: one for each place and its credentials, kept for the process.
+"""Connect to object stores: one connection for each place and credentials, kept for the process.
 
-fsspec's own caches are off: a stale listing loses races, and its cache of instances keeps
-credentials outside of deltactl's control.
+The caches of fsspec are off: with an outdated listing, commits lose against other writers, and the
+cache of instances keeps credentials outside of the control of deltactl.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AZURE_PIECE_BYTES: Final = 64 << 20
 
 _VARIABLES: Final = ("AWS_", "AZURE_", "FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
 _CONNECTIONS: Final = 32
-# gcsfs would wait forever, Azure's client for five minutes.
+# Without a limit, gcsfs waits forever, and the client of Azure waits for five minutes.
 _CONNECT_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 60.0
 
@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonService:
-    """Return the service of an address; tables of one place share a connection.
+    """Return the service of an address; tables in the same place share a connection.
 
     Raises:
         UsageError: an option is not valid.
@@ -69,7 +69,7 @@ def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonSe
 
 
 def _environment() -> int:
-    """Return a hash of the variables from which the libraries take credentials."""
+    """Return a hash of the variables from which the libraries read credentials."""
     return hash(frozenset(item for item in os.environ.items() if item[0].startswith(_VARIABLES)))
 
 
@@ -95,7 +95,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
 def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
     from aiohttp import ClientTimeout
 
-    # The class that gcsfs exports would ask for the type of each bucket over gRPC.
+    # The class that gcsfs exports would request the type of each bucket over gRPC.
     from gcsfs.core import GCSFileSystem
 
     from deltactl.storage.objects.gcs import GcsService
@@ -106,7 +106,7 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
     file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
-    # gcsfs itself tries six times; that cannot be changed.
+    # gcsfs tries six times; this cannot be changed.
     return GcsService(file_system, RetryPolicy(attempts=2))
 
 

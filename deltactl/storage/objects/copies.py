@@ -1,7 +1,8 @@
-"""Local copies of listed Parquet files, so that each is downloaded once.
+"""Keep local copies of Parquet files of the log, so that each is downloaded once.
 
-A snapshot reads the same checkpoint several times, some columns each time. One request for the file
-is cheaper than many for parts. A copy is valid as long as listings show the file unchanged.
+A snapshot reads the same checkpoint several times, each time with other columns. One request for
+the whole file is cheaper than many requests for parts. A copy is valid as long as listings show
+that the file did not change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".parquet"
 _LARGEST_FILE_BYTES: Final = 1 << 30
 _MOST_BYTES: Final = 2 << 30
-# A copy may take this fraction of the free space in the directory for temporary files.
+# A copy may use this fraction of the free space in the directory for temporary files.
 _LARGEST_SHARE: Final = 0.5
 
 

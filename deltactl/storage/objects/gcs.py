@@ -1,4 +1,4 @@
-"""Google Cloud Storage beyond fsspec's common calls.
+"""Send requests to Google Cloud Storage, beyond the common calls of fsspec.
 
 Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 """
@@ -22,12 +22,12 @@ _PAGE_NAMES = 1000
 
 
 class GcsService(CommonService):
-    """Serves a ``gcsfs.core.GCSFileSystem``."""
+    """Requests through a ``gcsfs.core.GCSFileSystem``."""
 
     delete_batch: int = 100
 
     def find_endpoint(self) -> str:
-        """Return Google's, or the emulator's."""
+        """Return the endpoint of Google, or of the emulator."""
         return str(self._fs._location)
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
@@ -51,7 +51,7 @@ class GcsService(CommonService):
         self._retry.call(lambda: sync(self._fs.loop, get, key, path))
 
     def stat(self, key: str) -> Entry | None:
-        """Return facts of an object, in one request; gcsfs would also look for a directory."""
+        """Return facts of an object, in one request; gcsfs would also check for a directory."""
         bucket, _, name = key.partition("/")
         try:
             found = self._retry.call(
@@ -73,7 +73,7 @@ class GcsService(CommonService):
         return _facts(found)
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Rewrite an object of this generation to another name, in as many steps as it takes.
+        """Rewrite an object of this generation to another name, in as many requests as needed.
 
         Source: Cloud Storage JSON API, Objects: rewrite.
         """
@@ -125,7 +125,10 @@ class GcsService(CommonService):
             request["pageToken"] = token
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete by one batch; delete what it leaves one by one, to get the errors."""
+        """Delete with one batch request.
+
+        Delete the remaining objects one by one, to get the errors.
+        """
         if len(keys) == 1:
             return super().delete(keys)
         answers = self._retry.call(lambda: sync(self._fs.loop, self._fs._rm_files, list(keys)))
@@ -150,7 +153,7 @@ def _facts(found: Entry) -> StoredFacts:
 
 
 class _Resumable:
-    """A resumable upload by gcsfs, with its own retries."""
+    """A resumable upload of gcsfs, with the retries of gcsfs."""
 
     def __init__(self, file_system: Any, key: str) -> None:
         self._file = file_system.open(key, "wb", block_size=PART_BYTES)

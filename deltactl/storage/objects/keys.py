@@ -1,4 +1,4 @@
-"""Map names of a table on an object store to keys, and errors of a library to deltactl's."""
+"""Convert names of a table to keys of an object store, and errors of a library to deltactl's."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ObjectKeys:
         schemes: frozenset[str],
         secrets: Sequence[str],
     ) -> None:
-        """Map names below ``root``; absolute names may have any of ``schemes``.
+        """Map names below ``root``; absolute names can have any of ``schemes``.
 
-        Messages contain none of ``secrets``.
+        ``secrets`` are removed from messages.
         """
         self.uri, self.root = uri, root
         self._base = f"{root}/"
@@ -55,7 +55,7 @@ class ObjectKeys:
         if parse_scheme(name) not in self._schemes:
             raise StorageError(
                 f"{name!r} is on another kind of storage than {self.uri}",
-                hint="Open it as a table of its own.",
+                hint="Open it as a separate table.",
             )
         with self.mapped("read", name):
             return self._service.key_of(name)
@@ -79,19 +79,19 @@ class ObjectKeys:
         return key
 
     def mapper(self, verb: str, name: str) -> Callable[[Exception], StorageError]:
-        """Return a function that turns an error of the library into one of deltactl."""
+        """Return a function that converts an error of the library to one of deltactl."""
         return lambda error: map_error(error, verb, name, self.uri, self._secrets)
 
     @contextmanager
     def mapped(self, verb: str, name: str) -> Iterator[None]:
-        """Turn the errors of the library inside the block into deltactl's."""
+        """Convert errors of the library inside the block to errors of deltactl."""
         try:
             yield
         except Exception as error:
             raise map_error(error, verb, name, self.uri, self._secrets) from error
 
     def real_name(self, name: str) -> str | None:
-        """Return the normal form of a name; ``None`` outside the table."""
+        """Return the normal form of a name; ``None`` for a name outside of the table."""
         key = self.readable(name) if is_absolute_name(name) else self._base + name
         directory, slash, rest = key.partition("/")
         key = directory + slash + posixpath.normpath(rest) if rest else key.rstrip("/")

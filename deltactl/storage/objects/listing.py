@@ -16,7 +16,7 @@ _NAMES_IN_A_BATCH: Final = 1000
 
 
 class ObjectListing:
-    """Listings of directories, which are only prefixes of keys."""
+    """Listings of directories; a directory is only a prefix of keys."""
 
     def __init__(self, keys: ObjectKeys, service: ObjectService) -> None:
         """List objects of ``service`` below the root of ``keys``."""
@@ -79,7 +79,7 @@ class ObjectListing:
     def _entries(
         self, key: str, prefix: str, start: str = "", *, deep: bool = False
     ) -> Iterator[Entry]:
-        """Yield the entries in, or if ``deep`` below, a directory; none if it is missing."""
+        """Yield the entries in a directory, or with ``deep`` below it; nothing if it is missing."""
         try:
             with self._keys.mapped("list", prefix):
                 for page in self._service.pages(key, start, deep=deep):

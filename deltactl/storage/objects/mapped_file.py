@@ -1,4 +1,4 @@
-"""Writers of objects that raise deltactl's errors."""
+"""Write objects with writers that raise errors of deltactl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def discard_file(file: Any) -> None:
-    """Discard what a writer of fsspec, or one like it, has; the object stays as it was."""
+    """Discard the data of a writer of fsspec, or a similar one; the object does not change."""
     with suppress(Exception):
         file.discard()
     if not file.closed:
@@ -24,7 +24,7 @@ def discard_file(file: Any) -> None:
 
 
 class MappedFile(io.BufferedIOBase):
-    """Forwards to a writer of fsspec, and maps what that raises by ``to_error``."""
+    """Forward calls to a writer of fsspec, and convert its errors with ``to_error``."""
 
     def __init__(self, file: Any, to_error: Callable[[Exception], StorageError]) -> None:
         """Own ``file``: ``close`` closes it too."""
@@ -53,7 +53,7 @@ class MappedFile(io.BufferedIOBase):
                 super().close()
 
     def discard(self) -> None:
-        """Discard what was written; the object stays as it was."""
+        """Discard the written data; the object does not change."""
         if self.closed:
             return
         discard_file(self._file)
@@ -71,7 +71,7 @@ class MappedFile(io.BufferedIOBase):
 
 
 class MappedAssembly(MappedFile):
-    """Forwards to a writer that also copies; see ``storage.store.Assembly``."""
+    """Forward calls to a writer that also copies; see ``storage.store.Assembly``."""
 
     is_local = False
 
@@ -94,7 +94,7 @@ _MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "m
 
 
 def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
-    """Return the facts in an entry of ``ls`` or ``info``, under ``name``."""
+    """Return the facts in an entry of ``ls`` or ``info``, with the name ``name``."""
     return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
 
 
@@ -103,7 +103,7 @@ def _modified_ms(entry: Mapping[str, Any]) -> int:
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        # The libraries' times without a zone are UTC.
+        # Times of the libraries without a zone are UTC.
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         value = aware.timestamp()
     return round(value * 1000) if isinstance(value, (int, float)) else 0

@@ -1,6 +1,6 @@
 """Write an object of S3 from written bytes and from ranges that the service copies.
 
-Every part but the last has at least 5 MiB: a shorter one is filled up with bytes that are read.
+Every part except the last has at least 5 MiB: a shorter part is filled with bytes that are read.
 
 Source: Amazon S3 API reference, UploadPartCopy; user guide, "Multipart upload limits".
 """
@@ -24,10 +24,10 @@ _ROOM: Final = 16  # parts for what comes after the copies
 
 
 class CopyingUpload(Upload, Protocol):
-    """An upload that also takes ranges of other objects as parts."""
+    """An upload that also accepts ranges of other objects as parts."""
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Make a range of another object the next part.
+        """Add a range of another object as the next part.
 
         Raises:
             CannotCopyError: the service refuses; the range must be read and sent.
@@ -44,7 +44,7 @@ class PartAssembly(io.BufferedIOBase):
         begin: Callable[[], CopyingUpload],
         read: Callable[[str, int, int], bytes],
     ) -> None:
-        """Write a small object by ``put``, others by the upload that ``begin`` starts."""
+        """Write a small object with ``put``, others with the upload that ``begin`` starts."""
         super().__init__()
         self._put, self._begin, self._read = put, begin, read
         self._upload: CopyingUpload | None = None
@@ -73,7 +73,7 @@ class PartAssembly(io.BufferedIOBase):
         return data.nbytes
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Append a range of another object; neighbours become one part."""
+        """Append a range of another object; adjacent ranges become one part."""
         if length:
             if self._waiting is not None:
                 name, start, size = self._waiting
@@ -105,18 +105,18 @@ class PartAssembly(io.BufferedIOBase):
             super().close()
 
     def discard(self) -> None:
-        """Discard what was written; do nothing after ``close``."""
+        """Discard the written data; do nothing after ``close``."""
         if not self.closed:
             super().close()
             if self._upload is not None:
                 self._upload.abandon()
 
     def __del__(self) -> None:
-        """Discard if not closed: the base class would store a partly written object."""
+        """Discard if not closed: the base class would store an incomplete object."""
         self.discard()
 
     def _place_range(self) -> None:
-        """Append the waiting range: by the service what fills parts, by reading the rest."""
+        """Append the pending range: the service copies full parts, the rest is read."""
         if self._waiting is None:
             return
         source, offset, length = self._waiting
@@ -141,7 +141,7 @@ class PartAssembly(io.BufferedIOBase):
         self._pass_on(source, offset, length)
 
     def _pass_on(self, source: str, offset: int, length: int) -> None:
-        """Read a range and send it."""
+        """Read a range and upload it."""
         while length:
             wanted = min(length, PART_BYTES)
             self._buffer += self._read(source, offset, wanted)

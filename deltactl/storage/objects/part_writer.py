@@ -1,6 +1,6 @@
 """Write an object as its bytes arrive: a small one in one request, a large one in parts.
 
-No reader sees any of it before the end.
+Readers see the object only when it is complete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PartWriter(io.BufferedIOBase):
     """A writer of one object; ``close`` creates it, ``discard`` does not."""
 
     def __init__(self, put: Callable[[bytes], None], begin: Callable[[], Upload]) -> None:
-        """Write a small object by ``put``, a large one by the upload that ``begin`` starts."""
+        """Write a small object with ``put``, a large one with the upload that ``begin`` starts."""
         super().__init__()
         self._put, self._begin = put, begin
         self._upload: Upload | None = None
@@ -80,12 +80,12 @@ class PartWriter(io.BufferedIOBase):
             super().close()
 
     def discard(self) -> None:
-        """Discard what was written; do nothing after ``close``."""
+        """Discard the written data; do nothing after ``close``."""
         if not self.closed:
             super().close()
             if self._upload is not None:
                 self._upload.abandon()
 
     def __del__(self) -> None:
-        """Discard if not closed: the base class would store a partly written object."""
+        """Discard if not closed: the base class would store an incomplete object."""
         self.discard()

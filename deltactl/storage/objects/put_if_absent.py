@@ -1,9 +1,9 @@
-"""Check that an object store supports put-if-absent: by its endpoint, from memory, or by a probe.
+"""Check that an object store supports put-if-absent: known endpoint, cached result, or test.
 
 Some stores accept the condition of a conditional put and ignore it; two commits of one version
-would then both succeed. A probe proves that a put over an existing object is refused. It cannot
-prove that of two puts at the same time one wins: only the store's documentation says so.
-``log/writing/put`` resolves a put without a clear answer.
+would then both succeed. A test proves that a put over an existing object is refused. It cannot
+prove that only one of two simultaneous puts succeeds: only the documentation of the store says so.
+``log/writing/put`` handles a put whose outcome is unknown.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations"; Cloud Storage, "Request
 preconditions"; Azure Storage, "Specifying conditional headers".
@@ -27,7 +27,7 @@ from deltactl.storage.network.retry import RetryPolicy
 from deltactl.units import DAY_MS
 
 PROBE_PREFIX: Final = "_deltactl/put-if-absent-"
-"""Prefix of probe objects below a table's root; no reader lists ``_deltactl``."""
+"""Prefix of test objects below the root of a table; no reader lists ``_deltactl``."""
 
 _KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
     "s3fs": (".amazonaws.com", ".amazonaws.com.cn"),
@@ -45,7 +45,7 @@ PART_BYTES: Final = 5 << 20
 
 @dataclass(frozen=True, slots=True)
 class RawPuts:
-    """The unchecked requests that a probe sends.
+    """The unchecked requests that a test sends.
 
     ``create(name, data, part_bytes)`` creates conditionally, in parts if their size is given;
     ``delete`` is as ``Store.delete_many``.
@@ -67,7 +67,7 @@ def is_known(package: str, endpoint: str) -> bool:
 
 
 class ProbeMemory:
-    """The places that passed a probe, in a small file of this user.
+    """The places that passed the test, in a small file of this user.
 
     Only successes are kept, for a week: a store that ignores the condition may be fixed at any
     time. A file that cannot be read or written counts as empty.
@@ -79,18 +79,18 @@ class ProbeMemory:
 
     @classmethod
     def of_user(cls) -> ProbeMemory:
-        """Return the one in the user's cache directory (XDG Base Directory Specification)."""
+        """Return the memory in the user's cache directory (XDG Base Directory Specification)."""
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         return cls(f"{cache}/deltactl/put-if-absent.json", SystemClock())
 
     def knows(self, place: str) -> bool:
-        """Return whether a place passed a probe within the last week."""
+        """Return whether a place passed the test within the last week."""
         found = self._load().get(place)
         age_ms = self._clock.now_ms() - found if isinstance(found, int) else -1
         return 0 <= age_ms < _REMEMBERED_MS
 
     def remember(self, place: str) -> None:
-        """Record that a place passed a probe now."""
+        """Record that a place passed the test now."""
         now = self._clock.now_ms()
         kept = {
             name: at
@@ -130,7 +130,7 @@ _WHOLE: Final = _Kind("whole", b"1", None)
 
 
 class PutIfAbsentGuard:
-    """Allows conditional puts once it is known that this store supports them."""
+    """Allow conditional puts when it is known that this store supports them."""
 
     def __init__(
         self,
@@ -140,9 +140,9 @@ class PutIfAbsentGuard:
         *,
         whole_below_bytes: int | None = None,
     ) -> None:
-        """Guard a bucket that ``package`` reaches.
+        """Guard a bucket; ``package`` is its Python package.
 
-        Content of ``whole_below_bytes`` and more is sent in parts, which needs a probe of its own;
+        Content of ``whole_below_bytes`` and more is sent in parts, which needs a separate test;
         ``None`` means that all content is sent in the same way.
         """
         self._package, self._find_endpoint, self._bucket = package, find_endpoint, bucket
@@ -172,7 +172,7 @@ class PutIfAbsentGuard:
 
 
 def _place(endpoint: str, bucket: str, kind: _Kind) -> str:
-    """Return a place's key in the memory, without a password that the endpoint may contain."""
+    """Return the key of a place in the memory, without a password in the endpoint."""
     address = urlsplit(endpoint)
     host = address.netloc.rpartition("@")[2]
     return f"{address.scheme}://{host}{address.path} {bucket} {kind.name}"
@@ -190,9 +190,9 @@ def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
 
 
 def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
-    """Return whether the store refused to put the probe; retry transient errors.
+    """Return whether the store refused to put the test object; retry transient errors.
 
-    If the first put is refused, an earlier attempt had succeeded and its answer was lost.
+    If the first put is refused, an earlier attempt succeeded and its answer was lost.
     """
     retry = RetryPolicy()
     for failures in range(_ATTEMPTS):

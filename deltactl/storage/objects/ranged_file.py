@@ -1,7 +1,8 @@
-"""Random access to an object with few requests.
+"""Read parts of an object in any order, with few requests.
 
-``open`` reads the end of the object: for Parquet that has the footer, and for a small file it is
-the whole file. Elsewhere more is read than requested: readers usually continue from there.
+``open`` reads the end of the object: in Parquet the footer is there, and a small file is read
+completely. In other places more bytes are read than requested, because readers usually continue
+from there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class RangedFile(io.RawIOBase):
     """An object whose last bytes are in memory, with at most two windows of other bytes."""
 
     def __init__(self, tail: bytes, size_bytes: int, read_range: ReadRange) -> None:
-        """Read bytes before ``tail`` by ``read_range``."""
+        """Read bytes before ``tail`` with ``read_range``."""
         super().__init__()
         self._tail, self._size = tail, size_bytes
         self._tail_start = size_bytes - len(tail)
@@ -86,7 +87,7 @@ def coalesce(
     """Return ranges (offset, length) that cover all of ``ranges``, by increasing offset.
 
     Two ranges are merged if at most ``largest_gap`` bytes are between them and the result has at
-    most ``largest_bytes``. Empty ranges are left out.
+    most ``largest_bytes``. Empty ranges are omitted.
     """
     merged: list[tuple[int, int]] = []
     for offset, length in sorted(ranges):

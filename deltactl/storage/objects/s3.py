@@ -1,4 +1,4 @@
-"""Amazon S3 and compatible stores."""
+"""Send requests to Amazon S3 and compatible stores."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class S3Service(CommonService):
         return uri.partition("://")[2].rstrip("/")
 
     def read(self, key: str) -> bytes:
-        """Return a whole object, in one request; s3fs would first ask for its size."""
+        """Return a whole object, in one request; s3fs would first request its size."""
         return self._ask(key)[0]
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
@@ -68,7 +68,7 @@ class S3Service(CommonService):
         return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
 
     def read_range_as_noted(self, key: str, offset: int, length: int) -> bytes:
-        """Return some bytes of the content whose tag ``etag_of`` returns; raise for another one."""
+        """Return some bytes, if the content still has the ETag of ``etag_of``; else raise."""
         wanted = f"bytes={offset}-{offset + length - 1}"
         return self._ask(key, wanted, if_match=self.etag_of(key))[0]
 
@@ -105,7 +105,7 @@ class S3Service(CommonService):
         return data, _entry(key, size, answer["LastModified"])
 
     def _note_etag(self, key: str, etag: str | None) -> None:
-        """Remember of which content the end, a footer, was read: copies must be of the same."""
+        """Store the ETag of the content whose end (footer) was read: copies must have the same."""
         if etag is None:
             return
         while len(self._etags) >= _NOTED_ETAGS:
@@ -113,7 +113,7 @@ class S3Service(CommonService):
         self._etags[key] = etag
 
     def etag_of(self, key: str) -> str:
-        """Return the tag of the content whose end was read last; if none was, of the current."""
+        """Return the ETag of the content whose end was read last; else the current ETag."""
         if key not in self._etags:
             bucket, _, name = key.partition("/")
             self._note_etag(key, self.call("head_object", Bucket=bucket, Key=name)["ETag"])
@@ -133,7 +133,7 @@ class S3Service(CommonService):
                 file.write(chunk)
 
     def stat(self, key: str) -> Entry | None:
-        """Return facts of an object, in one request; s3fs would also look for a directory."""
+        """Return facts of an object, in one request; s3fs would also check for a directory."""
         bucket, _, name = key.partition("/")
         try:
             found = self.call("head_object", Bucket=bucket, Key=name)
@@ -142,7 +142,10 @@ class S3Service(CommonService):
         return _entry(key, found["ContentLength"], found["LastModified"])
 
     def facts(self, key: str) -> StoredFacts | None:
-        """Return size and ETag of an object; the ETag is an MD5 unless it has parts or a key."""
+        """Return size and ETag of an object.
+
+        The ETag is an MD5 unless the object has parts or is encrypted with a key.
+        """
         bucket, _, name = key.partition("/")
         try:
             found = self.call("head_object", Bucket=bucket, Key=name)
@@ -151,7 +154,7 @@ class S3Service(CommonService):
         return _facts(found["ContentLength"], found["ETag"], found)
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy an object that still has the ETag; by parts if one request cannot copy it."""
+        """Copy an object that still has the ETag; in parts if one request cannot copy it."""
         try:
             if before.size_bytes > MAX_COPY_BYTES:
                 self._copy_by_parts(key, target, before)
@@ -166,7 +169,7 @@ class S3Service(CommonService):
                 raise
             raise CannotCopyError(str(error)) from error
         after = _facts(before.size_bytes, answer["CopyObjectResult"]["ETag"], answer)
-        # The same MD5 means the same size; for any other answer ask for the size.
+        # The same MD5 means the same size; after any other answer, request the size.
         same = after.checksums and after.checksums == before.checksums
         return after if same else self.facts_of_copy(target)
 
@@ -199,17 +202,20 @@ class S3Service(CommonService):
             raise
 
     def open_output(self, key: str) -> Any:
-        """Open a writer that retries each part by itself."""
+        """Open a writer that retries each part separately."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
 
     def open_assembly(self, key: str) -> Any:
-        """Open a writer that also takes ranges of other objects, without reading them."""
+        """Open a writer that also copies ranges of other objects, without reading them."""
         return PartAssembly(
             lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range_as_noted
         )
 
     def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:
-        """Begin a multipart upload; return what names it, and what to call when it has ended."""
+        """Begin a multipart upload.
+
+        Return its key and id, and a function to call when it has ended.
+        """
         bucket, _, name = key.partition("/")
         place = {"Bucket": bucket, "Key": name}
         place["UploadId"] = self.call("create_multipart_upload", **place)["UploadId"]
@@ -307,7 +313,7 @@ class S3Service(CommonService):
             request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete by one request, and retry the keys that failed with a transient error."""
+        """Delete with one request, and retry the keys that failed with a transient error."""
         failed: dict[str, Exception] = {}
         left = list(keys)
         for failures in range(_DELETE_ATTEMPTS):
@@ -321,7 +327,7 @@ class S3Service(CommonService):
         return failed | {key: _refused(*refused[key]) for key in left}
 
     def _delete(self, keys: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
-        """Return code and message of each key that was refused; all others are deleted."""
+        """Return code and message of each key that was not deleted; all others are deleted."""
         bucket = keys[0].partition("/")[0]
         names = [{"Key": key.partition("/")[2]} for key in keys]
         answer = self.call(
@@ -401,7 +407,8 @@ class _Parts:
             parts = {"Parts": self._parts}
             self._service.call("complete_multipart_upload", **self._place, MultipartUpload=parts)
         except FileNotFoundError:
-            # The upload is gone: a first attempt may have completed it, and its answer was lost.
+            # The upload does not exist: a first attempt may have completed it, and its answer was
+            # lost.
             found = self._service.stat(self._key)
             if found is None or found["size"] != self._size_bytes:
                 raise
@@ -415,7 +422,7 @@ class _Parts:
 
 
 def _facts(size_bytes: int, etag: str, answer: Mapping[str, Any]) -> StoredFacts:
-    """Return the facts of an object from its ETag, and how the service encrypts it."""
+    """Return the facts of an object from its ETag and its encryption."""
     digest = etag.strip('"')
     is_md5 = "-" not in digest and answer.get("ServerSideEncryption") in (None, "AES256")
     is_md5 = is_md5 and "SSECustomerAlgorithm" not in answer

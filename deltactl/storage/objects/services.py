@@ -1,8 +1,9 @@
-"""The requests that object stores need beyond fsspec's common calls.
+"""Define the requests that object stores need beyond the common calls of fsspec.
 
-Listings begin at a key and come page by page, so that a log of a million commits is never listed
-whole and a table's names are never all in memory; one request deletes many objects if the store can
-do that.
+Listings start at a key and return pages, so that a log of a million commits is never listed
+completely, and the names of a table are never all in memory. One request deletes many objects if
+the store supports it. To add a store: subclass `CommonService`, add it to `_CONNECT` in `connect`
+and its scheme to `storage/open`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class CannotCopyError(Exception):
 
 
 class ObjectService(Protocol):
-    """Requests by key: the bucket, a slash and the object's name."""
+    """Requests by key; a key is the bucket, a slash and the name of the object."""
 
     @property
     def delete_batch(self) -> int:
@@ -42,7 +43,7 @@ class ObjectService(Protocol):
         """Return the key of an absolute address.
 
         Raises:
-            StorageError: this service cannot reach the address.
+            StorageError: the address is not on this service.
         """
         ...
 
@@ -67,7 +68,7 @@ class ObjectService(Protocol):
         ...
 
     def stat(self, key: str) -> Entry | None:
-        """Return facts of an object; ``None`` for a name without object, or of a directory."""
+        """Return facts of an object; ``None`` if there is none, or for a directory."""
         ...
 
     def put(self, key: str, data: bytes) -> None:
@@ -82,21 +83,21 @@ class ObjectService(Protocol):
         ...
 
     def open_output(self, key: str) -> Any:
-        """Open a writer like fsspec's: ``close`` creates the object, ``discard`` does not."""
+        """Open a writer as in fsspec: ``close`` creates the object, ``discard`` does not."""
         ...
 
     @property
     def copies_ranges(self) -> bool:
-        """Return whether ``open_assembly`` works."""
+        """Return whether ``open_assembly`` is supported."""
         ...
 
     @property
     def keeps_parts(self) -> bool:
-        """Return whether parts of unfinished objects stay; if so, ``abort_upload`` works."""
+        """Return whether parts of unfinished objects are kept; ``abort_upload`` deletes them."""
         ...
 
     def observed(self, on_upload: OnUpload) -> Self:
-        """Return the same service, which calls ``on_upload`` with the key before it sends parts."""
+        """Return a service that calls ``on_upload`` with the key before it sends parts."""
         ...
 
     def abort_upload(self, key: str, upload_id: str) -> None:
@@ -117,39 +118,39 @@ class ObjectService(Protocol):
         ...
 
     def facts(self, key: str) -> StoredFacts | None:
-        """Return size, checksums and version of an object; ``None`` where nothing is stored."""
+        """Return size, checksums and version of an object; ``None`` if it does not exist."""
         ...
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy an object with these facts on the server; return the facts of the copy.
 
         Raises:
-            CannotCopyError: the service refuses; nothing was stored.
+            CannotCopyError: the service refuses; no copy was stored.
         """
         ...
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Yield entries of a directory: all files below if ``deep``, else files and directories.
+        """Yield entries of a directory: files and directories, or with ``deep`` all files below it.
 
-        Files that sort before ``start``, a name in the directory, may be left out. A missing
+        Files that sort before ``start``, a name in the directory, may be omitted. A missing
         directory yields nothing, or raises ``FileNotFoundError``.
         """
         ...
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete; return what failed, by key. Absent keys may raise ``FileNotFoundError``."""
+        """Delete objects; return errors by key. Absent keys may raise ``FileNotFoundError``."""
         ...
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
-        """Restore a deleted object's newest version, or with ``dry_run`` only check for one.
+        """Restore the newest version of a deleted object; with ``dry_run``, only check for one.
 
-        Skips an object that exists. Returns whether the store has a version of it.
+        Skip an object that exists. Return whether the store has a version of it.
         """
         ...
 
 
 class CommonService:
-    """fsspec's own calls: whole listings, one request per delete."""
+    """Requests with the common calls of fsspec: complete listings, one request per delete."""
 
     delete_batch: int = 1
     copies_ranges: bool = False
@@ -166,7 +167,7 @@ class CommonService:
 
     @cached_property
     def identity(self) -> object:
-        """Return class, endpoint, and what it was opened with; else the file system itself."""
+        """Return class, endpoint and options; without an endpoint, the file system itself."""
         opened_with = self._fs if self.opened_with is None else self.opened_with
         return type(self).__name__, self.find_endpoint(), opened_with
 
@@ -186,11 +187,11 @@ class CommonService:
         return self._fs
 
     def find_endpoint(self) -> str:
-        """Return an empty string: it is not known."""
+        """Return an empty string: the endpoint is not known."""
         return ""
 
     def key_of(self, uri: str) -> str:
-        """Return the key that the library reads from an address."""
+        """Return the key of an address, as the library parses it."""
         return str(self._fs._strip_protocol(uri))
 
     def read(self, key: str) -> bytes:
@@ -236,12 +237,12 @@ class CommonService:
         self._retry.call(lambda: self._fs.pipe_file(key, data))
 
     def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Write a whole object in the library's exclusive mode."""
+        """Write a whole object in the exclusive mode of the library."""
         parts = {} if part_bytes is None else {"chunksize": part_bytes}
         self._fs.pipe_file(key, data, mode="create", **parts)
 
     def open_output(self, key: str) -> Any:
-        """Open the library's own writer."""
+        """Open the writer of the library."""
         return self._fs.open(key, "wb")
 
     def open_assembly(self, key: str) -> Any:
@@ -249,7 +250,7 @@ class CommonService:
         raise NotImplementedError
 
     def copy(self, key: str, target: str) -> None:
-        """Copy as the library does."""
+        """Copy with the library."""
         self._retry.call(lambda: self._fs.cp_file(key, target))
 
     def facts(self, key: str) -> StoredFacts | None:
@@ -258,7 +259,7 @@ class CommonService:
         return None if entry is None else StoredFacts(int(entry["size"]))
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy as the library does, then look at the copy."""
+        """Copy with the library, then read the facts of the copy."""
         self.copy(key, target)
         return self.facts_of_copy(target)
 
@@ -292,12 +293,12 @@ class CommonService:
         self._retry.call(lambda: self._fs.rm_file(key))
 
     def _empty(self, key: str) -> Entry | None:
-        """Return facts of an empty object, of which stores refuse any range; else ``None``."""
+        """Return facts of an empty object, for which stores refuse any range; else ``None``."""
         found = self.stat(key)
         return found if found is not None and int(found["size"]) == 0 else None
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
-        """Return whether the object exists: fsspec has no common call for versions."""
+        """Return whether the object exists, because fsspec has no common call for versions."""
         return bool(self._fs.exists(key))
 
 

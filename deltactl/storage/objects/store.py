@@ -1,7 +1,7 @@
-"""The store of all object stores, through fsspec; local files have a store of their own.
+"""Implement `Store` for all object stores, through fsspec.
 
-fsspec's calls are thread-safe, so a small pool of threads sends the parallel requests that object
-stores need, in the same way for every library.
+Calls of fsspec are thread-safe, so a small pool of threads sends requests in parallel, in the same
+way for every library.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# This many bytes between two ranges are cheaper to read than another request.
+# Reading this many bytes between two ranges is cheaper than another request.
 _LARGEST_GAP_BYTES: Final = 256 << 10
 _LARGEST_RANGE_BYTES: Final = 32 << 20
 
@@ -54,8 +54,8 @@ _LARGEST_RANGE_BYTES: Final = 32 << 20
 class FsspecStore:
     """Objects below one prefix of an fsspec file system.
 
-    ``exclusive_create`` says that the library maps ``pipe_file(mode="create")`` to a conditional
-    write of the store; fsspec's own fallback checks, then writes, which is not safe.
+    ``exclusive_create``: the library implements ``pipe_file(mode="create")`` with a conditional
+    write of the store. The fallback of fsspec checks and then writes, which is not safe.
     """
 
     __slots__ = (
@@ -80,9 +80,9 @@ class FsspecStore:
         options: Mapping[str, str] | None = None,
         guard: PutIfAbsentGuard | None = None,
     ) -> None:
-        """Serve ``root``, which is how ``service`` spells ``uri``.
+        """Open ``root``, the key of ``uri`` in ``service``.
 
-        Absolute names may have any of ``schemes``. Of ``options`` only the secrets are kept, to
+        Absolute names can have any of ``schemes``. Only the secrets in ``options`` are kept, to
         remove them from messages. ``guard`` checks each put-if-absent.
         """
         self._fs, self._service = service.file_system, service
@@ -93,7 +93,7 @@ class FsspecStore:
         self._guard = guard
 
     def __repr__(self) -> str:
-        """Show the root, and none of the options."""
+        """Show the root, but no options."""
         return f"FsspecStore({self.uri!r})"
 
     @property
@@ -103,7 +103,7 @@ class FsspecStore:
 
     @property
     def versions(self) -> Versions:
-        """Return this store; its service knows whether the bucket keeps versions."""
+        """Return this store; its service checks whether the bucket keeps versions."""
         return self
 
     @property
@@ -117,7 +117,7 @@ class FsspecStore:
 
     @property
     def file_copies(self) -> FileCopies:
-        """Return the copies that the service makes."""
+        """Return the copier of the service."""
         return WholeCopies(self._keys, self._service, self._copies.forget)
 
     @property
@@ -140,7 +140,7 @@ class FsspecStore:
             self._service.abort_upload(key, upload_id)
 
     def open_assembly(self, name: str) -> Assembly:
-        """Open a writer to a new object, part of which the service copies."""
+        """Open a writer to a new object; the service copies ranges."""
         key = self._keys.writable(name)
         self._copies.forget(name)
         with self._keys.mapped("create", name):
@@ -158,7 +158,7 @@ class FsspecStore:
         return self._listing.list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Yield names of all files; listings of only a few directories are in memory."""
+        """Yield names of all files; only a few directory listings are in memory at a time."""
         return self._listing.walk(prefix, lambda directory: True)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
@@ -221,11 +221,11 @@ class FsspecStore:
         return pa.PythonFile(file, mode="r")
 
     def open_output(self, name: str) -> BinaryIO:
-        """Open a writer to a new object, which exists once it is closed."""
+        """Open a writer to a new object; ``close`` creates the object."""
         return cast("BinaryIO", self._open_for_writing("create", name))
 
     def open_replacement(self, name: str) -> Replacement:
-        """Open a writer to an object, which is replaced once it is closed."""
+        """Open a writer to an object; ``close`` replaces the object."""
         return self._open_for_writing("write", name)
 
     def _open_for_writing(self, verb: str, name: str) -> MappedFile:
@@ -247,7 +247,7 @@ class FsspecStore:
         return sum(1 for _ in each_in_parallel(lambda file: self.put(*file), files))
 
     def ensure_put_if_absent(self) -> None:
-        """Refuse stores that fail the probe; see ``Store.ensure_put_if_absent``."""
+        """Refuse stores that fail the test; see ``Store.ensure_put_if_absent``."""
         self._settle("a file", 0)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
@@ -255,7 +255,7 @@ class FsspecStore:
 
         Raises:
             StorageError: the store, or the library for it, has no conditional write.
-            SafetyError: the store failed the probe.
+            SafetyError: the store failed the test.
         """
         self._keys.writable(name)
         self._settle(name, len(data))
@@ -282,7 +282,7 @@ class FsspecStore:
             self._service.create(key, data, part_bytes)
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Only check the names: an object is durable once it is written."""
+        """Only check the names: a written object is durable."""
         for name in names:
             self._keys.writable(name)
 
@@ -380,7 +380,7 @@ class FsspecStore:
         info = self._stat(name)
         if info is None:
             raise ObjectNotFoundError(
-                f"cannot read {name!r} in {self.uri}: there is no such object"
+                f"cannot read {name!r} in {self.uri}: the object does not exist"
             )
         return info
 
@@ -389,7 +389,8 @@ class FsspecStore:
             try:
                 return self._service.read_range(key, offset, length)
             except Exception:
-                # Stores refuse a range that begins past the end; `Store` returns no bytes for it.
+                # Object stores refuse a range that begins past the end; `Store` must return no
+                # bytes.
                 if offset >= self._ensure_there(name).size_bytes:
                     return b""
                 raise

@@ -1,4 +1,4 @@
-"""Copies of whole objects that the service makes."""
+"""Copy whole objects with the service, without reading them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltactl.storage.parallel import each_in_parallel
 
 
 class WholeCopies:
-    """Copies between objects of one service; implements ``FileCopies``."""
+    """Copy objects of one service; implements ``FileCopies``."""
 
     __slots__ = ("_forget", "_keys", "_service")
 
@@ -52,7 +52,7 @@ class WholeCopies:
         before = self._facts(copy.source_path, source)
         if before is None:
             raise ObjectNotFoundError(
-                f"cannot copy {copy.source_path!r} to {self._keys.uri}: there is no such object"
+                f"cannot copy {copy.source_path!r} to {self._keys.uri}: the object does not exist"
             )
         ensure_size(before.size_bytes, copy, copy.source_path)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zipfile
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.cli.commands.bundle import make_pseudonyms
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.cli.html_report.test_report import ensure_harmless
@@ -208,3 +210,10 @@ def test_an_address_keeps_no_name(cli: RunCli, table: TableBuilder) -> None:
     assert f"{MARK}-column=~".encode() in said
     for text in "acsd":
         assert f"{MARK}{text}".encode() not in said
+
+
+def test_messages_of_the_system_are_readable() -> None:
+    names = make_pseudonyms(keep_names=False)
+    for number in (errno.EACCES, errno.ENOSPC, errno.ETIMEDOUT, errno.EISDIR):
+        assert names.prose(os.strerror(number)) == os.strerror(number)
+    assert MARK not in names.prose(f"Permission denied: {MARK}")

@@ -418,7 +418,7 @@ def test_unknown_features_do_not_matter(tmp_path: Path) -> None:
         (lambda p: (p / "_delta_log").mkdir(parents=True), "the directory is empty or missing"),
         (
             lambda p: ((p / "_delta_log").mkdir(parents=True), (p / "_delta_log/x").write_text("")),
-            "its _delta_log holds no commits",
+            "its _delta_log contains no commits",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import ConflictError, join_reasons
@@ -60,6 +60,8 @@ def test_deleted_rows_are_carried_over(kind: str) -> None:
     stats = json.loads(output["stats"])
     assert (stats["numRecords"], stats["tightBounds"]) == (13, False)
     assert json.loads(added(race, report)["b"]["stats"])["tightBounds"] is True
+    info = race.read_commit(report.version_after)[0]["commitInfo"]
+    assert info["operationMetrics"]["numDeletionVectorsAdded"] == "1"
     removes = {body["path"]: body.get("deletionVector") for body in removed(race, report)}
     path = race.builder.find(race.paths["a"][1])
     assert removes[path["path"]] == path["deletionVector"]
@@ -322,12 +324,16 @@ _deletes = st.lists(
 )
 
 
-@given(
+_changes = given(
     before=_deletes,
     rounds=st.lists(_deletes, min_size=1, max_size=3),
     options=st.sampled_from([OptimizeOptions(), IN_BATCHES, COPIED]),
     tracked=st.booleans(),
 )
+
+
+@settings(max_examples=40)
+@_changes
 def test_live_rows_are_those_of_the_model(
     before: Any, rounds: Any, options: OptimizeOptions, tracked: bool
 ) -> None:
@@ -352,3 +358,14 @@ def test_live_rows_are_those_of_the_model(
     assert report.versions
     assert not report.conflicts
     race.assert_valid()
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@_changes
+def test_live_rows_are_those_of_the_model_explored(
+    before: Any, rounds: Any, options: OptimizeOptions, tracked: bool
+) -> None:
+    test_live_rows_are_those_of_the_model.hypothesis.inner_test(  # type: ignore[attr-defined]
+        before, rounds, options, tracked
+    )

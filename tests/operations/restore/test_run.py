@@ -275,9 +275,9 @@ def test_an_append_only_table_is_refused() -> None:
 def test_an_unknown_feature_is_refused() -> None:
     builder = memory_table()
     builder.append([{"id": 1}])
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["timeTurner"]}
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["sampleFeature"]}
     builder.commit({"protocol": protocol})
-    with pytest.raises(UnsupportedFeatureError, match="timeTurner"):
+    with pytest.raises(UnsupportedFeatureError, match="sampleFeature"):
         restore(builder.store, 0)
 
 

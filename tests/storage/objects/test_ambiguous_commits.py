@@ -203,7 +203,7 @@ def test_what_cannot_be_settled_is_called_unknown(server: Server) -> None:
     store.ensure_put_if_absent()
     server.fail(Cut(after=True))
     server.proxy.add(Rule(Answer(403, after=False), "GET|HEAD", "00001.json", times=None))
-    with pytest.raises(CommitOutcomeUnknownError, match="did not say whether"):
+    with pytest.raises(CommitOutcomeUnknownError, match="it is not known whether"):
         put_commit(store, NAME, commit("ours"), "ours", never_sleep)
     server.proxy.clear()
     assert store.read(NAME) == commit("ours")

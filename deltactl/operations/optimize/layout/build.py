@@ -1,4 +1,4 @@
-"""Tasks for the clusters of a plan: how much memory and how many workers each has."""
+"""Build tasks for the clusters of a plan, with their memory and workers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deltactl.operations.optimize.layout.tasks import DECODED_PER_INPUT_BYTE, Cl
 from deltactl.operations.optimize.tasks import RewriteTask
 from deltactl.units import GIB, MIB
 
-# What the process needs before the first row is read, and for what is not counted here.
+# Memory of the process before the first row is read, and for data that is not counted here.
 _BASE_BYTES: Final = 256 * MIB
 # Memory for decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE: Final = 6
 _LEAST_BYTES: Final = 64 * MIB
-# What a worker needs beside the rows that are kept: a row group decoded, one encoded, hashes.
+# Memory of a worker in addition to its rows: a decoded row group, an encoded one, hashes.
 _BYTES_A_WORKER: Final = 384 * MIB
-# More than this gains nothing: the spill file is in the page cache where there is memory.
+# More memory has no benefit: the spill file is in the page cache if there is memory.
 _MOST_BYTES: Final = 2 * GIB
 # Less than the overhead that Spark gives an executor for Python.
 _EXECUTOR_BYTES: Final = 256 * MIB
@@ -36,10 +36,10 @@ def build_cluster_tasks(
 ) -> LazyTasks[ClusterTask | RewriteTask]:
     """Return the tasks of bins of these sizes; ``build`` gives the files of each.
 
-    A cluster whose rows fit an even share of the memory has one worker, so that others run beside
-    it; a larger one has all the memory and all cores, and runs alone. In an executor of Spark, of
-    which this machine knows nothing, each has one worker and little memory. Bins without a layout
-    are joined as always.
+    If the rows of a cluster fit into an equal share of the memory, it has one worker and runs in
+    parallel with others. A larger cluster has all memory and all cores, and runs alone. In an
+    executor of Spark, whose memory is not known, each cluster has one worker and little memory.
+    Bins without a layout are merged as in runs without layouts.
     """
     cores = count_cores() if is_local else 1
     limit = machine_memory_bytes() // 2 if memory_bytes is None else memory_bytes
@@ -76,5 +76,5 @@ def _estimate_cluster(input_bytes: int) -> int:
 
 
 def estimate_memory(input_bytes: int) -> int:
-    """Return about how much memory it takes to join files: decoded, a row group, encoded."""
+    """Return the approximate memory to merge files: decoded pages, a row group, encoded pages."""
     return min(_MEMORY_PER_INPUT_BYTE * input_bytes, 1 << 30)

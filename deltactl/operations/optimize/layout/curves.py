@@ -1,4 +1,4 @@
-"""Space-filling curves over columns of small whole numbers. Pure.
+"""Compute space-filling curves over columns of small whole numbers. No I/O.
 
 Sources: the bits of Delta's Z-order (column 1 gives the highest bit of each group); J. Skilling,
 "Programming the Hilbert curve" (2004), for the Hilbert curve.
@@ -22,12 +22,12 @@ MOST_BITS: Final = 10
 """Delta cuts each column into 1000 ranges."""
 
 _BITS_OF_ONE: Final = 20
-# Of which all coordinates fit the cache of a core.
+# Number of points whose coordinates fit into the cache of a core.
 _CACHED_POINTS: Final = 1 << 14
 
 
 def bits_per_column(columns: int, most: int = MOST_BITS) -> int:
-    """Return how many bits of each column fit a code; one column alone is a sorted order."""
+    """Return the number of bits of each column in a code; a single column gives a sorted order."""
     if columns == 1:
         return _BITS_OF_ONE
     return max(1, min(most, CODE_BITS // columns))

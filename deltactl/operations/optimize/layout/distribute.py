@@ -46,7 +46,7 @@ def run_bins(
     tasks: BinTasks,
     rows: Sequence[int | None],
 ) -> Iterator[Outcome]:
-    """Yield the outcomes of all bins; ``rows`` are about how many each has, where known."""
+    """Yield the outcomes of all bins; ``rows`` are approximate row counts, if known."""
     sizes = tasks.weights if tasks.sizes is None else tasks.sizes
     large = _find_large(context.engine, plan, sizes)
     small = [number for number in range(len(sizes)) if number not in large]

@@ -1,4 +1,4 @@
-"""Expect what lookups will skip in a layout: from the log, or from a sample of the rows. Pure."""
+"""Estimate the share of files that lookups skip in a layout, from the log or a sample. No I/O."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Shares = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpectedSkipping:
-    """What lookups skip before and after clusters are placed.
+    """The share of files that lookups skip, before and after clusters are placed.
 
     Attributes:
         request: the columns and the rule.
         columns: the bounds of each column in all files that are considered.
-        sets: which files form each cluster, and how many files it becomes.
+        sets: the files of each cluster, and its number of outputs.
     """
 
     request: LayoutRequest
@@ -53,13 +53,13 @@ class ExpectedSkipping:
         return cls(request, columns, sets)
 
     def find_least(self) -> float | None:
-        """Return what lookups skip now in the column where that is least."""
+        """Return the share that lookups skip now, for the column with the lowest share."""
         shares = [column.expect_skipped() for column in self.columns]
         known = [share for share in shares if share is not None]
         return min(known, default=None)
 
     def report(self, sampled: Mapping[int, Shares] | None = None) -> LayoutReport:
-        """Return the shares; ``sampled`` has those of clusters by number, from their rows."""
+        """Return the shares; ``sampled``: shares of clusters by number, from a sample of rows."""
         opened = self._estimate_opened()
         for number, shares in (sampled or {}).items():
             opened[number] = shares
@@ -95,15 +95,16 @@ class ExpectedSkipping:
 
 @cache
 def estimate_opened(layout: Layout, files: int, most: tuple[int, ...]) -> Shares:
-    """Return the share of files that a lookup opens, for columns that do not depend on each other.
+    """Return the share of files that a lookup opens, for independent columns.
 
-    Tiles: a file of each slice, so that their product is the number of files. Curves are tried with
-    even random numbers, in at most 256 files.
+    For tiles, a lookup opens the files of one slice; the product of the slices of all columns is
+    the number of files. For curves, it is simulated with uniform random numbers and at most 256
+    files.
 
     Args:
         layout: the rule.
-        files: how many there are.
-        most: how many different values each column may have.
+        files: the number of files.
+        most: the maximum number of distinct values of each column.
     """
     if files <= 1:
         return (1.0,) * len(most)
@@ -134,7 +135,10 @@ def measure_opened(placement: Placement, sample: Sequence[pa.Array]) -> Shares:
 def _measure_column(
     ranks: npt.NDArray[np.int64], destinations: npt.NDArray[np.int64], files: int
 ) -> float:
-    """Return the share of files whose range has the value of a row; nulls are looked up by none."""
+    """Return the share of files whose range includes the value of a row.
+
+    Nulls are not looked up.
+    """
     is_value = ranks > 0
     ranks, destinations = ranks[is_value], destinations[is_value]
     if not len(ranks):

@@ -1,4 +1,4 @@
-"""What a layout would do to a cluster: for a dry run."""
+"""Predict how a layout divides the rows of a cluster, for a dry run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from deltactl.parquet.reader import RowReader
 from deltactl.storage.store import Store
 
 MOST_FORECASTS: Final = 8
-"""Of how many clusters a dry run reads a sample."""
+"""The number of clusters of which a dry run reads a sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterForecast:
     """The division of a cluster.
 
-    ``slices``: into how many ranges a layout of tiles cuts each column, on average within a range
-    of the columns before it. A curve is cut in one dimension: the number of its pieces.
-    ``opened``: for each column the share of the files that a lookup of a value of the cluster
-    opens.
+    ``slices``: the number of ranges of each column in a layout of tiles, as an average over the
+    ranges of the columns before it. For a curve, it is the number of its sections. ``opened``: for
+    each column the share of the files that a lookup of a value of the cluster opens.
     """
 
     partition: str
@@ -68,7 +67,7 @@ def forecast_cluster(
 
 
 def _count_slices(placement: Placement) -> tuple[float, ...]:
-    """Return how many pieces each slice of a level has on average."""
+    """Return the average number of parts of a slice, for each level."""
     counts = np.cumsum([1, *(len(cuts) for cuts in placement.tiles.cuts)])
     return tuple(
         round(float(after / before), 1) for before, after in zip(counts, counts[1:], strict=False)

@@ -1,4 +1,4 @@
-"""Which layout a plain run keeps, read from the tags of the files that are placed already."""
+"""Find the layout that a plain run keeps, from the tags of placed files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _BETWEEN: Final = "\n"
 class Kept:
     """The layouts that a plain run keeps.
 
-    ``of_group`` is for each partition an index into ``requests``, or -1: the layout of its newest
-    placed file. A partition without one has the layout that all others have in common.
-    ``is_laid`` are the partitions with such files, ``placed`` the files in their layout.
+    ``of_group``: for each partition, an index into ``requests``, or -1; the layout is that of its
+    newest placed file. If a partition has no placed file, it is the layout that all other
+    partitions have in common. ``is_laid`` are the partitions with such files, ``placed`` the files
+    in their layout.
     """
 
     requests: tuple[LayoutRequest, ...]
@@ -50,7 +51,7 @@ class Kept:
 
 
 def find_kept(snapshot: Snapshot, files: pa.Table, groups: PartitionGroups) -> Kept:
-    """Return the layouts of the files; those by columns that are gone are not kept."""
+    """Return the layouts of the files; layouts by dropped columns are not kept."""
     laid = is_laid_out(files)
     texts = pc.binary_join_element_wise(
         lookup_map(files["tags"], LAYOUT_TAG), lookup_map(files["tags"], COLUMNS_TAG), _BETWEEN
@@ -85,7 +86,7 @@ def _newest(numbers: Array, files: pa.Table, groups: PartitionGroups) -> Array:
 
 
 def _parse(snapshot: Snapshot, text: str) -> LayoutRequest | None:
-    """Return the layout that tags name, if rows can be placed by it."""
+    """Return the layout in tags, if rows can be placed by it."""
     layout, _, columns = text.partition(_BETWEEN)
     if layout not in get_args(Layout):
         return None

@@ -1,4 +1,4 @@
-"""Which rows go together into a file, and in what order: learned from a sample. Pure."""
+"""Assign rows to files and sort them, by a sample. No I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANK_BITS = MAX_RANK.bit_length() - 1
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Assigns rows to destinations, each of which is a file of about the target size.
+    """Assign rows to destinations; each destination is a file of about the target size.
 
     ``ranges`` of each column have equal row counts, and are as many as the bits of a curve tell
     apart. Within a file of tiles the rows follow a Hilbert curve.
@@ -79,7 +79,7 @@ def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
 
 
 def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> Placement:
-    """Return a placement of rows like those of a sample into about so many files."""
+    """Return a placement, learned from a sample, for an approximate number of files."""
     columns = tuple(ColumnRanks.of(array) for array in sample)
     ranks = rank_columns(columns, sample)
     bits = bits_per_column(len(columns))

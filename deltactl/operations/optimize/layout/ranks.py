@@ -1,7 +1,7 @@
-"""Ranks of values among the values of a sample: all types become whole numbers in the same order.
+"""Replace values by their ranks in a sample, so that all types become whole numbers.
 
-Pure. A rank decides only where a row is written, never what: so strings and decimals may be
-compared by their beginnings.
+A rank decides only the file of a row, not its values, so it is enough to compare prefixes of
+strings and decimals. No I/O.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_RANK: Final = 1 << 17
 """Ranks are smaller than this."""
 
 _MOST_BOUNDS: Final = (MAX_RANK >> 1) - 2
-# As many as the statistics of most writers have.
+# The number of characters in statistics of most writers.
 _PREFIX_CHARACTERS: Final = 32
 _MOST_BYTES_A_CHARACTER: Final = 4
 
@@ -34,7 +34,7 @@ _MOST_BYTES_A_CHARACTER: Final = 4
 class ColumnRanks:
     """The distinct values of a column in a sample, in order; nulls are before all of them.
 
-    Of strings, ``prefix_bytes`` are compared: statistics have no more than their beginnings.
+    Only ``prefix_bytes`` of strings are compared, because statistics contain only prefixes.
     """
 
     bounds: Values
@@ -104,7 +104,7 @@ def sort_distinct(values: Values) -> Values:
 
 
 def _choose_prefix(sample: pa.Array) -> int:
-    """Return how many bytes of each string count: those of 32 characters."""
+    """Return the number of bytes of each string to compare (32 characters)."""
     if not _is_bytes(sample.type):
         return 0
     is_ascii = pa.types.is_binary(sample.type) or pc.all(pc.string_is_ascii(sample)).as_py()
@@ -116,7 +116,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def comparable(array: pa.Array, prefix_bytes: int) -> Values:
-    """Return values that NumPy orders as Delta does; those of nulls have no meaning."""
+    """Return values that NumPy sorts in the order of Delta; values of nulls are undefined."""
     kind = array.type
     if _is_bytes(kind):
         return _prefixes(array, prefix_bytes)

@@ -1,4 +1,4 @@
-"""What layout a run makes: the columns, checked against the table, and the rule."""
+"""Check the requested layout against the table: columns and kind of layout."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class LayoutColumn:
 class LayoutRequest:
     """The layout of a run.
 
-    ``cluster`` places new files and unfinished clusters, ``zorder`` whole partitions. ``liquid``
-    is the first by the clustering columns of the table, in the form of Delta on Spark.
+    ``cluster`` places new files and unfinished clusters; ``zorder`` places whole partitions;
+    ``liquid`` is ``cluster`` with the clustering columns of the table, in the form of Delta on
+    Spark.
     """
 
     kind: Kind
@@ -62,7 +63,7 @@ class LayoutRequest:
 
 
 def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutRequest | None:
-    """Return the layout that the options, or the table's own clustering columns, ask for.
+    """Return the layout of the options, or of the clustering columns of the table.
 
     ``None`` if there is none: a purge and ``--rewrite copy`` do not place rows.
 
@@ -92,7 +93,7 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
 
 
 def _ensure_meaning(options: OptimizeOptions) -> None:
-    """Refuse options of a layout where neither the command nor the table has columns."""
+    """Refuse layout options if neither the command nor the table has columns."""
     for option, is_given in (("--full", options.full), ("--layout", options.layout is not None)):
         if is_given:
             raise UsageError(
@@ -196,7 +197,10 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
 
 
 def _find(struct: StructType, path: Path) -> list[Field] | None:
-    """Return the fields that lead to a column; names differ in case only if nothing else fits."""
+    """Return the fields of the path to a column.
+
+    Names may differ by case if there is no exact match.
+    """
     level: DeltaType = struct
     fields = []
     for name in path:

@@ -1,4 +1,4 @@
-"""Read a sample of the columns that rows are placed by: row groups spread over all files."""
+"""Read a sample of the layout columns, from row groups of all files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sample_placement(
     files: Sequence[DataFile],
     wanted_files: int,
 ) -> Placement:
-    """Decide where the rows of a cluster go, from a sample of its columns.
+    """Decide the placement of the rows of a cluster, from a sample of its columns.
 
     Raises:
         DataFileError: a file of the sample is missing or broken.
@@ -45,7 +45,7 @@ def sample_placement(
 def read_sample(
     store: Store, reader: RowReader, files: Sequence[DataFile], paths: Sequence[Path]
 ) -> list[pa.Array]:
-    """Return values of the columns, from at most 128 row groups; deleted rows are among them.
+    """Return values of the columns, from at most 128 row groups; they include deleted rows.
 
     Raises:
         DataFileError: a file is missing or broken.
@@ -64,7 +64,7 @@ def read_sample(
 
 
 def choose_probes(sizes: Sequence[int], probes: int = _PROBES) -> list[tuple[int, list[float]]]:
-    """Return files by number, and places in each from 0 to 1, evenly spread over all bytes."""
+    """Return file numbers, and places in each file (0 to 1), evenly distributed over all bytes."""
     ends = np.cumsum(np.maximum(np.array(sizes, np.float64), 1.0))
     places = (np.arange(probes) + 0.5) * ends[-1] / probes
     numbers = np.searchsorted(ends, places, "right")

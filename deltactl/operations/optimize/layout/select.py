@@ -1,4 +1,4 @@
-"""Choose the files of a layout run, and which of them form a cluster. Pure."""
+"""Choose the files of a layout run, and which of them form a cluster. No I/O."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from deltactl.protocol.partitions import lookup_map
 from deltactl.units import GIB
 
 MAX_CLUSTER_BYTES: Final = 150 * GIB
-"""Input of a cluster: what Delta on Spark puts into a cube."""
+"""Maximum input bytes of a cluster, as for cubes of Delta on Spark."""
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutPlan:
-    """What an optimize does besides choosing files.
+    """The layout part of a plan.
 
-    ``files_after`` has the expected number of outputs of each cluster. ``placed_bytes`` are those
-    of inputs that are in such a layout already, and are rewritten together with others. A plain run
-    keeps layouts that differ between partitions, and joins files where there is none: then
-    ``requests`` has the one of each bin, and ``request`` is the first of them.
+    ``files_after``: the expected number of outputs of each cluster. ``placed_bytes``: bytes of
+    inputs that already have the layout and are rewritten together with others. A plain run keeps
+    layouts that differ between partitions, and merges files without a layout: then ``requests`` has
+    the layout of each bin, and ``request`` is the first of them.
     """
 
     request: LayoutRequest
@@ -41,13 +41,13 @@ class LayoutPlan:
     requests: tuple[LayoutRequest | None, ...] = ()
 
     def request_of(self, number: int) -> LayoutRequest | None:
-        """Return the layout of a bin; ``None`` if its files are only joined."""
+        """Return the layout of a bin; ``None`` if its files are only merged."""
         return self.requests[number] if self.requests else self.request
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """The considered files: which have the wanted layout, and the number of their cluster or run.
+    """The considered files: whether they have the wanted layout, and their cluster or run.
 
     ``clusters`` is -1 for files without the layout.
     """
@@ -65,7 +65,7 @@ class Placed:
 
     @classmethod
     def from_numbers(cls, is_placed: Array, numbers: Array) -> Placed:
-        """Return files by their clusters; those that name none are not placed."""
+        """Return files by their clusters; files without a cluster are not placed."""
         is_placed = is_placed & (numbers >= 0)
         return cls(is_placed, np.where(is_placed, numbers, -1))
 
@@ -90,7 +90,10 @@ class Placed:
 
 
 def divide_clusters(sizes: Array, most_bytes: int = MAX_CLUSTER_BYTES) -> Array:
-    """Return the cluster of each file of a partition, in order: each of at most so many bytes."""
+    """Return the cluster of each file of a partition, in order.
+
+    Clusters have a maximum of bytes.
+    """
     before = np.cumsum(sizes) - sizes
     total = int(sizes.sum())
     count = max(1, -(-total // most_bytes))
@@ -98,5 +101,5 @@ def divide_clusters(sizes: Array, most_bytes: int = MAX_CLUSTER_BYTES) -> Array:
 
 
 def count_outputs(cluster_bytes: Array, target_bytes: int) -> Array:
-    """Return how many files clusters become: of about the target size."""
+    """Return the number of outputs of clusters, with about the target size."""
     return np.asarray(np.maximum(1, (cluster_bytes + target_bytes // 2) // target_bytes))

@@ -1,4 +1,4 @@
-"""Survey the layout of a table for ``describe-detail --layout``: only the log is read."""
+"""Estimate how many files lookups skip, for ``describe-detail --layout``, from the log only."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ _READ_COLUMNS: Final = ("path", "size_bytes", "partition_values", "tags", "stats
 
 
 class LayoutSurvey:
-    """Watches the files of a snapshot go by, then reports what lookups skip.
+    """Collect statistics while the snapshot is streamed.
 
-    The columns are those given, else those that the table defines, else those of the tags of most
-    bytes. Without given or defined columns the statistics are read after the tags.
+    Then estimate how many files a lookup skips. The columns are the given ones, else the clustering
+    columns of the table, else those of the tags with most bytes. In the last case, statistics are
+    read after the tags.
     """
 
     def __init__(self, snapshot: Snapshot, columns: str | None) -> None:
-        """Choose the columns if the tags are not needed for that.
+        """Choose the columns, if the tags are not needed for this.
 
         Raises:
             SafetyError: no query skips files by a given column.
@@ -53,12 +54,12 @@ class LayoutSurvey:
         self._snapshot = snapshot
         self._request = _choose_request(snapshot, columns)
         self.columns: Sequence[str] = _READ_COLUMNS[:-1] if self._request is None else _READ_COLUMNS
-        """Which columns of files to read."""
+        """The columns of files to read."""
         self._files: list[pa.Table] = []
         self._bounds: list[pa.Array] = []
 
     def add(self, batch: pa.Table) -> None:
-        """Take the next files: statistics are kept as typed columns, not as text."""
+        """Add the next files: statistics are kept as typed columns, not as text."""
         if self._request is not None:
             self._bounds += self._parse(batch, self._request)
             batch = batch.drop_columns(["stats", "path", "tags"])
@@ -69,7 +70,7 @@ class LayoutSurvey:
 
         Raises:
             UsageError: the table has no clustering columns.
-            CorruptLogError: a partition value does not parse as its column's type.
+            CorruptLogError: a partition value is not valid for the type of its column.
         """
         if self._request is None:
             self._request = _find_tagged(self._snapshot, self._files)
@@ -86,7 +87,7 @@ class LayoutSurvey:
         return list(parse_bounds(batch["stats"], kind).chunks)
 
     def _form_sets(self) -> RewrittenSets:
-        """Return the partitions of the table, each of which is placed anew."""
+        """Return the partitions of the table, as if each is placed again."""
         if not self._files:
             return RewrittenSets(np.empty(0, np.int64), np.empty(0, np.int64))
         files = pa.concat_tables(self._files)
@@ -115,7 +116,7 @@ def _request(columns: tuple[LayoutColumn, ...], layout: Layout) -> LayoutRequest
 
 
 def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutRequest:
-    """Return the layout of most bytes, by the tags of deltactl."""
+    """Return the layout with most bytes, from the tags of deltactl."""
     if batches:
         files = pa.concat_tables(batches)
         files = files.filter(pa.array(is_laid_out(files)))
@@ -138,7 +139,7 @@ def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutReque
 
 
 def _parse_tags(snapshot: Snapshot, layout: str, columns: str) -> LayoutRequest | None:
-    """Return the layout that tags name; ``None`` if the table has no such columns any more."""
+    """Return the layout in tags; ``None`` if the table no longer has its columns."""
     known = next((name for name in get_args(Layout) if name == layout), None)
     try:
         paths = [tuple(map(str, path)) for path in json.loads(columns)]

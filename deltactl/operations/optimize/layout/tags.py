@@ -1,6 +1,6 @@
-"""Tags that say how the rows of a file were placed, and by which run.
+"""Read and write tags that show how the rows of a file were placed, and by which run.
 
-In tables with their own clustering columns those of Delta on Spark, else our own.
+Tables with clustering columns get the tags of Delta on Spark, other tables get tags of deltactl.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterTags:
-    """The tags of the files of one cluster: what was placed together by one run."""
+    """The tags of the files of one cluster, which one run placed together."""
 
     request: LayoutRequest
     run_id: str
     number: int
 
     def mark(self, file: NewFile) -> NewFile:
-        """Return a file with tags; those of our own name its path, so that copies are known."""
+        """Return a file with tags; tags of deltactl contain its path, to recognize copied tags."""
         cluster = f"{self.run_id}-{self.number}"
         if self.request.kind == "liquid":
             cube = {
@@ -79,13 +79,13 @@ def number_tags(texts: pa.Array | pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
 
 
 def is_laid_out(files: pa.Table) -> Flags:
-    """Return which files have tags of ours that are theirs, not copied by another tool."""
+    """Return a mask of files with valid tags of deltactl (not copied by another tool)."""
     own = pc.equal(lookup_map(files["tags"], PATH_TAG), files["path"])
     return np.asarray(pc.fill_null(own, False)).astype(np.bool_)
 
 
 def has_layout(files: pa.Table, request: LayoutRequest) -> Flags:
-    """Return which files were placed by this rule and these columns."""
+    """Return a mask of the files that were placed with this layout and these columns."""
     if request.kind == "liquid":
         columns = lookup_map(files["tags"], CUBE_COLUMNS_TAG)
         same = pc.and_(
@@ -104,7 +104,7 @@ def has_layout(files: pa.Table, request: LayoutRequest) -> Flags:
 
 
 def is_clustered_otherwise(files: pa.Table, request: LayoutRequest) -> Flags:
-    """Return which files of a liquid table have a cube by other columns, or another provider."""
+    """Return a mask of files in a liquid table with other cube columns, or another provider."""
     columns = lookup_map(files["tags"], CUBE_COLUMNS_TAG)
     other = pc.not_equal(columns, encode_names(request.names))
     foreign = pc.not_equal(files["clustering_provider"], LIQUID)

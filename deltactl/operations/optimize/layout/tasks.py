@@ -1,4 +1,4 @@
-"""The work of one cluster: exchange its live rows between files, sort, verify.
+"""The worker of a cluster: exchange its live rows between files, sort, verify.
 
 Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
 """
@@ -46,7 +46,7 @@ from deltactl.parquet.writer import DataFileWriter
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
-# Rows of a compressed file in memory, and again in the spool: about so many bytes a byte of input.
+# Rows of a compressed file in memory, and again in the spool: bytes per byte of input (estimate).
 DECODED_PER_INPUT_BYTE: Final = 6
 # Bytes of the spill file for each byte of input, at most: measured 1.1 to 1.7.
 _SPILLED_PER_INPUT_BYTE: Final = 2
@@ -58,7 +58,7 @@ _EVEN_SHARE: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class LayoutSpec:
-    """What all clusters of a run share."""
+    """The values that all clusters of a run share."""
 
     rewrite: RewriteSpec
     spill_dir: str | None
@@ -66,7 +66,7 @@ class LayoutSpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTask:
-    """One cluster: its files, how many files it should become, and what it may use.
+    """One cluster: its files, the number of outputs, and its memory and workers.
 
     ``memory_bytes`` are for all of its ``workers``.
     """
@@ -84,10 +84,10 @@ class ClusterTask:
 
 
 def rewrite_bin(spec: LayoutSpec, task: ClusterTask | RewriteTask, attempt: int) -> RewriteResult:
-    """Rewrite a bin of a run with layouts: place its rows, or only join its files.
+    """Rewrite a bin of a run with layouts: place its rows, or only merge its files.
 
     Raises:
-        DeltactlError: as of the two.
+        DeltactlError: as in ``place_rows`` and ``rewrite_files``.
     """
     if isinstance(task, ClusterTask):
         return place_rows(spec, task, attempt)
@@ -129,7 +129,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
 def make_exchange(
     spec: RewriteSpec, task: ClusterTask, placement: Placement, attempt: int
 ) -> ClusterExchange:
-    """Return what a worker of an engine does with the rows of a cluster."""
+    """Return the exchange of the rows of a cluster, for a worker of an engine."""
     return _Job(_open(spec), spec, task, placement, attempt).exchange
 
 
@@ -140,7 +140,7 @@ def _open(spec: RewriteSpec) -> Store:
 def finish_cluster(
     task: ClusterTask, read: Sequence[RowDigest], written: Sequence[Sequence[Output]]
 ) -> RewriteResult:
-    """Compare the rows that were read with those that are in the store now.
+    """Compare the rows that were read with the rows in the stored outputs.
 
     Raises:
         VerificationError: they differ.
@@ -173,7 +173,7 @@ ClusterExchange: TypeAlias = Exchange[Sequence[DataFile], RowDigest, list[Output
 
 @dataclass
 class _Job:
-    """Reads, places and writes the rows of one cluster."""
+    """Read, place and write the rows of one cluster."""
 
     store: Store
     spec: RewriteSpec
@@ -189,7 +189,7 @@ class _Job:
 
     @property
     def exchange(self) -> ClusterExchange:
-        """Return what is done with the rows."""
+        """Return the exchange of the rows."""
         return Exchange(self.spec.reader.schema, self.read, self.key, self.write)
 
     def read(self, files: Sequence[DataFile]) -> Source[RowDigest]:
@@ -216,13 +216,13 @@ class _Job:
     def key(
         self, batch: pa.RecordBatch, first_row: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the destination of each row, and its place there."""
+        """Return the destination of each row, and its place in it."""
         return self.placement.place(select_leaves(batch, self.task.request.paths), first_row)
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
     ) -> list[Output]:
-        """Write the rows of a destination: as one file, or a few if they are far too many."""
+        """Write the rows of a destination as one file, or as a few if there are too many rows."""
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)

@@ -1,8 +1,8 @@
-"""Cut space into tiles of equal row counts, by the ranks of a sample. Pure.
+"""Divide rows into tiles of equal row counts, by the ranks of a sample. No I/O.
 
-Sort-tile-recursive: slices by the first column, each cut by the second, and so on. The bounds of a
-file are a box, and tiles are boxes: so they overlap less than pieces of a curve. A curve is the
-case of one column, the position on it.
+Sort-tile-recursive: divide rows into slices by the first column, each slice by the second column,
+and so on. The bounds of a file describe a box, and a tile is a box: so bounds of tiles overlap less
+than bounds of sections of a curve. A curve is handled as one column, the position on the curve.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ranks = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """The cuts of each level, and how many destinations each tile has.
+    """The limits of slices of each level, and the number of destinations of each tile.
 
     ``cuts[level]`` are sorted numbers ``slice * span + rank``: the first rank of a slice that is
     not the first one of its slice of the level above. ``parts`` is more than 1 for a tile that no
@@ -45,7 +45,7 @@ class Tiles:
         return found
 
     def assign(self, ranks: Ranks, first_row: int = 0) -> Ranks:
-        """Return the destination of each row; rows of a tile with parts take turns."""
+        """Return the destination of each row; rows of a tile with parts are distributed evenly."""
         tiles = self.locate(ranks)
         firsts = np.cumsum(self.parts) - self.parts
         parts = self.parts[tiles]
@@ -55,19 +55,19 @@ class Tiles:
 
 @dataclass(frozen=True, eq=False)
 class _Slice:
-    """Rows of the sample, and the number of files that they stand for."""
+    """Rows of the sample, and the number of files for them."""
 
     rows: Ranks
     files: float
 
 
 def cut_tiles(ranks: Ranks, files: int, span: int) -> Tiles:
-    """Cut so that each tile stands for one file.
+    """Divide the rows of the sample so that each tile becomes one file.
 
     Args:
         ranks: of a sample, a column for each level; smaller than ``span``.
-        files: how many are wanted.
-        span: more than every rank.
+        files: the wanted number.
+        span: greater than every rank.
     """
     slices = [_Slice(np.arange(len(ranks)), float(files))]
     cuts = []
@@ -85,7 +85,7 @@ def cut_tiles(ranks: Ranks, files: int, span: int) -> Tiles:
 
 
 def _cut_slice(ranks: Ranks, level: int, part: _Slice) -> tuple[list[int], list[_Slice]]:
-    """Return where a slice is cut, and its pieces."""
+    """Return the limits at which a slice is divided, and its parts."""
     if not len(part.rows) or part.files < 1.5:
         return [], [part]
     columns = range(level, ranks.shape[1])
