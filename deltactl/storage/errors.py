@@ -208,7 +208,7 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
 def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
-    # s3fs wraps the service's error in a more or less similar OSError.
+    # The service's error may be the cause of a more or less similar OSError.
     code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
