@@ -11,8 +11,11 @@ UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests
 	--ignore=tests/storage/objects
 CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
+# Tests start many processes of Python. Each would compile the modules again if none stored them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz generate histories races \
+.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
 	audit dist docs pictures demo clean
 
 help: ## show the targets
@@ -75,6 +78,10 @@ histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl
 
 races: $(STAMP) ## optimize while Delta on Spark (local, MinIO) and delta-rs (MinIO) change rows, 30 rounds each
 	$(BIN)/python -m tests.interop.race_rounds --rounds 30
+
+# FLEET holds options, such as --seeds 4 5.
+fleet: $(STAMP) ## maintain against optimize, 300 tables on a local disk and MinIO, three seeds, read by all; long
+	$(BIN)/python -m tests.operations.maintain.fleet --spark $(FLEET)
 
 pictures: $(STAMP) ## run commands on sample tables, and draw their screens for the README
 	$(BIN)/python -m dev.pictures

@@ -51,6 +51,13 @@ def first_line(error: BaseException, most: int = 200) -> str:
     return next(iter(str(error).splitlines()), "")[:most]
 
 
+def join_reasons(reasons: Sequence[str], most: int = 3) -> str:
+    """Return the different reasons in one text, ``most`` of them at most."""
+    different = list(dict.fromkeys(reasons))
+    more = len(different) - most
+    return "; ".join(different[:most] + ([f"and {more} more"] if more > 0 else []))
+
+
 def ignore_warning(message: str) -> None:
     """Discard the warning."""
 
@@ -136,11 +143,20 @@ class VerificationError(TableError):
 
 
 class ConflictError(DeltactlError):
-    """A concurrent writer won; a retry may succeed."""
+    """A concurrent writer won; a retry may succeed.
+
+    ``reasons``: for each part that was to be committed why it was not, where that is known.
+    """
 
     code = "CONFLICT"
     exit_code = 4
     retryable = True
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, reasons: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reasons = tuple(reasons)
 
 
 class CommitOutcomeUnknownError(ConflictError):

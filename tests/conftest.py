@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -75,6 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _SERVERS = {"object_servers", "cluster_address", "delta_spark"}
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of tests, which stay to the end."""
+    gc.collect()
+    gc.freeze()
+
+
 def _fixtures_of(item: pytest.Item) -> list[str]:
     return item.fixturenames if isinstance(item, pytest.Function) else []
 
@@ -91,12 +100,21 @@ def _java_missing() -> str | None:
     return None if shutil.which("java") else "spark: no Java runtime"
 
 
+@pytest.fixture(scope="session")
+def new_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths for an empty directory each.
+
+    ``mktemp`` would look through the directories of all tests before, for the next free number.
+    """
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def isolated_world(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def isolated_world(new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's home, configuration and terminal out of the tests."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(new_homes)
+    home.mkdir()
     for name in list(os.environ):
         if name.startswith(_FOREIGN) or name in _TERMINAL:
             monkeypatch.delenv(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from functools import reduce
@@ -24,12 +25,17 @@ VERBS = frozenset(
     )
 )
 HOLE = "\0"
-TREES = {
-    str(path.relative_to(REPOSITORY)): ast.parse(path.read_text("utf-8"))
-    for path in sorted((REPOSITORY / "deltactl").rglob("*.py"))
-}
 # "For a requester-pays bucket, add ...": a condition may come before the verb.
 OPENING = re.compile(r"(?:(?:If|For|To|On|Without) [^.]*?, )?`?(\w+)")
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Return each module of deltactl, parsed."""
+    return {
+        str(path.relative_to(REPOSITORY)): ast.parse(path.read_text("utf-8"))
+        for path in sorted((REPOSITORY / "deltactl").rglob("*.py"))
+    }
 
 
 def is_hint_name(name: str) -> bool:
@@ -43,10 +49,11 @@ def is_text(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant | ast.JoinedStr)
 
 
+@functools.cache
 def values_by_name() -> dict[str, list[ast.expr]]:
     """Return what each constant is set to, and what each function returns."""
     values: dict[str, list[ast.expr]] = {}
-    for tree in TREES.values():
+    for tree in trees().values():
         for node in ast.walk(tree):
             match node:
                 case (
@@ -63,16 +70,13 @@ def values_by_name() -> dict[str, list[ast.expr]]:
     return values
 
 
-VALUES = values_by_name()
-
-
 def joined(texts: list[str], part: ast.expr) -> list[str]:
     """Return the texts, each with each text of the next part of an f-string."""
     match part:
         case ast.Constant(value=str(text)):
             ends = [text]
         case ast.FormattedValue(value=ast.Name(id=name)) if name.isupper():
-            ends = [end for value in VALUES[name] for end in texts_of(value)]
+            ends = [end for value in values_by_name()[name] for end in texts_of(value)]
         case _:
             ends = [HOLE]
     return [text + end for text in texts for end in ends]
@@ -100,8 +104,8 @@ def texts_of(value: ast.expr) -> Iterator[str]:
                     yield head + tail
         case ast.Name(id="hint") | ast.Attribute(attr="hint"):
             pass  # Handed on: its texts are found where it is made.
-        case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name in VALUES:
-            for made in VALUES[name]:
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name in values_by_name():
+            for made in values_by_name()[name]:
                 yield from texts_of(made)
         case _:
             raise ValueError(f"unknown form of a hint: {ast.unparse(value)}")
@@ -131,7 +135,7 @@ def values_of(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def hints() -> Iterator[tuple[str, str]]:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             for value in values_of(node):
                 for text in texts_of(value):
@@ -179,7 +183,7 @@ def test_hints_have_one_form() -> None:
 def test_a_hint_is_given_by_its_name() -> None:
     by_place = [
         f"{path}:{node.lineno}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         for parameter in (*node.args.posonlyargs, *node.args.args)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shlex
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.exits import MEANINGS, ExitCode
 from deltactl.cli.output.github import annotate
 from deltactl.cli.output.text import safe_text
+from deltactl.units import format_count
 
 MOST_ROWS = 200  # of the summary; GitHub refuses one above 1 MiB
 MOST_CHARACTERS = 300
@@ -28,37 +30,71 @@ MOST_CHARACTERS = 300
 
 def main(environ: Mapping[str, str]) -> int:
     """Run the command of the inputs, and return the exit status of the step."""
-    words = shlex.split(environ["DELTACTL_ACTION_RUN"])
-    if words[:1] == ["deltactl"]:
-        del words[0]
-    if any(re.fullmatch(r"-o.*|--output(=.*)?|--report(=.*)?", word) for word in words):
-        return refuse("the action sets --output and --report itself: leave them out")
+    try:
+        words = read_words(environ["DELTACTL_ACTION_RUN"])
+    except ValueError as error:
+        print(annotate("error", "deltactl: USAGE", str(error)), flush=True)
+        write_outputs(environ, int(ExitCode.USAGE), "", "")
+        return int(ExitCode.USAGE)
     allowed = environ.get("DELTACTL_ACTION_ALLOWED", "0").replace(",", " ").split()
     folder = Path(tempfile.mkdtemp(prefix="deltactl-", dir=environ.get("RUNNER_TEMP")))
     result, report = folder / "result.json", folder / "report.html"
-    if any(spec.name in words and spec.has_report for spec in COMMANDS):
-        words += ["--report", str(report)]
-    with result.open("wb") as stream:
-        command = [sys.executable, "-m", "deltactl", *words, "-o", "json"]
-        status = subprocess.run(command, stdout=stream, check=False).returncode
+    status = run(add_options(words, report), result)
     envelopes = read_envelopes(result)
     for line in iterate_annotations(envelopes, status):
         print(line, flush=True)
-    values = {
-        "exit-status": str(status),
-        "json": str(result),
-        "report": str(report) if report.exists() else "",
-    }
-    append(environ, "GITHUB_OUTPUT", "".join(f"{key}={it}\n" for key, it in values.items()))
+    write_outputs(environ, status, str(result), str(report) if report.exists() else "")
     if environ.get("DELTACTL_ACTION_SUMMARY", "true").lower() == "true":
         append(environ, "GITHUB_STEP_SUMMARY", render_summary(envelopes, status))
     return 0 if str(status) in allowed else status
 
 
-def refuse(message: str) -> int:
-    """Print an error about the inputs, and return the status of wrong usage."""
-    print(annotate("error", "deltactl: USAGE", message))
-    return int(ExitCode.USAGE)
+def read_words(text: str) -> list[str]:
+    """Return the words of the input ``run``; a backslash at the end of a line continues it.
+
+    Raises:
+        ValueError: they cannot be run.
+    """
+    try:
+        words = shlex.split(re.sub(r"\\\r?\n", " ", text))
+    except ValueError as error:
+        raise ValueError(f"`run` cannot be split into words: {error}") from error
+    if words[:1] == ["deltactl"]:
+        del words[0]
+    if not words:
+        raise ValueError("`run` is empty: give a command, such as check TABLE")
+    if any(re.fullmatch(r"-o.*|--output(=.*)?|--report(=.*)?", word) for word in words):
+        raise ValueError("the action sets --output and --report itself: leave them out")
+    return words
+
+
+def add_options(words: Sequence[str], report: Path) -> list[str]:
+    """Return the words with the options of the action, before a ``--`` that ends all options."""
+    specs = {spec.name: spec for spec in COMMANDS}
+    command = next((specs[word] for word in words if word in specs), None)
+    added = ["-o", "json"]
+    if command is not None and command.has_report:
+        added += ["--report", str(report)]
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], *added, *words[end:]]
+
+
+def run(words: Sequence[str], result: Path) -> int:
+    """Run deltactl, and return its exit status; for a signal, as shells do.
+
+    What it prints may have text of tables, and the runner looks for commands in every line, so it
+    is told to look for none. One stream keeps the order of lines.
+    """
+    token = secrets.token_hex(16)
+    print(f"::stop-commands::{token}", flush=True)
+    with result.open("wb") as stream:
+        command = [sys.executable, "-m", "deltactl", *words]
+        status = subprocess.run(
+            command, stdout=stream, stderr=sys.stdout.fileno(), check=False
+        ).returncode
+    # The last line may have no end, if the program was killed.
+    print(f"\n::{token}::", flush=True)
+    return status if status >= 0 else 128 - status
 
 
 def read_envelopes(path: Path) -> list[dict[str, Any]]:
@@ -70,22 +106,32 @@ def read_envelopes(path: Path) -> list[dict[str, Any]]:
     return list(found["runs"]) if "runs" in found else [found]
 
 
+def write_outputs(environ: Mapping[str, str], status: int, result: str, report: str) -> None:
+    """Write the outputs of the step."""
+    values = {"exit-status": str(status), "json": result, "report": report}
+    append(environ, "GITHUB_OUTPUT", "".join(f"{key}={it}\n" for key, it in values.items()))
+
+
 def append(environ: Mapping[str, str], name: str, text: str) -> None:
-    """Append to a file of the runner, if it gives one."""
+    """Append to a file of the runner, if it gives one; the run has ended, so do not fail."""
     if path := environ.get(name):
-        with Path(path).open("a", encoding="utf-8") as stream:
-            stream.write(text)
+        try:
+            with Path(path).open("a", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            print(annotate("warning", "deltactl", f"{name} cannot be written: {error}"))
 
 
 def iterate_annotations(envelopes: Sequence[dict[str, Any]], status: int) -> Iterator[str]:
     """Return the workflow commands: errors and warnings of each table, and of the run."""
     is_told = False
     for envelope in envelopes:
-        title, table = f"deltactl {envelope['command']}", envelope["table"] or "all tables"
+        title = f"deltactl {envelope['command'] or ''}".strip()
+        table = envelope["table"] or "all tables"
         for warning in envelope["warnings"]:
             yield annotate("warning", title, f"{table}: {warning}")
         if error := envelope["error"]:
-            hint = f" {error['hint']}" if error["hint"] else ""
+            hint = f". {error['hint']}" if error["hint"] else ""
             yield annotate(
                 "error", f"{title}: {error['code']}", f"{table}: {error['message']}{hint}"
             )
@@ -112,13 +158,13 @@ def _annotate_findings(envelope: Mapping[str, Any], title: str, table: str) -> I
 def meaning_of(status: int) -> str:
     """Return what an exit status means."""
     known = {int(code): text for code, text in MEANINGS.items()}
-    return known.get(status, "ended by a signal" if status < 0 else "unknown")
+    return known.get(status, "ended by a signal" if status > 128 else "unknown")
 
 
 def render_summary(envelopes: Sequence[dict[str, Any]], status: int) -> str:
     """Return the section of the run in the job summary, as Markdown."""
     command = next((it["command"] for it in envelopes if it["command"]), "")
-    lines = [f"### deltactl {command}: {meaning_of(status)}", ""]
+    lines = [f"### {f'deltactl {command}'.strip()}: {meaning_of(status)}", ""]
     if envelopes:
         lines += ["| table | version | result |", "|---|---|---|"]
         lines += [_row(envelope) for envelope in envelopes[:MOST_ROWS]]
@@ -139,18 +185,24 @@ def _outcome(envelope: Mapping[str, Any]) -> str:
     if envelope["skipped"]:
         return f"not needed: {_code(envelope['skipped'])}"
     result = envelope["result"] if isinstance(envelope["result"], dict) else {}
-    if "plan" in result and envelope["dry_run"]:
-        return f"would rewrite {result['plan']['files']:,} files"
     if "codes" in result:
         codes = ", ".join(f"{code} {count:,}" for code, count in result["codes"].items())
         return codes or "no problems found"
+    if envelope["dry_run"]:
+        return _intent(result)
     counts = [
-        f"{result[key]:,} {text}"
-        for key, text in (("files_removed", "files removed"), ("files_added", "files added"))
+        f"{format_count(result[key], 'file')} {text}"
+        for key, text in (("files_removed", "removed"), ("files_added", "added"))
         if result.get(key)
     ]
-    idle = "nothing to do" if "files_removed" in result else "done"
-    return ", ".join(counts) or ("plan only" if envelope["dry_run"] else idle)
+    return ", ".join(counts) or ("nothing to do" if "files_removed" in result else "done")
+
+
+def _intent(result: Mapping[str, Any]) -> str:
+    """Return what a dry run says would be done, as far as all commands say it alike."""
+    plan = result.get("plan")
+    files = plan.get("files") if isinstance(plan, dict) else None
+    return f"would rewrite {format_count(files, 'file')}" if isinstance(files, int) else "plan only"
 
 
 def _code(text: str) -> str:
@@ -158,7 +210,9 @@ def _code(text: str) -> str:
     plain = safe_text(text)[:MOST_CHARACTERS]
     escaped = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return (
-        "<code>" + re.sub(r"[`|*_\[\]\\!~#@:/]", lambda it: f"&#{ord(it[0])};", escaped) + "</code>"
+        "<code>"
+        + re.sub(r"[`|*_\[\]\\!~#@:/.$]", lambda it: f"&#{ord(it[0])};", escaped)
+        + "</code>"
     )
 
 

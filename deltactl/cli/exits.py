@@ -31,13 +31,13 @@ MEANINGS: Final = {
     ExitCode.USAGE: "wrong usage",
     ExitCode.WORK_NEEDED: "a check failed, or work is needed",
     ExitCode.CONFLICT: "conflict with a concurrent writer; rerun is safe",
-    ExitCode.PARTIAL: "partial success, also by a time limit",
+    ExitCode.PARTIAL: "partial success, or stopped by --timeout",
     ExitCode.REFUSED: "refused by a safety rule",
     ExitCode.UNSUPPORTED_FEATURE: "unsupported table feature",
     ExitCode.STORAGE: "storage or credentials",
     ExitCode.ENGINE_UNAVAILABLE: "engine unavailable",
     ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.BROKEN_PIPE: "the reader of the output ended",
+    ExitCode.BROKEN_PIPE: "the reader of stdout closed the pipe (SIGPIPE)",
     ExitCode.TERMINATED: "terminated",
 }
 

@@ -21,11 +21,13 @@ A = TypeVar("A")
 
 Numbers = npt.NDArray[np.int64]
 
-Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers | None]]
-"""``key(batch, first_row) -> (destinations, order)``: of rows from the ``first_row``-th of a source
-on; ``order``, if the destinations have one, has smaller numbers for rows that come first."""
+Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers]]
+"""``key(batch, first_row) -> (destinations, places)``: of rows from the ``first_row``-th of a
+source on; places are smaller numbers for rows that come first at their destination."""
 
 _GATHERED_ROWS: Final = 1 << 20
+# Of a part on average; to join batches for larger pieces costs more than it saves.
+_ROWS_A_PIECE: Final = 1 << 9
 _LEAST_GATHERED_BYTES: Final = 1 << 20
 _MOST_GATHERED_BYTES: Final = 8 << 20
 
@@ -54,7 +56,8 @@ class Exchange(Generic[T, S, R]):
         schema: the columns of the rows.
         read: opens a source.
         key: gives each row its destination, and its place there.
-        write: takes a destination, how many rows it has, and the rows.
+        write: takes a destination, how many rows it has, and the rows with their places: the
+            schema of the spool.
     """
 
     schema: pa.Schema
@@ -113,11 +116,12 @@ def exchange(
         Exception: the first one of a source or destination; nothing new was started after it.
     """
     gathered = min(_MOST_GATHERED_BYTES, max(_LEAST_GATHERED_BYTES, memory_bytes // workers))
+    rows = min(_GATHERED_ROWS, _ROWS_A_PIECE * len(spool.rows))
 
     def read(source: T) -> S:
         opened = work.read(source)
         first_row = 0
-        for batch in gather(opened.batches, spool.schema, gathered):
+        for batch in gather(opened.batches, work.schema, gathered, rows):
             spool.add(batch, *work.key(batch, first_row))
             first_row += batch.num_rows
         return opened.finish()

@@ -17,11 +17,14 @@ import pyarrow as pa
 from deltactl.errors import StorageError
 from deltactl.units import format_size
 
+PLACE: Final = pa.field("place", pa.int64(), nullable=False)
+"""The last column of rows on their way: their place at the destination."""
+
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Spool:
-    """Keeps rows by destination; thread-safe. Leaving the block frees memory and disk.
+    """Keeps rows and their places by destination; thread-safe. Leaving the block frees them.
 
     All rows beyond ``memory_bytes`` go to one file in ``folder``, as Arrow IPC streams compressed
     with lz4, one after another. The file has no name: the operating system removes it with the
@@ -31,8 +34,11 @@ class Spool:
     def __init__(
         self, schema: pa.Schema, destinations: int, memory_bytes: int, folder: str | None = None
     ) -> None:
-        """Take the columns of the rows; ``folder`` is by default that for temporary files."""
-        self.schema, self._memory_bytes = schema, memory_bytes
+        """Take the columns of the rows; ``folder`` is by default that for temporary files.
+
+        ``schema``: the same columns, and ``PLACE``.
+        """
+        self.schema, self._memory_bytes = schema.append(PLACE), memory_bytes
         self.folder = folder or tempfile.gettempdir()
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._held_bytes = 0
@@ -66,15 +72,21 @@ class Spool:
         self,
         batch: pa.RecordBatch,
         destinations: npt.NDArray[np.int64],
-        within: npt.NDArray[np.int64] | None = None,
+        within: npt.NDArray[np.int64],
     ) -> None:
-        """Take the rows of a batch; ``destinations`` has a number for each of them.
+        """Take the rows of a batch; for each a destination, and its place there.
 
         Raises:
             StorageError: the disk is full, or failed.
         """
-        pieces = list(divide(batch, destinations, within))
-        size_bytes = int(batch.nbytes)
+        self.keep(list(divide(batch, destinations, within)), int(batch.nbytes))
+
+    def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
+        """Take rows with their places by destination; together they have so many bytes.
+
+        Raises:
+            StorageError: the disk is full, or failed.
+        """
         with self._lock:
             for destination, piece in pieces:
                 self._held.setdefault(destination, []).append(piece)
@@ -136,27 +148,27 @@ class Spool:
 def divide(
     batch: pa.RecordBatch,
     destinations: npt.NDArray[np.int64],
-    within: npt.NDArray[np.int64] | None = None,
+    within: npt.NDArray[np.int64],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of a batch by destination, in ascending order of these.
+    """Yield the rows of a batch and their places by destination, in ascending order of these.
 
     Rows of a destination are in the order of ``within``: whoever sorts them afterwards reads runs
     from memory, which is faster than single rows.
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
-    rows = batch.take(pa.array(order))
+    rows = batch.append_column(PLACE, pa.array(within)).take(pa.array(order))
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
     for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
         yield int(ordered[first]), rows.slice(first, end - first)
 
 
 def _sort(
-    destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64] | None
+    destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the rows by destination, and about by place: what both have room for in 63 bits."""
-    if within is None or not len(within):
-        return np.argsort(destinations, kind="stable")
+    if not len(within):
+        return np.empty(0, np.int64)
     bits, room = int(within.max()).bit_length(), 63 - int(destinations.max()).bit_length()
     keys = (destinations << min(bits, room)) | (within >> max(0, bits - room))
     return np.argsort(keys)

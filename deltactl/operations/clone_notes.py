@@ -1,11 +1,13 @@
 """Notes of shallow clones, in the source: which tables use files of this one.
 
-    _deltactl/clones/<digest of the clone's address>.json
+    _deltactl/clones/<digest of the clone's address and id>.json
 
 A shallow clone names files of its source, so a vacuum of the source must keep them. The note is
 written before the clone's commit: there is no moment at which a clone exists without its note. If
 the run ends in between, the note is left without a clone; vacuum then refuses to run until somebody
-drops the note, because such a note looks like that of a clone that cannot be reached.
+drops the note, because such a note looks like that of a clone that cannot be reached. Two runs that
+make a clone at one address have a note each, so who loses takes back its own; who wins deletes the
+others, which are of runs that lost, or of earlier clones.
 
 A vacuum that has read the notes before a new one was written does not know of it. Therefore a
 vacuum reads them again after its VACUUM START commit, and stops if there is a new one; and a clone
@@ -48,8 +50,9 @@ class CloneNote:
 
     @property
     def name(self) -> str:
-        """Return the name of the note's file: one for each address."""
-        digest = sha256(self.clone_uri.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        """Return the name of the note's file: one for each clone."""
+        text = f"{self.clone_uri}\n{self.clone_id}" if self.clone_id else self.clone_uri
+        digest = sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
         return f"{CLONES_DIR}/{digest}{_SUFFIX}"
 
     def to_dict(self) -> dict[str, object]:
@@ -64,9 +67,6 @@ class CloneNote:
 
 def write_note(source: Store, note: CloneNote) -> None:
     """Write the note of a clone that is about to be committed; durable when this returns.
-
-    An earlier note of the same address is replaced: of a clone that was never committed, or that
-    was deleted.
 
     Raises:
         StorageError: the source cannot be written; without a note there must be no clone.
@@ -86,6 +86,18 @@ def read_notes(source: Store) -> tuple[CloneNote, ...]:
     return tuple(sorted(notes, key=lambda note: note.clone_uri))
 
 
+def drop_other_notes(source: Store, note: CloneNote) -> None:
+    """Delete the notes of other clones at the address of one that is committed: there are none.
+
+    Raises:
+        SafetyError: a note is not valid.
+        StorageError: one cannot be deleted.
+    """
+    for other in read_notes(source):
+        if other.clone_uri == note.clone_uri and other.name != note.name:
+            drop_note(source, other)
+
+
 def drop_note(source: Store, note: CloneNote) -> None:
     """Delete a note: a vacuum of the source then keeps nothing for this clone.
 
@@ -98,10 +110,10 @@ def drop_note(source: Store, note: CloneNote) -> None:
         raise next(iter(failed.values()))
 
 
-def get_note(
+def find_notes(
     source: Store, address: str, storage_options: Mapping[str, str] | None = None
-) -> CloneNote:
-    """Return the note of a clone, whose address may be spelled as a path.
+) -> tuple[CloneNote, ...]:
+    """Return the notes of clones at an address, which may be spelled as a path; at least one.
 
     Raises:
         UsageError: no clone is noted with this address.
@@ -111,9 +123,8 @@ def get_note(
     with suppress(DeltactlError):
         spellings.add(open_store(address, storage_options).uri)
     notes = read_notes(source)
-    for note in notes:
-        if note.clone_uri in spellings:
-            return note
+    if found := tuple(note for note in notes if note.clone_uri in spellings):
+        return found
     noted = ", ".join(note.clone_uri for note in notes)
     raise UsageError(
         f"no shallow clone at {address!r} is noted in {source.uri}; noted: {noted or 'none'}",

@@ -19,7 +19,10 @@ def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
     commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
     infos = [info for info in commits if info is not None]
     if len(infos) < len(commits):
-        warn(f"commits after version {since} are gone from the log: all partitions are considered")
+        warn(
+            f"commits after version {since} were deleted from the log: all partitions are "
+            f"considered"
+        )
         return None
     fields = snapshot.metadata.partition_fields
     contents = snapshot.store.read_many([info.name for info in infos])

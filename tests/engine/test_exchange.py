@@ -32,13 +32,14 @@ def read(batches: list[list[int]]) -> Source[int]:
 
 
 def key(batch: pa.RecordBatch, first_row: int) -> Any:
-    return np.asarray(batch["n"]) % 5, None
+    return np.asarray(batch["n"]) % 5, np.asarray(batch["n"])
 
 
 def write(
     destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
 ) -> tuple[int, int, list[Any]]:
     rows = [row for batch in batches for row in batch.to_pylist()]
+    assert all(row.pop("place") == row["n"] for row in rows)
     return destination, counts.own, rows
 
 
@@ -90,7 +91,7 @@ def test_rows_are_gathered() -> None:
 
 def test_the_spill_file_has_no_name(tmp_path: Path) -> None:
     with Spool(SCHEMA, 2, 0, str(tmp_path)) as spool:
-        spool.add(batch_of([1, 2]), np.array([0, 1]))
+        spool.add(batch_of([1, 2]), np.array([0, 1]), np.array([0, 0]))
         assert spool.spilled_bytes > 0
         assert not list(tmp_path.iterdir())
         assert [batch.num_rows for batch in spool.take(1)] == [1]
@@ -106,12 +107,12 @@ def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         Spool(SCHEMA, 2, 0, str(tmp_path)) as spool,
         pytest.raises(StorageError, match=r"cannot write the spill file .* No space left"),
     ):
-        spool.add(batch_of([1]), np.array([0]))
+        spool.add(batch_of([1]), np.array([0]), np.array([0]))
 
 
 def test_a_spill_file_that_was_cut(tmp_path: Path) -> None:
     with Spool(SCHEMA, 2, 0, str(tmp_path)) as spool:
-        spool.add(batch_of([1]), np.array([0]))
+        spool.add(batch_of([1]), np.array([0]), np.array([0]))
         assert spool._file is not None
         spool._file.truncate(10)
         with pytest.raises(StorageError, match="shorter than was written"):

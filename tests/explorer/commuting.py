@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.explorer.programs import Node
-from tests.explorer.world import ITEMS, LOG, MUTATING, Call, Worlds
+from tests.explorer.world import CLONE, ITEMS, LOG, MUTATING, Call, Worlds
 
 _LISTING: Final = frozenset({"list", "walk", "latest"})
 
@@ -129,4 +129,4 @@ def _covers(look: Call, name: str) -> bool:
 
 
 def _is_data(name: str) -> bool:
-    return not name.startswith((LOG, ITEMS, "_deltactl/"))
+    return not name.startswith((LOG, ITEMS, CLONE, "_deltactl/"))

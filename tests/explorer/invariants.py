@@ -14,7 +14,7 @@ from tests.explorer import naive
 from tests.explorer.machine import Checks, State
 from tests.explorer.programs import Outcome, Program, owner_of
 from tests.explorer.reading import Reading, Rows, Version, commit_info
-from tests.explorer.world import ITEMS, LOG, Entry, Violation, Worlds
+from tests.explorer.world import CLONE, ITEMS, LOG, Entry, Violation, Worlds
 
 _HINT = f"{LOG}/_last_checkpoint"
 # A protocol that names this is beyond every writer that is explored.
@@ -73,6 +73,7 @@ class TableChecks(Checks):
         self._check_tombstones(files, versions[-1])
         self._check_hint(files)
         self._check_items(files)
+        self._check_clone(files)
 
     def _check_readable(self, versions: Sequence[Version]) -> None:
         if versions[0].number > self._promise.first_readable:
@@ -160,6 +161,19 @@ class TableChecks(Checks):
                 raise Violation(
                     "one winner per version", f"{item.commit} is not what its item names"
                 )
+
+    def _check_clone(self, files: Mapping[str, Entry]) -> None:
+        """What the first commit of a shallow clone names is there."""
+        commit = files.get(f"{CLONE}/{LOG}/{0:020d}.json")
+        if commit is None:
+            return
+        uri = self._worlds.rules.uri
+        roots = (f"{uri}/", f"{uri.replace('file:///', 'file:/')}/")
+        for action in naive.parse_lines(self._worlds.data(commit.data)):
+            for name in naive.file_names(action["add"]) if "add" in action else ():
+                root = next(root for root in roots if name.startswith(root))
+                if name.removeprefix(root) not in files:
+                    raise Violation("a shallow clone keeps its files", f"{name} is gone")
 
     def _decided(self, files: Mapping[str, Entry]) -> Mapping[str, Entry]:
         """With the commits that are won, and that the next one who lists the log will finish."""
@@ -260,7 +274,7 @@ class TableChecks(Checks):
             for state in (self._reading.state(version),):
                 for body in (*state.files.values(), *state.tombstones.values()):
                     named.update(naive.file_names(body))
-        return frozenset(n for n in files if not n.startswith(("_", ".", ITEMS))) - named
+        return frozenset(n for n in files if not n.startswith(("_", ".", ITEMS, CLONE))) - named
 
 
 def _cleaned_up(files: Mapping[str, Entry]) -> set[int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from deltactl.operations.clone_notes import CLONES_DIR
 from tests.explorer.commuting import Meetings, is_seen
 from tests.explorer.programs import Node, Outcome, Program, Tree
 from tests.explorer.schedule import ENVIRONMENT, Step
@@ -255,6 +256,8 @@ class Machine:
         if call.op == "clock" or call.name.startswith((LOG, ITEMS)) or not call.name:
             return False
         if self.setting.shared_data and not call.name.startswith("_deltactl/"):
+            return False
+        if call.name.startswith(CLONES_DIR):  # the notes of clones, which vacuums read
             return False
         self._ensure_alone(number, call)
         return True

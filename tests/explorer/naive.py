@@ -148,6 +148,8 @@ def vector_name(vector: Mapping[str, Any]) -> str | None:
     """The file of a deletion vector kept beside the data; ``None`` for one in the log."""
     if vector["storageType"] == "i":
         return None
+    if vector["storageType"] == "p":
+        return unquote(vector["pathOrInlineDv"])
     raw = _decode_z85(vector["pathOrInlineDv"][-20:])
     return f"deletion_vector_{UUID(bytes=raw)}.bin"
 

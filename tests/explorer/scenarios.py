@@ -164,6 +164,7 @@ def _delete_row(which: str) -> Make:
 
 
 CLONE = _fixed(tested.clone)
+OLD_CLONE = _fixed(lambda: tested.shallow_clone(2))
 
 
 def _restore(version: int) -> Make:
@@ -276,6 +277,16 @@ PAIRS: Sequence[Scenario] = (
     ),
     Scenario("clone against vacuum full", one_due, (CLONE, FULL), shared_data=True, weight=1),
     Scenario("clone against checkpoint and cleanup", long_log, (CLONE, CHECKPOINT), weight=1),
+    *(
+        Scenario(
+            f"shallow clone against vacuum {mode}",
+            one_due,
+            (OLD_CLONE, make),
+            shared_data=True,
+            weight=1,
+        )
+        for mode, make in (("full", FULL), ("lite", LITE))
+    ),
     Scenario("append against checkpoint and cleanup", long_log, (APPEND, CHECKPOINT)),
     Scenario("optimize against checkpoint and cleanup", long_log, (OPTIMIZE, CHECKPOINT)),
     Scenario("optimize against the first checkpoint and cleanup", old_log, (OPTIMIZE, CHECKPOINT)),

@@ -24,7 +24,7 @@ from deltactl.errors import (
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
-from tests.explorer.world import Call, Reply, Rules, Worlds
+from tests.explorer.world import CLONE, Call, Reply, Rules, Worlds
 from tests.support.stores import put_each, register_scheme
 
 if TYPE_CHECKING:
@@ -131,13 +131,17 @@ class SimStore:
         return self._each(calls)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        inside = f"{self.uri}/"
         return [
-            (name.removeprefix(inside) if name.startswith(inside) else None)
-            if is_absolute_name(name)
-            else posixpath.normpath(name)
+            self._inside(name) if is_absolute_name(name) else posixpath.normpath(name)
             for name in names
         ]
+
+    def _inside(self, name: str) -> str | None:
+        """The name of an absolute one below the root; both forms of local addresses."""
+        for root in (f"{self.uri}/", f"{self.uri.replace('file:///', 'file:/')}/"):
+            if name.startswith(root):
+                return name.removeprefix(root)
+        return None
 
     def _each(self, calls: Sequence[tuple[str, Call]]) -> dict[str, StorageError]:
         failed: dict[str, StorageError] = {}
@@ -163,7 +167,7 @@ class SimStore:
         raise TransientStorageError(f"{call.op} of {call.name} failed on purpose")
 
     def _readable(self, name: str) -> str:
-        return name.removeprefix(f"{self.uri}/") if is_absolute_name(name) else resolve_name(name)
+        return self._inside(name) or name if is_absolute_name(name) else resolve_name(name)
 
     def _writable(self, name: str) -> str:
         try:
@@ -171,6 +175,31 @@ class SimStore:
         except DeltactlError:
             self.trespasses.append(name)
             raise
+
+
+class SimClone(SimStore):
+    """A place for a clone of the table, in the same worlds, with puts that have conditions."""
+
+    @property
+    def uri(self) -> str:
+        return self._worlds.rules.clone_uri
+
+    def ensure_put_if_absent(self) -> None:
+        """It is not written by those who agree by items."""
+
+    def _do(self, call: Call) -> Any:
+        name = f"{CLONE}/{call.name}".rstrip("/")
+        found = super()._do(call._replace(name=name))
+        match call.op:
+            case "list" | "walk":
+                return tuple(map(self._own, found))
+            case "stat" if found is not None:
+                return self._own(found)
+        return found
+
+    @staticmethod
+    def _own(fact: tuple[str, int, int]) -> tuple[str, int, int]:
+        return (fact[0].removeprefix(f"{CLONE}/"), *fact[1:])
 
 
 def direct_store(rules: Rules) -> SimStore:
@@ -225,6 +254,8 @@ def explored_stores() -> Iterator[None]:
 
 def _open(uri: str, options: Mapping[str, str]) -> Store:
     store: SimStore | None = getattr(_of_thread, "store", None)
+    if store is not None and uri == store._worlds.rules.clone_uri:
+        return SimClone(store._worlds, store._ask)
     if store is None or store.uri != uri:
         raise StorageError(f"{uri} is not the explored table")
     return store

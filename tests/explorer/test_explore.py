@@ -44,6 +44,8 @@ def test_every_schedule_of_two_writers(scenario: str) -> None:
         ("optimize against checkpoint of a quiet log", "conditional", 0),
         ("optimize against append, and a reader", "link", 0),
         ("clone against vacuum full", "link", 0),
+        ("shallow clone against vacuum full", "link", 0),
+        ("shallow clone against vacuum lite", "conditional", 1),
         ("clone against checkpoint and cleanup", "conditional", 0),
         ("restore against append", "conditional", 1),
         ("restore against vacuum full", "conditional", 0),

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from deltactl.clock import Clock
+from deltactl.errors import DataFileError, SafetyError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
@@ -15,6 +16,7 @@ from deltactl.operations.restore.run import RestoreOptions, restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.explorer.programs import InlineEngine, Outcome, Program
 from tests.explorer.reading import Reading
@@ -49,11 +51,14 @@ def vacuum(mode: str, **options: Any) -> Program:
     chosen = VacuumOptions(mode=mode, max_orphan_fraction=1.0, **options)  # type: ignore[arg-type]
 
     def run(store: Store, clock: Clock) -> Outcome:
-        report = vacuum_table(
-            store,
-            chosen,
-            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
-        )
+        context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
+        try:
+            report = vacuum_table(store, chosen, context)
+        except SafetyError as error:
+            if "the shallow clone" not in error.message:
+                raise
+            # Noted, and not committed yet, or never.
+            return Outcome("conflict", value=error.message)
         return Outcome("done", report.versions)
 
     return Program(f"vacuum {mode}", run, real=True, counted=False, max_commits=2)
@@ -107,6 +112,25 @@ def clone() -> Program:
         return Outcome("read", (report.plan.version,), _sorted(rows))
 
     return Program("clone", run, real=True, counted=False, max_commits=0, only_looks=True)
+
+
+_CLONE_URIS = {rules.uri: rules.clone_uri for rules in (Rules("link"), Rules("conditional"))}
+
+
+def shallow_clone(version: int) -> Program:
+    """Refers to the files of a version, which it notes in the table."""
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        target = open_store(_CLONE_URIS[store.uri], {})
+        context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
+        try:
+            report = clone_table(store, target, CloneOptions(deep=False, version=version), context)
+        except DataFileError as error:  # a vacuum was faster
+            return Outcome("conflict", value=error.message)
+        assert not report.gone, report.gone
+        return Outcome("done")
+
+    return Program("shallow clone", run, real=True, counted=False, max_commits=0)
 
 
 def _sorted(rows: list[dict[str, Any]]) -> tuple[Any, ...]:

@@ -12,6 +12,8 @@ from typing import Final, Literal, NamedTuple
 
 LOG: Final = "_delta_log"
 ITEMS: Final = "dynamodb:"
+CLONE: Final = "clone:"
+"""Below it are the files of a clone of the table, at an address of its own."""
 COMMIT: Final = re.compile(rf"{LOG}/(\d{{20}})\.json")
 
 Model = Literal["link", "conditional", "dynamodb", "plain"]
@@ -70,6 +72,10 @@ class Rules:
     @property
     def uri(self) -> str:
         return "file:///explored" if self.model == "link" else "explored://table"
+
+    @property
+    def clone_uri(self) -> str:
+        return "file:///clone" if self.model == "link" else "explored://clone"
 
     @property
     def has_items(self) -> bool:
@@ -208,8 +214,10 @@ class Worlds:
         """Facts of the files that a listing covers, sorted by name."""
         prefix = f"{call.name}/" if call.name else ""
         chosen = sorted(name for name in files if name.startswith(prefix))
-        if call.op == "walk":
-            chosen = [name for name in chosen if not name.startswith(ITEMS)]
+        if call.op == "walk" and not prefix:
+            chosen = [name for name in chosen if not name.startswith((ITEMS, CLONE))]
+        elif call.op == "walk":
+            pass
         else:
             skip = len(prefix)
             chosen = [n for n in chosen if "/" not in n[skip:] and n[skip:] >= call.other]

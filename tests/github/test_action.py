@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -21,19 +22,38 @@ from tests.support.table_builder import Column, TableBuilder
 ACTION: dict[str, Any] = yaml.safe_load((REPOSITORY / "action.yml").read_text("utf-8"))
 SCRIPT = REPOSITORY / ".github" / "action" / "run.py"
 HOSTILE = "a|b`c<img src=x>\n::error::injected"
+OLD_FORM = "##[error]injected"  # obeyed wherever it stands in a line
 
 
 @dataclass(frozen=True)
 class Step:
+    """``out`` are the lines that the runner obeys, ``log`` is all that it shows."""
+
     status: int
     out: str
+    log: str
     outputs: dict[str, str]
     summary: str
 
 
-def run_step(folder: Path, run: str, **inputs: str) -> Step:
+def obeyed(log: str) -> str:
+    """The lines with a command for the runner, unless it was told to look for none."""
+    lines, token = [], None
+    for line in log.splitlines(keepends=True):
+        if token is not None:
+            token = None if line.strip() == f"::{token}::" else token
+        elif line.startswith("::stop-commands::"):
+            token = line.strip().removeprefix("::stop-commands::")
+            assert len(token) >= 32
+        elif line.lstrip().startswith("::") or "##[" in line:
+            lines.append(line)
+    assert token is None
+    return "".join(lines)
+
+
+def run_step(folder: Path, run: str, *, more: dict[str, str] | None = None, **inputs: str) -> Step:
     """Run the step as a runner does, in a folder with files for outputs and summary."""
-    outputs, summary = folder / "outputs", folder / "summary"
+    outputs, summary = folder / "outputs", folder / inputs.pop("summary_file", "summary")
     outputs.write_text("before=1\n")
     environ = {
         **os.environ,
@@ -44,6 +64,7 @@ def run_step(folder: Path, run: str, **inputs: str) -> Step:
         "GITHUB_STEP_SUMMARY": str(summary),
         "DELTACTL_ACTION_RUN": run,
         **{f"DELTACTL_ACTION_{name.upper()}": value for name, value in inputs.items()},
+        **(more or {}),
     }
     done = subprocess.run(
         [sys.executable, SCRIPT],
@@ -55,7 +76,8 @@ def run_step(folder: Path, run: str, **inputs: str) -> Step:
     )
     lines = [line.partition("=") for line in outputs.read_text().splitlines()]
     said = summary.read_text() if summary.exists() else ""
-    return Step(done.returncode, done.stdout, {key: it for key, _, it in lines}, said)
+    log = done.stdout + done.stderr
+    return Step(done.returncode, obeyed(log), log, {key: it for key, _, it in lines}, said)
 
 
 def make_table(folder: Path) -> Path:
@@ -72,7 +94,7 @@ def test_a_run_that_ends_well(tmp_path: Path) -> None:
     assert step.outputs["exit-status"] == "0"
     assert json.loads(Path(step.outputs["json"]).read_bytes())["result"]["files_removed"] == 3
     assert Path(step.outputs["report"]).read_text().startswith("<!DOCTYPE html>")
-    assert "| <code>t</code> | 1 to 2 | 3 files removed, 1 files added |" in step.summary
+    assert "| <code>t</code> | 1 to 2 | 3 files removed, 1 file added |" in step.summary
 
 
 def test_errors_of_several_tables(tmp_path: Path) -> None:
@@ -121,9 +143,91 @@ def test_texts_of_a_table_do_nothing(tmp_path: Path) -> None:
     assert [line for line in step.out.splitlines() if line.startswith("::")] == [
         step.out.rstrip("\n")
     ]
+    assert "injected" in step.log  # what happened is told
     assert "<img" not in step.summary
     rows = [line for line in step.summary.splitlines() if line.startswith("|")]
     assert [row.count("|") for row in rows] == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "name", [f"t {OLD_FORM}", "t\n::set-output name=json::x", "t%0A::x", "t\r::x"]
+)
+def test_names_of_tables_are_no_commands(tmp_path: Path, name: str) -> None:
+    table = make_table(tmp_path / name)
+    (table / "_delta_log" / "_last_checkpoint").write_text("{")
+    step = run_step(tmp_path, f"check './{name}' './nowhere {name}'")
+    assert step.status == 1
+    lines = step.out.splitlines()
+    assert lines
+    assert all(line.startswith(("::error title=", "::warning title=")) for line in lines)
+    assert Path(step.outputs["json"]).name == "result.json"
+
+
+def test_markdown_in_texts_of_a_table(tmp_path: Path) -> None:
+    name = "./www.x.org @me #1 $x$ __b__ [l](u) s3:x/y </code><b> | `c` &lt; ~s~ !"
+    step = run_step(tmp_path, f"describe-detail '{name}'")
+    texts = re.findall("<code>(.*?)</code>", step.summary)
+    assert [html.unescape(text).startswith(name) for text in texts] == [True, False]
+    for text in texts:
+        assert not set(re.sub(r"&#\d+;|&(?:lt|gt|amp);", "", text)) & set("`|*_[]\\!~@#:/.$<>&")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["optimize", "vacuum", "maintain", "checkpoint", "generate-manifest", "restore --to-version 0"],
+)
+def test_dry_runs_are_no_results(tmp_path: Path, command: str) -> None:
+    make_table(tmp_path / "t")
+    step = run_step(tmp_path, f"{command} t --dry-run")
+    assert (step.status, step.out) == (0, "")
+    assert re.search(r"\| (plan only|would rewrite 3 files) \|\n", step.summary)
+
+
+def test_a_table_with_the_name_of_a_command(tmp_path: Path) -> None:
+    make_table(tmp_path / "optimize")
+    step = run_step(tmp_path, "describe-detail optimize")
+    assert (step.status, step.outputs["report"]) == (0, "")
+
+
+def test_a_table_after_the_end_of_options(tmp_path: Path) -> None:
+    make_table(tmp_path / "-t")
+    step = run_step(tmp_path, "optimize -- -t")
+    assert step.status == 0
+    assert "| <code>-t</code> | 1 to 2 |" in step.summary
+    assert step.outputs["report"]
+
+
+@pytest.mark.parametrize("run", ["optimize t \\\n  --dry-run\n", "optimize\r\nt \\\r\n --dry-run"])
+def test_words_on_several_lines(tmp_path: Path, run: str) -> None:
+    make_table(tmp_path / "t")
+    assert "would rewrite 3 files" in run_step(tmp_path, run).summary
+
+
+@pytest.mark.parametrize("run", ["optimize 't", "", " \n", "deltactl", "check 'a\\"])
+def test_words_that_are_no_command(tmp_path: Path, run: str) -> None:
+    step = run_step(tmp_path, run)
+    assert (step.status, step.summary) == (2, "")
+    assert step.out.startswith("::error title=deltactl%3A USAGE::`run` ")
+    assert step.log == step.out  # no traceback
+    assert step.outputs == {"before": "1", "exit-status": "2", "json": "", "report": ""}
+
+
+def test_a_summary_that_cannot_be_written(tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    step = run_step(tmp_path, "check t", summary_file="none/summary")
+    assert step.status == 0
+    assert step.out.startswith("::warning title=deltactl::GITHUB_STEP_SUMMARY cannot be written: ")
+
+
+def test_a_run_that_a_signal_ends(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif '-m' in sys.orig_argv: os.write(2, b'::x'); os.kill(os.getpid(), 9)\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{REPOSITORY}"
+    step = run_step(tmp_path, "check t", more={"PYTHONPATH": path})
+    assert step.status == 137
+    assert step.out == "::error title=deltactl%3A exit status 137::ended by a signal\n"
+    assert step.outputs["exit-status"] == "137"
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ class SparkSide:
         self, spark: SparkSession, uri: str, options: Mapping[str, str] = _NO_OPTIONS
     ) -> None:
         self.uri, self.options, self._spark = uri, options, spark
+        self._first_change, self._rows_before = 1, set[tuple[int, int]]()
         self._address = uri.replace("s3://", "s3a://")
         spark.sql(
             f"CREATE TABLE delta.`{self._address}` (id BIGINT, v BIGINT, s STRING) USING delta "
@@ -118,15 +119,27 @@ class SparkSide:
             yield Path(scratch)
 
     def _verify_changes(self, model: Model) -> None:
-        """The change feed has what Spark changed, and nothing of our commits."""
+        """The change feed since the last look has what Spark changed, and nothing of our commits.
+
+        Of all versions it would take longer with every round.
+        """
         feed = self._spark.read.format("delta").option("readChangeFeed", "true")
-        changes = feed.option("startingVersion", 1).load(self._address)
+        changes = feed.option("startingVersion", self._first_change).load(self._address)
         sums = changes.selectExpr(
-            "id", "v", "IF(_change_type IN ('insert', 'update_postimage'), 1, -1) AS n"
+            "id",
+            "v",
+            "IF(_change_type IN ('insert', 'update_postimage'), 1, -1) AS n",
+            "_commit_version AS version",
         )
-        left = sums.groupBy("id", "v").sum("n").where("`sum(n)` != 0").collect()
-        found = {(row["id"], row["v"]): row["sum(n)"] for row in left}
-        assert found == dict.fromkeys(model.rows.items(), 1), "change feed"
+        sums = sums.groupBy("id", "v").agg({"n": "sum", "version": "max"})
+        changed = sums.collect()
+        found = {(row["id"], row["v"]): row["sum(n)"] for row in changed if row["sum(n)"]}
+        rows = set(model.rows.items())
+        expected = dict.fromkeys(rows - self._rows_before, 1)
+        expected |= dict.fromkeys(self._rows_before - rows, -1)
+        assert found == expected, "change feed"
+        self._first_change = 1 + max(row["max(version)"] for row in changed)
+        self._rows_before = rows
 
 
 class DeltaRsSide:
@@ -266,34 +279,36 @@ def race(side: Side, number: int, model: Model) -> OptimizeReport:
     return report
 
 
-def race_often(side: Side, rounds: int) -> int:
-    """Run rounds on one table; return the number of rows carried over."""
+def race_often(side: Side, rounds: range) -> int:
+    """Run these rounds on one new table; return the number of rows carried over."""
     model = Model()
-    reports = [race(side, number, model) for number in range(rounds)]
+    reports = [race(side, number, model) for number in rounds]
     assert all(report.versions for report in reports)
     assert not any(report.conflicts or report.failures for report in reports)
     carried = sum(report.carried_rows for report in reports)
-    print(f"{rounds} rounds, {carried} rows carried over, nothing left", file=sys.stderr)
+    print(f"{len(rounds)} rounds, {carried} rows carried over, nothing left", file=sys.stderr)
     return carried
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--first", type=int, default=0, help="go on after so many rounds")
     parser.add_argument("--side", choices=[*_RUNS], action="append")
     arguments = parser.parse_args()
+    rounds = range(arguments.first, arguments.rounds)
     for side in arguments.side or _RUNS:
         with tempfile.TemporaryDirectory() as scratch:
             print(side, file=sys.stderr)
-            _RUNS[side](Path(scratch), arguments.rounds)
+            _RUNS[side](Path(scratch), rounds)
 
 
-def _beside_spark(scratch: Path, rounds: int) -> None:
+def _beside_spark(scratch: Path, rounds: range) -> None:
     with delta_session(scratch) as spark:
         race_often(SparkSide(spark, str(scratch / "table")), rounds)
 
 
-def _beside_spark_on_minio(scratch: Path, rounds: int) -> None:
+def _beside_spark_on_minio(scratch: Path, rounds: range) -> None:
     jars = find_s3_jars(find_jars())
     with (
         minio(scratch) as server,
@@ -302,7 +317,7 @@ def _beside_spark_on_minio(scratch: Path, rounds: int) -> None:
         race_often(SparkSide(spark, f"{server.bucket}/races", server.options), rounds)
 
 
-def _beside_delta_rs(scratch: Path, rounds: int) -> None:
+def _beside_delta_rs(scratch: Path, rounds: range) -> None:
     with minio(scratch) as server:
         race_often(DeltaRsSide(server), rounds)
 

@@ -24,4 +24,4 @@ pytestmark = [
 def test_rows_that_spark_changes_beside_an_optimize(
     delta_spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert race_often(SparkSide(delta_spark, str(tmp_path / "table")), 2) > 0
+    assert race_often(SparkSide(delta_spark, str(tmp_path / "table")), range(2)) > 0

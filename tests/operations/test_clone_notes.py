@@ -10,7 +10,8 @@ from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.clone_notes import (
     CloneNote,
     drop_note,
-    get_note,
+    drop_other_notes,
+    find_notes,
     read_notes,
     write_note,
 )
@@ -39,11 +40,13 @@ def test_notes_are_read_as_they_were_written(store: MemoryStore) -> None:
     assert read_notes(store) == (OTHER,)
 
 
-def test_an_address_has_one_note(store: MemoryStore) -> None:
-    write_note(store, NOTE)
-    later = CloneNote(NOTE.clone_uri, 9, NOTE.noted_ms + 1)
-    write_note(store, later)
-    assert read_notes(store) == (later,)
+def test_each_clone_at_an_address_has_its_note(store: MemoryStore) -> None:
+    first, second = (CloneNote(NOTE.clone_uri, 9, NOTE.noted_ms, name) for name in ("a", "b"))
+    for note in (first, second, OTHER, CloneNote(NOTE.clone_uri, 8, NOTE.noted_ms)):
+        write_note(store, note)
+    assert len(find_notes(store, NOTE.clone_uri)) == 3
+    drop_other_notes(store, second)
+    assert read_notes(store) == (second, OTHER)
 
 
 def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) -> None:
@@ -52,11 +55,11 @@ def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) 
     write_note(store, note)
     write_note(store, OTHER)
     for address in (clone.uri, f"{clone.uri}/", str(tmp_path / "a clone"), f"{tmp_path}/a clone/"):
-        assert get_note(store, address) == note
-    assert get_note(store, "s3://lake/clone/") == OTHER
+        assert find_notes(store, address) == (note,)
+    assert find_notes(store, "s3://lake/clone/") == (OTHER,)
     for address in (str(tmp_path), "nothing://here"):
         with pytest.raises(UsageError, match="noted: file:.*, s3://lake/clone"):
-            get_note(store, address)
+            find_notes(store, address)
 
 
 def test_a_dry_run_writes_no_note(store: MemoryStore) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from deltactl.parquet import digest as module
+from deltactl.parquet import word_sums
 from deltactl.parquet.digest import RowDigest, RowDigester
+from deltactl.parquet.hashes import hash_values
 
 _SCHEMA = pa.schema(
     [
@@ -170,7 +171,7 @@ def test_widened_types_keep_the_digest() -> None:
 def test_values_longer_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"text": "x" * count + "y"} for count in (0, 3, 40, 100, 7)]
     whole = digest_of(rows)
-    monkeypatch.setattr(module, "_BLOCK", 16)
+    monkeypatch.setattr(word_sums, "_BLOCK", 16)
     assert digest_of(rows) == whole
 
 
@@ -185,9 +186,9 @@ def test_every_layout_of_the_same_values() -> None:
         text.cast(pa.large_string()),
         text.cast(pa.string_view()),
     ):
-        assert module.hash_values(array).tolist() == module.hash_values(text).tolist()
+        assert hash_values(array).tolist() == hash_values(text).tolist()
 
 
 def test_a_type_without_a_digest() -> None:
     with pytest.raises(TypeError, match="month_interval|interval"):
-        module.hash_values(pa.array([(1, 2, 3)], pa.month_day_nano_interval()))
+        hash_values(pa.array([(1, 2, 3)], pa.month_day_nano_interval()))

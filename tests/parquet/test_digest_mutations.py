@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.parquet.digest import RowDigest, RowDigester, hash_values
+from deltactl.parquet.digest import RowDigest, RowDigester
+from deltactl.parquet.hashes import hash_values
 
 Rows = list[dict[str, Any]]
 Mutation = Callable[[Rows], object]

@@ -9,6 +9,7 @@ import os
 import random
 import time
 import zlib
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +34,35 @@ class LakeTable:
     name: str
     kind: str
     digest: tuple[int, int]
+    sums: tuple[int, ...]
 
 
 def digest_rows(rows: Iterable[Row]) -> tuple[int, int]:
     """Count rows and sum up their hashes: rows in any order, in little memory."""
-    sums = [zlib.crc32(repr(sorted(row.items())).encode()) for row in rows]
+    sums = []
+    for row in rows:
+        plain = repr((row["id"], row["part"])).encode()
+        sums.append(zlib.crc32(array("q", row["payload"]).tobytes(), zlib.crc32(plain)))
     return len(sums), sum(sums)
+
+
+SUMS: Final = (
+    "count(1)",
+    "sum(id)",
+    "sum(size(payload))",
+    "sum(pmod(payload[0], 1000))",
+    "sum(pmod(payload[size(payload) - 1], 1000))",
+)
+"""What a query on Spark gives for the same rows as ``sum_rows``."""
+
+
+def sum_rows(rows: Iterable[Row]) -> tuple[int, ...]:
+    """Return what ``SUMS`` gives: little to send, of tables that have much to read."""
+    known = [
+        (1, row["id"], len(row["payload"]), row["payload"][0] % 1000, row["payload"][-1] % 1000)
+        for row in rows
+    ]
+    return tuple(map(sum, zip(*known, strict=True)))
 
 
 def build_lake(root: Path, number: int, seed: int) -> list[LakeTable]:
@@ -47,12 +71,10 @@ def build_lake(root: Path, number: int, seed: int) -> list[LakeTable]:
     kinds = list(_KINDS) + chance.choices(_KINDS, _WEIGHTS, k=number - len(_KINDS))
     chance.shuffle(kinds)
     names = [f"t{n:03d}" for n in range(number)]
-    return [
-        _build(root / name, name, kind, chance) for name, kind in zip(names, kinds, strict=True)
-    ]
+    return [_build(root / name, kind, chance) for name, kind in zip(names, kinds, strict=True)]
 
 
-def _build(root: Path, name: str, kind: str, chance: random.Random) -> LakeTable:
+def _build(root: Path, kind: str, chance: random.Random) -> LakeTable:
     has_parts = kind in ("append", "deletes")
     builder = TableBuilder(
         LocalStore(str(root)),
@@ -84,7 +106,8 @@ def _build(root: Path, name: str, kind: str, chance: random.Random) -> LakeTable
         _age(root, 30)
     if kind == "broken":
         (root / commit_path(2)).unlink()
-    return LakeTable(name, kind, digest_rows(builder.rows()))
+    rows = builder.rows()
+    return LakeTable(root.name, kind, digest_rows(rows), sum_rows(rows))
 
 
 def _is_live(builder: TableBuilder, path: str) -> bool:
@@ -107,7 +130,7 @@ class _Writer:
     def _rows(self, part: str, size: int) -> list[Row]:
         self._id += 2
         count = max(size // 16, 1)  # 8 bytes each, in two rows
-        halves = [[self.chance.getrandbits(62) for _ in range(count)] for _ in range(2)]
+        halves = [array("q", self.chance.randbytes(8 * count)).tolist() for _ in range(2)]
         return [
             {"id": self._id + n, "part": part, "payload": half} for n, half in enumerate(halves)
         ]

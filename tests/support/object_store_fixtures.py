@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,9 +16,16 @@ from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingErr
 _numbers = itertools.count()
 
 
-def choose_servers(*kinds: str) -> list[Any]:
-    """Parameters for ``server``; tests of one stay on one worker, so that it starts once."""
-    return [pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in kinds]
+def choose_servers(*kinds: str, explored: Sequence[str] = ()) -> list[Any]:
+    """Parameters for ``server``; tests of one stay on one worker, so that it starts once.
+
+    Tests on those of ``explored`` are marked slow: no claim rests on them alone.
+    """
+    found = [pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in kinds]
+    for kind in explored:
+        marks = [pytest.mark.xdist_group(kind), pytest.mark.slow]
+        found.append(pytest.param(kind, marks=marks))
+    return found
 
 
 ALL_SERVERS = choose_servers(*SERVERS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,4 +93,21 @@ class AfterWork:
         if getattr(payload, "number", None) == self.number:
             act = Act(self.folder, payload.number, self.fault, self.times)
             perform(act, attempt)
+        return result
+
+
+@dataclass(frozen=True)
+class AfterCopy:
+    """A worker that copies the files of a payload, leaves a mark, and dies once after one file."""
+
+    worker: Callable[[Any, int], Any]
+    folder: str
+    dies_after: str
+
+    def __call__(self, payload: Any, attempt: int) -> Any:
+        """Work, then fall."""
+        result = self.worker(payload, attempt)
+        tries = mark(self.folder, zlib.crc32(payload.sources[0].encode()), attempt)
+        if self.dies_after in payload.sources and tries == 1:
+            _die(Act(self.folder, 0), attempt)
         return result

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, cast
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 from deltactl.storage.errors import TransientStorageError
@@ -300,6 +300,38 @@ class Fault:
     action: Action = "crash"
     when: Literal["before", "after"] = "before"
     method: str | None = None
+
+
+_READS: Final = frozenset(
+    [
+        "abandoned_files",
+        "facts_of",
+        "list_from",
+        "old_directories",
+        "open_input",
+        "read",
+        "read_many",
+        "read_ranges",
+        "read_tail",
+        "real_names",
+        "stat_many",
+        "walk",
+        "walk_tree",
+    ]
+)
+
+
+def fault_points(
+    calls: Sequence[tuple[str, str]], when: Literal["before", "after"]
+) -> Iterator[int]:
+    """Each call that a fault is worth a try at, counted from 1.
+
+    A call that changes nothing fails in one way: neither the caller nor the store can tell
+    whether it failed before or after its effect. So "after" leaves those calls to "before".
+    """
+    for at, (method, _) in enumerate(calls, 1):
+        if when == "before" or method not in _READS:
+            yield at
 
 
 class FaultyStore(ForwardingStore):

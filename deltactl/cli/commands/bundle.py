@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from deltactl import __version__
 from deltactl.cli.commands.config import list_settings
 from deltactl.cli.group import find_group
 from deltactl.cli.options.common import TableArgument
+from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.reference.completions import ProgramDoc
 from deltactl.cli.reference.explanations import EXPLANATIONS
@@ -22,7 +22,7 @@ from deltactl.cli.reference.program import describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.versions import describe_versions
 from deltactl.clock import SystemClock
-from deltactl.errors import PartialSuccessError, UsageError
+from deltactl.errors import PartialSuccessError
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
@@ -89,16 +89,9 @@ def command(
 
 
 def _choose_path(file: str | None, now_ms: int) -> Path:
-    if file is None:
-        digits = "".join(c for c in format_timestamp(now_ms)[:19] if c.isdigit())
-        return Path(f"deltactl-bundle-{digits}.zip")
-    path = Path(file)
-    if "://" in file or path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(
-            f"--file {file!r} is not a file that can be written here",
-            hint="Name a file in an existing directory of this machine.",
-        )
-    return path
+    digits = "".join(c for c in format_timestamp(now_ms)[:19] if c.isdigit())
+    name = f"deltactl-bundle-{digits}.zip" if file is None else file
+    return choose_output_file("--file", name, "events.zip")
 
 
 def _make_pseudonyms(*, keep_names: bool) -> Pseudonyms:
@@ -186,7 +179,9 @@ def _present(
     session: Session, path: Path, size_bytes: int, parts: list[dict[str, Any]], *,
     include_names: bool,
 ) -> None:  # fmt: skip
-    error = session.find_interruption(f"{path} has what was collected before", is_part_done=True)
+    error = session.find_interruption(
+        f"{path} contains what was collected before the run stopped", is_part_done=True
+    )
     missing = [part for part in parts if part["error"] is not None]
     if missing and error is None:
         first = missing[0]

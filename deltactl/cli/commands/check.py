@@ -54,7 +54,7 @@ def command(
     ] = Files[_DEFAULTS.depth.name],
     sample: Annotated[
         str | None,
-        typer.Option(metavar="PERCENT", help="Check only a part of the files, e.g. 5%"),
+        typer.Option(metavar="PERCENT", help="Check only this share of the files, e.g. 5%"),
     ] = None,
     checkpoints: Annotated[
         bool,
@@ -85,8 +85,8 @@ def command(
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="path-encoding: commit removes of live files whose remove action has another "
-            "encoding of the path (PATH_ENCODING); asks first"
+            help="path-encoding: for live files whose remove action has another encoding of the "
+            "path, commit a remove action (PATH_ENCODING); asks first"
         ),
     ] = None,
     path: Annotated[

@@ -37,17 +37,17 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.kind,
     sidecar_size: Annotated[
         int,
-        typer.Option(min=1, metavar="ROWS", help="v2: maximum number of file actions of a sidecar"),
+        typer.Option(min=1, metavar="ROWS", help="v2: maximum number of file actions in a sidecar"),
     ] = _DEFAULTS.sidecar_rows,
     part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
-        TopFormat, typer.Option(help="v2: format of the top-level file, which names the sidecars")
+        TopFormat, typer.Option(help="v2: format of the top-level file, which lists the sidecars")
     ] = _DEFAULTS.top_format,
     compat: Annotated[
         Compat,
         typer.Option(
-            help="default: for every reader; spark: also the columns that Delta on Spark writes "
-            "by default; plain: without dictionaries and compression"
+            help="default: what every reader can read; spark: also the optional columns that "
+            "Delta on Spark writes; plain: no dictionary encoding, no compression"
         ),
     ] = _DEFAULTS.compat,
     cleanup: Annotated[

@@ -31,7 +31,11 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool, typer.Option("--deep", help="Copy the files: an independent table")
     ] = False,
     shallow: Annotated[
-        bool, typer.Option("--shallow", help="Copy no files: the clone refers to the source's")
+        bool,
+        typer.Option(
+            "--shallow",
+            help="Copy no data files: the log of the clone refers to the files of the source",
+        ),
     ] = False,
     version: Annotated[
         int | None, typer.Option("--version", min=0, metavar="N", help="Clone version N")
@@ -40,7 +44,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Clone the version that was current then: a timestamp, or a duration before now",
+            help="Clone the latest version at this time: a timestamp, or a duration before now",
         ),
     ] = None,
     where: Annotated[
@@ -55,12 +59,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--property",
             metavar="PROPERTY=VALUE",
-            help="Table property of the clone, instead of the source's; may be repeated",
+            help="Set this table property in the clone; may be repeated",
         ),
     ] = None,
     sync: Annotated[
         bool,
-        typer.Option("--sync", help="Bring an earlier deep clone up to the source's version"),
+        typer.Option("--sync", help="Update an earlier deep clone to the version of the source"),
     ] = False,
     full: Annotated[
         bool,
@@ -73,16 +77,16 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--no-note",
-            help="With --shallow: do not record the clone in the source, whose vacuum may then "
-            "delete its files",
+            help="With --shallow: do not record the clone in the source. A vacuum of the source "
+            "may then delete files of the clone",
         ),
     ] = False,
     source_storage_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Storage option of SOURCE only, which then uses no --storage-option; may be "
-            "repeated",
+            help="Storage option for SOURCE only; if given, SOURCE uses no --storage-option; "
+            "may be repeated",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -101,7 +105,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     session = Session.of(ctx)
     if deep == shallow:
         raise UsageError(
-            "--deep and --shallow do not go together"
+            "--deep and --shallow cannot be combined"
             if deep
             else "clone needs --deep or --shallow",
             hint="Give one of them: --deep copies the files, --shallow does not.",
@@ -151,8 +155,8 @@ def _find_error(report: CloneReport) -> PartialSuccessError | None:
         return None
     first = report.gone[0]
     return PartialSuccessError(
-        f"the clone is made, but {format_count(len(report.gone), 'file', 'files')} of its source "
-        f"are gone: {first.path}: {first.problem}",
-        hint="Delete the clone, and clone the present version of the source: a vacuum of the "
-        "source removed files during the run.",
+        f"the clone was created, but {format_count(len(report.gone), 'file', 'files')} of its "
+        f"source cannot be read: {first.path}: {first.problem}",
+        hint="Delete the clone, then clone the latest version of the source: a vacuum removed "
+        "files of the source during the run.",
     )

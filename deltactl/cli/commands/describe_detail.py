@@ -69,7 +69,7 @@ def command(
         raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
     if columns is not None and not layout:
         raise UsageError(
-            f"{columns!r} after the table has no meaning without --layout",
+            f"{columns!r} after the table needs --layout",
             hint="Add --layout, or remove it.",
         )
     from deltactl.operations.detail import load_detail

@@ -83,7 +83,8 @@ def command(
     files: Annotated[
         bool,
         typer.Option(
-            "--files", help="With --version: files that it added and removed, by partition"
+            "--files",
+            help="With --version: list the files that this version added and removed, by partition",
         ),
     ] = False,
     diff: Annotated[
@@ -211,7 +212,7 @@ def _ensure_one_question(asked: Mapping[str, bool]) -> None:
     questions = [name for name, is_asked in asked.items() if is_asked]
     if len(questions) > 1:
         raise UsageError(
-            f"{' and '.join(questions)} cannot be combined", hint="Give one at a time."
+            f"{' and '.join(questions)} cannot be combined", hint="Specify one of them."
         )
 
 

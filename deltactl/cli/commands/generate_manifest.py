@@ -31,7 +31,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="Only partitions matching, e.g. \"date >= '2024-01-01'\""),
+        typer.Option(
+            metavar="SQL",
+            help="Only partitions that match this SQL condition, e.g. \"date >= '2024-01-01'\"",
+        ),
     ] = None,
     since: Annotated[
         int | None,

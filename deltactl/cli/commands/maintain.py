@@ -13,11 +13,12 @@ import typer
 
 from deltactl.cli.exits import ExitCode, find_worst
 from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError
 from deltactl.operations.maintain.budget import parse_budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
@@ -54,7 +55,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--budget",
             metavar="LIMIT",
-            help="Limit over all tables: 20GiB to read, 30min or 5000requests; may be repeated  "
+            help="Limit for all tables together: input bytes (20GiB), time (30min) or requests "
+            "(5000requests); may be repeated  "
             "[default: no limit]",
             show_default=False,
         ),
@@ -197,11 +199,11 @@ def plan_ahead(
     try:
         yield ordered
     except BaseException as raised:
-        _finish(session, fleet, is_fleet=len(tables) > 1 and isinstance(raised, typer.Exit))
+        _finish(session, fleet, is_fleet=bool(session.outcomes) and isinstance(raised, typer.Exit))
         if metrics is not None and isinstance(raised, typer.Exit | DeltactlError):
             _try(lambda: _write_metrics(metrics, fleet), session)
         raise
-    _finish(session, fleet, is_fleet=len(tables) > 1)
+    _finish(session, fleet, is_fleet=bool(session.outcomes))
     if metrics is not None:
         try:
             _write_metrics(metrics, fleet)
@@ -236,13 +238,7 @@ def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> Maint
 def _parse_metrics(name: str | None) -> Path | None:
     if name is None:
         return None
-    path = Path(name)
-    if "://" in name or name == "-" or path.is_dir() or not path.parent.is_dir():
-        raise UsageError(
-            f"--metrics {name} is not a file in a directory that exists",
-            hint="Give a path on this machine, such as /var/lib/node_exporter/deltactl.prom.",
-        )
-    return path
+    return choose_output_file("--metrics", name, "/var/lib/node_exporter/deltactl.prom")
 
 
 def _policy_of(session: Session, table: str) -> MaintainPolicy:
@@ -284,7 +280,7 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
 
 
 def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
-    """Remember the rates, and print the totals of several tables for people."""
+    """Remember the rates, and print the totals for people, unless one table is named."""
     from deltactl.cli.pages.maintain import render_totals
 
     if any(not report.dry_run for report in fleet.reports.values()):

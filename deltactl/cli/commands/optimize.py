@@ -12,7 +12,7 @@ from deltactl.cli.options.values import parse_need
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, join_reasons
 from deltactl.operations.optimize.options import (
     CODEC_LEVELS,
     DEFAULT_LAYOUT,
@@ -47,7 +47,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     table: TableArgument,
     where: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="Only partitions matching, e.g. \"date >= '2024-01-01'\""),
+        typer.Option(
+            metavar="SQL",
+            help="Only partitions that match this SQL condition, e.g. \"date >= '2024-01-01'\"",
+        ),
     ] = None,
     purge: Annotated[
         bool,
@@ -99,7 +102,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="N|last-run",
-            help="Only partitions changed after version N, or since the last complete run",
+            help="Only partitions that changed after version N, or since the last complete "
+            "optimize",
         ),
     ] = None,
     skip_hot: Annotated[
@@ -181,7 +185,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With auto, copy row groups of at least this compressed size  [default: "
+            help="With --rewrite auto: copy row groups of at least this compressed size  [default: "
             f"{format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES)}]",
         ),
     ] = None,
@@ -195,10 +199,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     if_needed: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="WHAT=LIMIT",
-            help="Run only if at least files=N or size=SIZE is pending, or a query for one value "
-            "of a clustering column skips less than skip=SHARE of the files; if repeated, one is "
-            "enough",
+            metavar="WHAT=THRESHOLD",
+            help="Run only if files=N or size=SIZE is to be rewritten, or if a query for one value "
+            "of a clustering column skips less than skip=SHARE of the files; may be repeated, one "
+            "is enough",
             show_default=False,
         ),
     ] = None,
@@ -298,7 +302,7 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
-            f"{_left(lost)}: {report.conflicts[0].reason}",
+            f"{_left(lost)}: {join_reasons([left.reason for left in report.conflicts])}",
             hint=f"Rerun for the rest. {committed}.",
         )
     return None

@@ -30,7 +30,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Restore the version that was current then: a timestamp, or a duration before now",
+            help="Restore the latest version at this time: a timestamp, or a duration before now",
         ),
     ] = None,
     where: Annotated[
@@ -44,7 +44,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--ignore-missing",
-            help="Restore without the files that no longer exist, whose rows are lost; asks first",
+            help="Restore without the files that no longer exist (their rows are lost); asks first",
         ),
     ] = False,
     allow_protocol_downgrade: Annotated[
@@ -139,7 +139,7 @@ def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None
     first = report.gone[0]
     return PartialSuccessError(
         f"version {report.version_after} is committed, but "
-        f"{format_count(len(report.gone), 'restored file is', 'restored files are')} gone: "
+        f"{format_count(len(report.gone), 'restored file is', 'restored files are')} missing: "
         f"{first.path}: {first.problem}",
         hint=f"Wait until the vacuum that removed them has ended. Then restore version "
         f"{report.plan.version} to go back, or, if it was a vacuum of deltactl, run `deltactl "

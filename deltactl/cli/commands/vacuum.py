@@ -39,8 +39,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     mode: Annotated[
         Mode,
         typer.Option(
-            help="full: list all files; lite: use only the log; auto: lite if the log names "
-            "all removed files"
+            help="full: list all files; lite: use only the log; auto: lite if the log still "
+            "lists all removed files, else full"
         ),
     ] = _DEFAULTS.mode,
     inventory: Annotated[
@@ -86,7 +86,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if more than this share of the files is in no commit of the log",
+            help="Refuse if a larger share of the listed files is orphaned: not in any commit "
+            "of the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -121,7 +122,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="Drop the record of a shallow clone: vacuum then no longer keeps its files",
+            help="Delete the record of a shallow clone. Vacuum then no longer keeps the files "
+            "of the clone",
         ),
     ] = None,
     if_needed: IfNeededOption = None,
@@ -235,7 +237,7 @@ def _warn(session: Session, report: VacuumReport) -> None:
         )
     for directory in report.plan.foreign:
         session.output.warn(
-            f"{directory!r} contains another table: files there that no commit names are kept"
+            f"{directory!r} contains another table: files there that are not in any commit are kept"
         )
 
 
@@ -321,16 +323,17 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
 
 def _forget(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.pages.vacuum import render_forgotten_clone
-    from deltactl.operations.clone_notes import drop_note, get_note
+    from deltactl.operations.clone_notes import drop_note, find_notes
 
     store = session.open_table(table, read_only=dry_run)
-    note = get_note(store, clone, session.storage_options)
+    notes = find_notes(store, clone, session.storage_options)
+    note = notes[0]
     if not (yes or dry_run):
         text = f"Forget the shallow clone {note.clone_uri}? A vacuum may delete files that it uses."
         if not ask(session, text):
             raise SafetyError("not confirmed: the note was kept")
-    if not dry_run:
-        drop_note(store, note)
+    for each in () if dry_run else notes:
+        drop_note(store, each)
     session.present(
         lambda page: render_forgotten_clone(page, note, dry_run=dry_run),
         dry_run=dry_run,

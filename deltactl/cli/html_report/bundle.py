@@ -135,8 +135,8 @@ def _render_parts(parts: Sequence[Part]) -> Markup:
 def _render_rules(facts: BundleFacts) -> Markup:
     kept = "kept" if facts.keeps_names else "replaced"
     lines = (
-        "A text that starts with ~ stands for another one. In this bundle, equal texts have equal "
-        "stand-ins. The key was not stored, so nobody can compute them again.",
+        "A text that starts with ~ is a pseudonym. In this bundle, equal texts have equal "
+        "pseudonyms. The key was not stored, so nobody can compute them again.",
         "Replaced are partition values, bounds of statistics, predicates, parameters, user "
         "metadata, comments, users, addresses and everything that is not known to be harmless. "
         f"Names of columns, properties and tags are {kept}.",

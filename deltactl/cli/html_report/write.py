@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +13,14 @@ import typer
 
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
+from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
 from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.clock import SystemClock
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
@@ -44,18 +44,7 @@ class Report:
         name = ReportOptions.take(params).report
         if name is None:
             return None
-        path = Path(name)
-        if "://" in name or name == "-":
-            raise UsageError(f"--report {name} is not a file", hint="Give a path on this machine.")
-        if path.is_dir():
-            raise UsageError(
-                f"--report {name!r} is a directory", hint="Give a file in it, such as run.html."
-            )
-        if not os.access(path.parent, os.W_OK):
-            raise UsageError(
-                f"--report {name}: the directory {path.parent} does not exist, or is not writable"
-            )
-        return cls(path)
+        return cls(choose_output_file("--report", name, "run.html"))
 
     def write(self, session: Session, raised: BaseException | None) -> None:
         """Write the page at the end of a run, with ``raised`` if it failed.

@@ -38,8 +38,8 @@ IfNeededOption = Annotated[
     list[str] | None,
     typer.Option(
         "--if-needed",
-        metavar="WHAT=LEAST",
-        help="Run only if at least this much work is pending: files=N or size=SIZE; may be "
+        metavar="WHAT=THRESHOLD",
+        help="Run only if at least this much is to be done: files=N or size=SIZE; may be "
         "repeated, one is enough",
         show_default=False,
     ),
@@ -72,7 +72,9 @@ class GlobalOptions(Options):
             show_default=False,
         ),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress and no informational messages")
+    ] = False
     verbose: Annotated[
         int,
         typer.Option(

@@ -80,7 +80,7 @@ class EngineOptions(Options):
         """Fill in the options that are not on the command line from the other sources.
 
         Raises:
-            UsageError: a value is invalid, or options exclude each other.
+            UsageError: a value is invalid, or options cannot be combined.
         """
         engine = resolve_setting(
             "engine",

@@ -35,8 +35,8 @@ class LogStoreOptions(Options):
         LogStoreName | None,
         typer.Option(
             "--log-store",
-            help="Log store for commits on S3, the same for all writers of a table, as Delta's "
-            "S3DynamoDBLogStore  [default: S3 itself, by conditional puts]",
+            help="Log store for commits on S3, compatible with Delta's S3DynamoDBLogStore; all "
+            "writers of a table must use the same  [default: conditional PUT on S3]",
             show_default=False,
         ),
     ] = None

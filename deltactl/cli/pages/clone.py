@@ -21,7 +21,7 @@ def render_report(page: Page, report: CloneReport, argv: Sequence[str], target: 
     if report.is_done:
         page.line(
             Styled("Nothing to clone", Tone.GOOD),
-            f": the target is that of version {plan.version} already",
+            f": the target is already at version {plan.version}",
         )
         return
     verb = "Would clone" if report.dry_run else "Cloned"
@@ -52,7 +52,7 @@ def _fields(report: CloneReport, plan: ClonePlan) -> list[tuple[str, str]]:
     if plan.deep and plan.num_vectors:
         fields.append(("vectors", format_count(plan.num_vectors, "file", "files")))
     if not plan.deep:
-        fields.append(("copied", "no files: the clone refers to those of the source"))
+        fields.append(("copied", "no files: the clone refers to the files of the source"))
     elif not report.dry_run:
         fields.append(("copied", _describe(report.files_copied, report.bytes_copied)))
     if report.files_kept:

@@ -47,10 +47,10 @@ def _render_files(page: Page, report: ConvertReport, plan: ConvertPlan) -> None:
     files = format_count(len(plan.files), "file", "files")
     facts = f" ({format_size(plan.size_bytes)}, {format_count(plan.num_rows, 'row')})"
     if report.dry_run:
-        verb = "Would add" if report.sync else "Would make a table of"
+        verb = "Would add" if report.sync else "Would create a table of"
         page.line(Styled(f"{verb} {files}", Tone.STRONG), facts)
         return
-    verb = "Added" if report.sync else "Made a table of"
+    verb = "Added" if report.sync else "Created a table of"
     page.line(Styled(f"{verb} {files}", Tone.GOOD), f"{facts} in version {report.version_after}")
 
 

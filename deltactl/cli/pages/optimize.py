@@ -162,12 +162,12 @@ def _render_races(page: Page, report: OptimizeReport) -> None:
         bins = format_count(report.carried_bins, "bin")
         page.line(
             f"{format_count(report.carried_rows, 'row')} of {bins} deleted by other writers "
-            "during the run: deleted in the new files too"
+            "during the run: also deleted in the new files"
         )
     if report.dropped:
         left = format_count(len(report.conflicts), "bin is", "bins are")
         page.line(
-            f"{format_count(len(report.dropped), 'bin')} taken by other writers, "
+            f"{format_count(len(report.dropped), 'bin')} changed by other writers, "
             f"planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
         )
 

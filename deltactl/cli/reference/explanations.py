@@ -43,7 +43,7 @@ EXPLANATIONS: Final = {
         ("Rerun with --debug, and report the traceback and the table's protocol.",),
     ),
     "USAGE": Explanation(
-        "An option or argument is wrong, or options exclude each other.",
+        "An option or argument is wrong, or options cannot be combined.",
         (
             "A misspelled option or value; a size or a time without a unit.",
             "An invalid DELTACTL_ variable or line of deltactl.toml.",
@@ -129,7 +129,7 @@ EXPLANATIONS: Final = {
         ("See what is left with `deltactl describe-history TABLE`, and restore the first files.",),
     ),
     "LOG_FILE_MISSING": Explanation(
-        "A checkpoint or sidecar that the log names is missing.",
+        "A checkpoint or sidecar that the log refers to is missing.",
         (
             "Log cleanups deleted it repeatedly while it was read.",
             "It was deleted by hand, or lost.",
@@ -179,7 +179,7 @@ EXPLANATIONS: Final = {
         "failed.",
         ("The network or the store failed during the commit and did not recover.",),
         "The commit exists completely or not at all. Its data files were kept, because it may "
-        "name them.",
+        "list them.",
         (
             "See with `deltactl describe-history TABLE --limit 5` whether the version is there.",
             "Rerun when the store answers.",
@@ -188,7 +188,7 @@ EXPLANATIONS: Final = {
     "PARTIAL": Explanation(
         "Some tasks failed or conflicted with another writer; finished work is committed.",
         (
-            "Files that cannot be read, or workers that ended.",
+            "Files that cannot be read, or workers that were killed.",
             "Another writer changed or removed some of the files during the run.",
         ),
         "All commits are complete; files that failed are unchanged.",
@@ -198,7 +198,7 @@ EXPLANATIONS: Final = {
         "A rule that protects data refused the run.",
         (
             "A retention below that of the table.",
-            "Unusually many files that no commit names: perhaps the wrong directory.",
+            "Unusually many files that are not in any commit: the directory may be wrong.",
             "A question that could not be asked without a terminal.",
             "A shallow clone that is noted in the table, and that vacuum cannot read.",
         ),

@@ -216,7 +216,7 @@ def _wait_for(
     if not jobs.is_alive() or not isinstance(error, Exception):
         raise error
     raise DeltactlError(
-        f"Spark lost the exchange of rows: {describe_failure(str(error))}",
+        f"the row exchange failed on Spark: {describe_failure(str(error))}",
         hint="Read the executors' logs; a worker that ended usually had too little memory.",
     ) from error
 

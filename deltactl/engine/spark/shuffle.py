@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from deltactl.engine.exchange import Exchange, MakeExchange, RowCounts, gather
@@ -24,7 +23,7 @@ from deltactl.engine.spark.worker import (
     encode_result,
     get_attempt,
 )
-from deltactl.engine.spill import Spool, decode_rows, divide, encode_rows
+from deltactl.engine.spill import PLACE, Spool, decode_rows, divide, encode_rows
 
 SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
 PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])
@@ -95,7 +94,8 @@ def _read_source(work: Exchange[Any, Any, Any], source: Any) -> Iterator[Piece]:
 
 def _flush(held: dict[int, list[pa.RecordBatch]], schema: pa.Schema) -> Iterator[Piece]:
     for destination in sorted(held):
-        yield destination, encode_rows(held.pop(destination), schema).to_pybytes()
+        pieces = held.pop(destination)
+        yield destination, encode_rows(pieces, schema.append(PLACE)).to_pybytes()
 
 
 def _encode_pieces(pieces: Iterable[Piece]) -> Batches:
@@ -159,7 +159,7 @@ def _write(
     with Spool(work.schema, 1, _SPOOLED_BYTES) as spool:
         for data in pieces:
             for batch in decode_rows(data):
-                spool.add(batch, np.zeros(batch.num_rows, np.int64))
+                spool.keep([(0, batch)], int(batch.nbytes))
         own = int(spool.rows[0])
         return work.write(destination, RowCounts(own, usual_rows or own), spool.take(0))
 

@@ -23,28 +23,27 @@ COMPACTION_INFO: Final = "compactionInfo"
 def tag_removes(bin_: Bin) -> pa.Table:
     """Return the files that a bin removes, with the tags beside those that they have.
 
-    A file has no tags of ours if they would not be exact: without an output that keeps the order,
-    and where the ``remove`` names another deletion vector than the one that was read.
+    A file has no such tags if they would not be exact: without an output that keeps the order, and
+    where the ``remove`` names another deletion vector than the one that was read.
     """
-    if bin_.inputs is None or len(bin_.added) != 1:
-        return bin_.removed
-    target = json.dumps([encode_path(bin_.added[0].path)], ensure_ascii=False)
-    tags = [
-        own if first is None else [*_others(own), *_ours(target, first, physical)]
-        for own, first, physical in zip(
-            bin_.removed["tags"].to_pylist(),
-            bin_.inputs["first_row"].to_pylist(),
-            bin_.inputs["physical_rows"].to_pylist(),
-            strict=True,
-        )
-    ]
+    tags = [None if own is None else _others(own) for own in bin_.removed["tags"].to_pylist()]
+    if bin_.inputs is not None and len(bin_.added) == 1:
+        target = json.dumps([encode_path(bin_.added[0].path)], ensure_ascii=False)
+        tags = [
+            own if first is None else [*(own or ()), *_ours(target, first, physical)]
+            for own, first, physical in zip(
+                tags,
+                bin_.inputs["first_row"].to_pylist(),
+                bin_.inputs["physical_rows"].to_pylist(),
+                strict=True,
+            )
+        ]
     index = bin_.removed.schema.get_field_index("tags")
     return bin_.removed.set_column(index, "tags", pa.array(tags, STRING_MAP))
 
 
-def _others(tags: list[tuple[str, Any]] | None) -> list[tuple[str, Any]]:
-    ours = (COMPACTED_INTO, COMPACTION_INFO)
-    return [(key, value) for key, value in tags or () if key not in ours]
+def _others(tags: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(key, value) for key, value in tags if key not in (COMPACTED_INTO, COMPACTION_INFO)]
 
 
 def _ours(target: str, first_row: int, physical_rows: int) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError
+from deltactl.errors import StorageError, TableError, UnsupportedFeatureError
 from deltactl.log.commits.file_actions import decoded_names, file_keys
 from deltactl.log.replay import Tail, reconcile
 from deltactl.log.writing.action_lines import NewFile
@@ -37,6 +37,8 @@ _NO_OFFSETS: Final = "another writer deleted rows of its input files, whose orde
 _RESTORED: Final = "another writer restored rows of its input files"
 _OTHER_IDS: Final = "another writer changed the row ids or facts of its input files"
 _ALL_GONE: Final = "other writers removed all of its input files"
+# Of one vector of another writer: other bins can be committed without it.
+_UNUSABLE: Final = (TableError, UnsupportedFeatureError, StorageError)
 _FACTS: Final = ("size_bytes", "base_row_id", "default_row_commit_version")
 
 
@@ -59,14 +61,14 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What may be committed of a bin: ``None`` and a reason if nothing.
+    """What may be committed of a bin: ``None`` and a reason if nothing, else no reason.
 
     ``deleted`` are the rows of the output that other writers deleted; none if the output has no
     live row and is left out. ``carried_rows`` counts them.
     """
 
     bin: Bin | None
-    reason: str | None = None
+    reason: str = ""
     deleted: BitMap64 | None = None
     carried_rows: int = 0
 
@@ -111,7 +113,8 @@ class Winners:
     ) -> list[Verdict]:
         """Return what may be committed of each bin.
 
-        ``read`` gives the rows of a deletion vector; raises ``DataFileError`` if it cannot.
+        ``read`` gives the rows of a deletion vector. A bin is dropped if it raises because of the
+        vector, its file or the store.
         """
         if not len(self._touched):
             return [Verdict(bin_) for bin_ in bins]
@@ -209,7 +212,7 @@ class _Carried:
             return _NO_OFFSETS
         try:
             old, new = self._load(before), self._load(after)
-        except DataFileError as error:
+        except _UNUSABLE as error:
             return f"the deletion vector of another writer cannot be used: {error.message}"
         return self._delete(row, old, new)
 

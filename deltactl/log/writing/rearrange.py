@@ -14,7 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from deltactl.clock import Clock
-from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
+from deltactl.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    DeltactlError,
+    join_reasons,
+)
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import add_line, domain_line, line, remove_lines
@@ -82,7 +87,7 @@ class Committer:
         """Commit the bins that the commits of other writers still allow.
 
         Raises:
-            ConflictError: no bin may be committed.
+            ConflictError: no bin may be committed, with a reason for each; or no version was won.
             CommitOutcomeUnknownError: the store never said whether the commit succeeded.
             NotATableError: the log is gone.
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
@@ -134,24 +139,30 @@ class Committer:
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - self._origin_features
         reason = find_conflict(self._origin, self._metadata, gained)
-        if reason is None:
-            verdicts = self._winners.judge(
-                bins,
-                partial(load_deletion_vector, self._store),
-                may_write_vectors=may_write_vectors(base.protocol, base.metadata),
-            )
-            if any(verdict.bin is not None for verdict in verdicts):
-                return verdicts
-            reason = verdicts[0].reason
-        raise ConflictError(
-            f"nothing could be committed: {reason}",
-            hint="Rerun; the table is as the other writers left it.",
+        if reason is not None:
+            raise explain_conflict([reason] * len(bins))
+        verdicts = self._winners.judge(
+            bins,
+            partial(load_deletion_vector, self._store),
+            may_write_vectors=may_write_vectors(base.protocol, base.metadata),
         )
+        if all(verdict.bin is None for verdict in verdicts):
+            raise explain_conflict([verdict.reason for verdict in verdicts])
+        return verdicts
 
     def _learn(self, base: CommitBase, winners: Tail) -> None:
         self._base = base
         self._metadata = winners.non_file_actions.metadata or self._metadata
         self._winners.learn(winners)
+
+
+def explain_conflict(reasons: Sequence[str]) -> ConflictError:
+    """Return the error of bins of which none may be committed; ``reasons`` has one for each."""
+    return ConflictError(
+        f"nothing could be committed: {join_reasons(reasons)}",
+        hint="Rerun; the table is as the other writers left it.",
+        reasons=reasons,
+    )
 
 
 def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdict:

@@ -9,6 +9,7 @@ from deltactl.log.commits.info import parse_json_line
 from deltactl.operations.bundle.pseudonyms import Pseudonyms
 from deltactl.operations.bundle.rules import (
     Rule,
+    columns,
     count_text,
     feature,
     hide,
@@ -177,21 +178,31 @@ _TAGS: Final = members(
     },
     key=name,
 )
-_FILE: Final[dict[str, Rule]] = {
-    "path": path,
-    "partitionValues": keyed(name, hide),
-    "size": number,
-    "modificationTime": number,
-    "deletionTimestamp": number,
-    "extendedFileMetadata": number,
-    "dataChange": number,
-    "stats": _STATS,
-    "tags": _TAGS,
-    "deletionVector": _VECTOR,
-    "baseRowId": number,
-    "defaultRowCommitVersion": number,
-    "clusteringProvider": one_of("liquid"),
-}
+_FILE_MEMBERS: Final = members(
+    {
+        "path": path,
+        "partitionValues": keyed(name, hide),
+        "size": number,
+        "modificationTime": number,
+        "deletionTimestamp": number,
+        "extendedFileMetadata": number,
+        "dataChange": number,
+        "stats": _STATS,
+        "tags": _TAGS,
+        "deletionVector": _VECTOR,
+        "baseRowId": number,
+        "defaultRowCommitVersion": number,
+        "clusteringProvider": one_of("liquid"),
+    }
+)
+
+
+def _file(names: Pseudonyms, value: Any) -> Any:
+    values = value.get("partitionValues") if isinstance(value, dict) else None
+    names.learn_columns(values if isinstance(values, dict) else ())  # the path may come first
+    return _FILE_MEMBERS(names, value)
+
+
 _ENUMERATED: Final = {
     "delta.checkpointPolicy": one_of("classic", "v2"),
     "delta.columnMapping.mode": one_of("none", "id", "name"),
@@ -221,9 +232,9 @@ _DOMAIN: Final = members(
 _ACTION: Final = members(
     {
         "commitInfo": members(COMMIT_INFO),
-        "add": members(_FILE),
-        "remove": members(_FILE),
-        "cdc": members(_FILE),
+        "add": _file,
+        "remove": _file,
+        "cdc": _file,
         "metaData": members(
             {
                 "id": hide,
@@ -231,7 +242,7 @@ _ACTION: Final = members(
                 "description": hide,
                 "format": members({"provider": one_of("parquet"), "options": keyed(name, hide)}),
                 "schemaString": inside_text(_type),
-                "partitionColumns": items(name),
+                "partitionColumns": columns,
                 "configuration": PROPERTIES,
                 "createdTime": number,
             }

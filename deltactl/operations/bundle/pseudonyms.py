@@ -10,12 +10,15 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any, Final
+from urllib.parse import unquote
 
 from deltactl.log.commits.info import RawFloat
 
-_DIGITS: Final = 12
+_DIGITS: Final = 16
+"""Of a pseudonym: 64 bits, so that among millions of texts no two have the same one."""
+_MOST_NAME_CHARACTERS: Final = 64
 # Names that writers generate: they contain no text of a user.
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GENERATED: Final = re.compile(
@@ -29,7 +32,10 @@ _LOG_NAME: Final = (
 )
 _LOG_PATH: Final = re.compile(rf"_delta_log/{_LOG_NAME}")
 _LOG_FILE: Final = re.compile(rf"(?:_delta_log/)?{_LOG_NAME}")
-_TOKEN: Final = re.compile(rf"{_LOG_FILE.pattern}|[^\W\d_]+(?:[_-][^\W\d_]+)*|\d[\w.:+-]*|\w+|\W+?")
+_TOKEN: Final = re.compile(
+    rf"{_LOG_FILE.pattern}|[^\W\d_]+(?:[_-][^\W\d_]+)*|\d(?:[\w.:+-]*\w)?|\w+|\W+?"
+)
+_WORD: Final = re.compile(r"[A-Za-z]+(?:[_-][A-Za-z]+)*")
 _BEFORE_NUMBER: Final = re.compile(r"\b(?:versions?|line|column) $")
 # Known ones: the first part of a relative path may have a colon, too.
 _ADDRESS: Final = re.compile(
@@ -51,6 +57,7 @@ class Pseudonyms:
     ) -> None:
         self._key, self._keep_names, self._words = key, keep_names, words
         self._seen: set[str] = set()  # words that are also texts of the table
+        self._columns: set[str] = set()  # whose names are kept in paths
 
     def hide(self, value: Any) -> str | None:
         """Return the pseudonym of a JSON value; null and the empty text stay."""
@@ -59,8 +66,8 @@ class Pseudonyms:
         text = _spell(value)
         if not text:
             return ""
-        if text.lower() in self._words:
-            self._seen.add(text.lower())
+        if len(text) <= _MOST_NAME_CHARACTERS:  # words of longer texts would be nearly all words
+            self._seen |= self._words & set(_WORD.findall(text.lower()))
         digest = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return "~" + digest.hexdigest()[:_DIGITS]
 
@@ -72,6 +79,11 @@ class Pseudonyms:
     def name(self, value: Any) -> Any:
         """Return the pseudonym of a name, or the name itself if names are kept."""
         return value if self._keep_names and isinstance(value, str) else self.hide(value)
+
+    def learn_columns(self, columns: Iterable[Any]) -> None:
+        """Note names of partition columns: if names are kept, these are also kept in paths."""
+        if self._keep_names:
+            self._columns.update(name for name in columns if isinstance(name, str))
 
     def path(self, value: Any) -> Any:
         """Return a path with pseudonyms; generated file names and extensions stay."""
@@ -96,7 +108,10 @@ class Pseudonyms:
             return part
         column, equals, content = part.partition("=")
         if equals:
-            return f"{self.name(column)}={self.hide(content)}"
+            # What stands before "=" may also be the text of a user, or of an address.
+            once = unquote(column)
+            is_column = not self._columns.isdisjoint((column, once, unquote(once)))
+            return f"{column if is_column else self.hide(column)}={self.hide(content)}"
         stem, dot, extension = part.rpartition(".")
         if stem and _EXTENSION.fullmatch(dot + extension):
             return f"{self.hide(stem)}.{extension}"
@@ -115,7 +130,8 @@ class Pseudonyms:
             elif (
                 _LOG_FILE.fullmatch(token)
                 or (is_number and _BEFORE_NUMBER.search(text[: match.start()][-10:]))
-                or token.lower() in self._words
+                or token.isascii()
+                and token.lower() in self._words
                 and token.lower() not in self._seen
             ):
                 kept.append(token)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from deltactl.operations.bundle.log_lines import COMMIT_INFO, PROPERTIES
 from deltactl.operations.bundle.pseudonyms import Pseudonyms
 from deltactl.operations.bundle.rules import (
+    columns,
     feature,
     hide,
     items,
@@ -36,7 +37,7 @@ _DETAIL_ROW: Final = members(
         "name": name,
         "description": hide,
         "location": path,
-        "partitionColumns": items(name),
+        "partitionColumns": columns,
         "clusteringColumns": items(name),
         "properties": PROPERTIES,
         "tableFeatures": items(feature),

@@ -36,6 +36,12 @@ def name(names: Pseudonyms, value: Any) -> Any:
     return names.name(value)
 
 
+def columns(names: Pseudonyms, value: Any) -> Any:
+    """Replace the names in a list of partition columns, unless names are kept."""
+    names.learn_columns(value if isinstance(value, list) else ())
+    return items(name)(names, value)
+
+
 def path(names: Pseudonyms, value: Any) -> Any:
     """Replace the parts of a path."""
     return names.path(value)

@@ -133,8 +133,9 @@ _ROWS = (
     CheckCode(
         "ROWS_CHANGED",
         _E,
-        "a layout run wrote other rows than its files have now: queries return wrong rows",
-        "restore {table} to the version before it, if the files of that one are left, "
+        "the files of a layout run no longer have the rows that it wrote: queries return wrong "
+        "rows",
+        "restore {table} to the version before it, if the files of that version still exist, "
         "or restore the files of the commit {file} from a backup",
     ),
     CheckCode("PARTITION_VALUE", _E, "readers fail or read null", _WRITER),

@@ -137,7 +137,9 @@ class CommitChecker:
                 done += 1
                 continue
             for place, problem in find_file_repeats(parsed):
-                self._add("COMMIT_AMBIGUOUS", problem, versions[done + place])
+                version = versions[done + place]
+                who = self._vectors.say_writer(version)
+                self._add("COMMIT_AMBIGUOUS", f"{problem} ({who})", version)
             self._path_texts.take_removed(parsed.removes)
             self._vectors.take(parsed, versions[done : done + len(parsed.commits)])
             done += len(parsed.commits)

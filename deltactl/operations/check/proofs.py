@@ -120,7 +120,8 @@ class ProofCheck:
         for version in [v for v, found in self._stored.items() if not found.proof.is_known]:
             algorithm = self._stored.pop(version).proof.algorithm
             findings.note(
-                f"the digest of version {version} was not compared: {algorithm!r} is not known here"
+                f"the digest of version {version} was not compared: {algorithm!r} is not known "
+                f"to this version of deltactl"
             )
         self._states = tuple(dict.fromkeys(found.read_version for found in self._stored.values()))
         self._state_of = state_of

@@ -73,7 +73,7 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
     if strict:
         findings.rows.append(row)
     else:
-        findings.note(f"{row[3]}; readers do without this file")
+        findings.note(f"{row[3]}; readers do not need this file")
 
 
 def check_compacted(

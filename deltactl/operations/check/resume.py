@@ -14,6 +14,8 @@ from typing import Any, TextIO
 
 from deltactl.errors import UsageError
 from deltactl.operations.check.tasks import BatchResult
+from deltactl.operations.output_files import ensure_outside_tables
+from deltactl.storage.local.store import LocalStore
 
 _FORMAT = 1
 
@@ -29,12 +31,15 @@ class ResumeFile:
             subject: what is checked and how, as JSON values; a file with other values is refused.
 
         Raises:
-            UsageError: the file is about another table, version or depth, or cannot be read.
+            UsageError: the file is about another table, version or depth, in a table, or
+                cannot be read.
         """
         self._path = Path(path)
         self._head = {"format": _FORMAT, **subject}
         self.done: dict[str, BatchResult] = {}
         self._file: TextIO | None = None
+        # Its real place: a link may lead into a table.
+        ensure_outside_tables("--resume", path, LocalStore(str(self._path.resolve().parent)))
         try:
             self._load()
             self._file = self._path.open("a", encoding="utf-8")
@@ -58,7 +63,7 @@ class ResumeFile:
 
     def _write(self, node: Mapping[str, Any]) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(node) + "\n")
+        self._file.write(_to_line(node))
         self._file.flush()
 
     def _describe_differences(self, head: object) -> str:
@@ -75,24 +80,30 @@ class ResumeFile:
         if not self._path.exists():
             return
         data = self._path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            with self._path.open("r+b") as truncated:
-                truncated.truncate(len(whole))
-        lines = whole.decode("utf-8", "replace").splitlines()
-        if not lines:
-            return
+        end = data.rfind(b"\n") + 1
+        # Killed while it wrote the first line. Any other text is not ours to cut.
+        if end or not _to_line(self._head).encode().startswith(data):
+            self.done = self._parse(data[:end])
+        if end < len(data):
+            with self._path.open("r+b") as file:
+                file.truncate(end)
+
+    def _parse(self, data: bytes) -> dict[str, BatchResult]:
         try:
-            head, *batches = map(json.loads, lines)
+            head, *batches = map(json.loads, data.decode("utf-8", "replace").splitlines())
             found = {node.pop("batch"): _to_result(node) for node in batches}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"{self._path} was not written by a check: {error}") from error
         if head != self._head:
             raise UsageError(
-                f"{self._path} is about another check: {self._describe_differences(head)}",
+                f"{self._path} belongs to another check: {self._describe_differences(head)}",
                 hint="Rerun with the options of that check, or give --resume another FILE.",
             )
-        self.done = found
+        return found
+
+
+def _to_line(node: Mapping[str, Any]) -> str:
+    return json.dumps(node) + "\n"
 
 
 def _describe(value: object) -> str:

@@ -149,10 +149,13 @@ class VectorIndex:
                 file=checkpoint.names[0],
             )
 
-    def _name(self, version: int) -> str:
+    def say_writer(self, version: int) -> str:
+        """Return who wrote a commit, in words."""
         writer = self._writers.get(version)
-        by = "its commitInfo does not name the writer" if writer is None else f"by {writer!r}"
-        return f"version {version} ({by})"
+        return "its commitInfo does not name the writer" if writer is None else f"by {writer!r}"
+
+    def _name(self, version: int) -> str:
+        return f"version {version} ({self.say_writer(version)})"
 
 
 def _hash(files: pa.Table) -> tuple[Hashes, Hashes]:

@@ -198,7 +198,7 @@ class _Writing:
             raise VerificationError(
                 f"version {self._plan.version} has {wanted[0]} files of {wanted[1]} bytes, "
                 f"and {found[0]} of {found[1]} were written",
-                hint="Report this as a bug. No file names the new checkpoint.",
+                hint="Report this as a bug. No file refers to the new checkpoint.",
             )
 
     def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, TableError, Warn
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import LogListing
 from deltactl.log.replay import replay_tail
-from deltactl.log.snapshot import Snapshot
+from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.commits import PastClone, app_id
+from deltactl.protocol.actions import is_same_metadata
+
+_PROTOCOL: Final = "its protocol was changed"
 
 
 def ensure_unchanged(
-    current: Snapshot, listing: LogListing, past: PastClone | None, source: Snapshot
+    current: Snapshot,
+    listing: LogListing,
+    past: PastClone | None,
+    source: Snapshot,
+    warn: Warn,
 ) -> None:
     """Refuse a clone that others wrote to: a sync would end their changes.
 
-    Commits that only rearrange rows, and those without files, are no change.
+    Commits that only rearrange rows, and those without files, are no change, nor are changes that
+    a restore discarded.
 
     Raises:
         SafetyError: saying what changed.
@@ -30,22 +42,61 @@ def ensure_unchanged(
             "whether the clone was changed since",
             hint="Add --full to replace the clone's files by those of the source.",
         )
-    infos = [listing.commits.get(v) for v in range(past.version + 1, current.version + 1)]
+    reason = _find_reason(current, listing, past.version)
+    if reason is None or _is_as_cloned(current, listing, past.version, warn):
+        return
+    ways = f"Run `deltactl describe-history {where}` to see the changes. "
+    if reason != _PROTOCOL:  # a restore keeps the protocol
+        ways += f"Run `deltactl restore {where} --to-version {past.version}` to discard them, or "
+    raise SafetyError(
+        f"{where} was changed after the clone of version {txn.version}: {reason}",
+        hint=f"{ways}{'A' if reason == _PROTOCOL else 'a'}dd --full to replace them.",
+    )
+
+
+def _find_reason(current: Snapshot, listing: LogListing, version: int) -> str | None:
+    """Return what the commits after a version changed; ``None`` if they only rearranged rows."""
+    infos = [listing.commits.get(v) for v in range(version + 1, current.version + 1)]
     known = [info for info in infos if info is not None]
     tail = replay_tail(current.store, known, current.metadata.partition_keys)
     news = tail.non_file_actions
-    reason = None
     if len(known) < len(infos):
-        reason = "its log is not complete"
-    elif news.metadata is not None or news.protocol is not None:
-        reason = "its schema, properties or protocol were changed"
-    elif set(news.domains) - {ROW_TRACKING_DOMAIN}:
-        reason = "its domain metadata were changed"
-    elif any(pc.any(part["data_change"]).as_py() for part in (tail.adds, tail.removes)):
-        reason = "rows were added or removed"
-    if reason is not None:
-        raise SafetyError(
-            f"{where} was changed after the clone of version {txn.version}: {reason}",
-            hint=f"Run `deltactl describe-history {where}` to see the changes. Run `deltactl "
-            f"restore {where} --to-version {past.version}` to discard them, or add --full.",
-        )
+        return "its log is not complete"
+    if news.protocol is not None:
+        return _PROTOCOL
+    if news.metadata is not None:
+        return "its schema or properties were changed"
+    if set(news.domains) - {ROW_TRACKING_DOMAIN}:
+        return "its domain metadata were changed"
+    if any(pc.any(part["data_change"]).as_py() for part in (tail.adds, tail.removes)):
+        return "rows were added or removed"
+    return None
+
+
+def _is_as_cloned(current: Snapshot, listing: LogListing, version: int, warn: Warn) -> bool:
+    """Return whether the changes since a version were discarded, as by a restore."""
+    try:
+        then = load_snapshot(current.store, version, warn=warn, listing=listing)
+    except TableError:
+        return False
+    return (
+        current.protocol == then.protocol
+        and is_same_metadata(current.metadata, then.metadata)
+        and _domains(current) == _domains(then)
+        and _keys(current) == _keys(then)
+    )
+
+
+def _domains(snapshot: Snapshot) -> dict[str, str]:
+    return {
+        name: domain.configuration
+        for name, domain in snapshot.domains.items()
+        if name != ROW_TRACKING_DOMAIN and not domain.removed
+    }
+
+
+def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
+    keys = [file_keys(batch) for batch in snapshot.file_batches(KEY_COLUMNS)]
+    chunks = [chunk for column in keys for chunk in column.chunks]
+    found = pa.chunked_array(chunks, pa.string())
+    return found.take(pc.sort_indices(found)).combine_chunks()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Failed, ended
+from deltactl.engine.base import Failed, LazyEngine, ended
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, InterruptedRunError
 from deltactl.operations.clone.tasks import CopyResult, CopySpec, CopyTask, copy_batch, copy_files
@@ -38,6 +38,15 @@ class Copied:
         self.files_copied += result.files_copied
         self.bytes_copied += result.bytes_copied
         self.files_kept += result.files_kept
+
+
+def copy_engine(context: RunContext) -> LazyEngine:
+    """Return the engine of the copies: Spark only on request, or if a cluster is named.
+
+    However much there is to copy, Spark on this machine would only add its start: the kernel or the
+    service copies, or the network is what it waits for.
+    """
+    return LazyEngine(context.source)
 
 
 def copy_all(
@@ -77,7 +86,7 @@ def copy_all(
 def _run(
     source: Store, target: Store, tasks: LazyTasks[CopyTask], spec: CopySpec, context: RunContext
 ) -> Iterator[CopyResult]:
-    if len(tasks.weights) == 1:  # in this process, with the stores that are open
+    if len(tasks.weights) == 1 and context.engine.name == "local":  # with the stores that are open
         task = tasks.build(0)
         yield copy_batch(source, target, task, spec, may_exist=not spec.is_fresh)
         return
@@ -112,8 +121,8 @@ def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError
     shown = ", ".join(f"{name!r} ({problems[name]})" for name in sorted(problems)[:_SHOWN])
     more = f" and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
     return DataFileError(
-        f"no table was made: {format_count(len(problems), 'file', 'files')} of {source.uri} "
-        f"cannot be read: {shown}{more}",
-        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed them during the run, rerun "
-        "with the present version.",
+        f"the clone was not created: {format_count(len(problems), 'file', 'files')} of "
+        f"{source.uri} cannot be read: {shown}{more}",
+        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed them during the run, "
+        f"rerun with the latest version.",
     )

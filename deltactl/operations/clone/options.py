@@ -36,7 +36,7 @@ class CloneOptions:
         """
         if self.version is not None and self.timestamp_ms is not None:
             raise UsageError(
-                "--version and --timestamp do not go together",
+                "--version and --timestamp cannot be combined",
                 hint="Give one of them; `deltactl describe-history` lists the versions.",
             )
         if self.version is not None and self.version < 0:

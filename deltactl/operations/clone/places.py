@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from deltactl.errors import SafetyError, StorageError
+from deltactl.errors import ConflictError, SafetyError, StorageError
+from deltactl.log.listing import list_log
 from deltactl.log.not_a_table import find_table_above
 from deltactl.operations.clone.started import STARTED, Started, read_started
 from deltactl.protocol.paths import decode_path
@@ -68,6 +69,7 @@ def find_started(target: Store) -> Started | None:
     """Return the record of a clone that did not finish; ``None`` if the target is empty.
 
     Raises:
+        ConflictError: another run made a table there meanwhile.
         SafetyError: there are files of something else.
     """
     started = read_started(target)
@@ -76,8 +78,12 @@ def find_started(target: Store) -> Started | None:
     for batch in target.walk():
         for name in batch:
             if not name.startswith(f"{OWN_DIR}/"):
+                if list_log(target).latest_version is not None:
+                    raise ConflictError(
+                        f"another run made a table at {target.uri} meanwhile", hint="Rerun."
+                    )
                 raise SafetyError(
-                    f"{target.uri} is neither empty nor an unfinished clone: it holds {name!r}",
+                    f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",
                     hint=f"Choose an empty directory. If it is the rest of an unfinished "
                     f"clone without {STARTED}, delete it and rerun.",
                 )

@@ -55,11 +55,6 @@ class ClonePlan:
         return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
 
     @property
-    def bytes_to_copy(self) -> int:
-        """Return the bytes of the data files to copy."""
-        return int(pc.sum(self.copies["size_bytes"]).as_py() or 0)
-
-    @property
     def num_vectors(self) -> int:
         """Return the number of files with deletion vectors that are copied."""
         return int(self.copies["size_bytes"].null_count)

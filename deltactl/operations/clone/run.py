@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from deltactl.engine.base import LazyEngine
 from deltactl.errors import (
     ConflictError,
     InterruptedRunError,
@@ -24,12 +23,18 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.copies import copy_all, copy_engine
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
-from deltactl.operations.clone.shallow import ensure_present, look_again, noted, warn_of_vacuum
+from deltactl.operations.clone.shallow import (
+    ensure_no_vacuum,
+    ensure_present,
+    look_again,
+    noted,
+    warn_of_vacuum,
+)
 from deltactl.operations.clone.started import (
     STARTED,
     Started,
@@ -97,7 +102,7 @@ def clone_table(
             dry_run=dry_run,
         )
     snapshot, plan = outlast_cleanup(lambda: _make_plan(source, options, context))
-    context = replace(context, engine=LazyEngine(context.source, plan.bytes_to_copy))
+    context = replace(context, engine=copy_engine(context))
     if listing.latest_version is not None:
         return _find_done(target, listing, plan, context, dry_run)
     ensure_no_table_above(target)
@@ -110,8 +115,9 @@ def clone_table(
     report = CloneReport(plan, target.uri, context.engine.name, context.engine.reason)
     if not options.deep:
         warn_of_vacuum(context)
-        ensure_present(snapshot, plan, context)
     if dry_run:
+        if not options.deep:
+            ensure_present(snapshot, plan, context)
         return replace(report, dry_run=True)
     target.ensure_put_if_absent()
     if not options.deep:
@@ -173,7 +179,7 @@ def _find_done(
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             hint = "Add --deep --sync to bring this clone up to the source's version."
-        raise SafetyError(f"{target.uri} holds a table already", hint=hint)
+        raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:
         target.delete_many([STARTED])
     version = listing.latest_version
@@ -206,12 +212,15 @@ def _make_shallow(
     context: RunContext,
 ) -> CloneReport:
     if context.is_cancelled:
-        raise InterruptedRunError("interrupted; no table was made", hint="Rerun.")
+        raise InterruptedRunError("interrupted; no table was created", hint="Rerun.")
     plan = report.plan
     with noted(snapshot, target, plan, context, leave=options.note) as notes:
+        if options.note:
+            ensure_no_vacuum(snapshot.store, plan)
+        ensure_present(snapshot, plan, context)
         _commit(target, plan, options, context)
     _follow(target, plan, context)
-    # A vacuum that began before the note removes files without knowing of the clone.
+    # A vacuum of another tool does not know of the note.
     gone = look_again(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 

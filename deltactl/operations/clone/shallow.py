@@ -9,12 +9,20 @@ from contextlib import contextmanager, suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, SafetyError, StorageError
+from deltactl.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    DeltactlError,
+    SafetyError,
+    StorageError,
+)
+from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
-from deltactl.operations.clone_notes import CloneNote, drop_note, write_note
+from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
 from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.restore.vacuums import describe_start, find_open_vacuums
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import LOG_DIR
@@ -28,8 +36,8 @@ def warn_of_vacuum(context: RunContext) -> None:
     """Say what breaks a shallow clone."""
     context.warn(
         "a shallow clone needs the files of its source: a vacuum of the source by another tool "
-        "breaks it once the source has replaced them, and so does deleting the source; "
-        "`deltactl vacuum --also-keep-for` keeps files longer, --deep makes an independent table"
+        "deletes files that the source has replaced, and then the clone cannot be read; "
+        "`deltactl vacuum --also-keep-for` keeps files longer, --deep creates an independent table"
     )
 
 
@@ -45,6 +53,32 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
         raise explain_missing(snapshot.store, {it.path: it.problem for it in missing})
 
 
+def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
+    """Refuse to refer to files that a vacuum may be removing without knowing of the note.
+
+    A vacuum reads the notes after its START commit. So one whose START is not in the log now reads
+    this note before it removes anything, and one with an END removes nothing more. In between it
+    keeps the files that were live right before its START, or were added since.
+
+    Raises:
+        ConflictError: a vacuum began after the version of the clone, and did not end.
+    """
+
+    def look() -> list[str]:
+        listing = list_log(source)
+        begun = find_open_vacuums(source, listing)
+        return [describe_start(listing, it) for it in begun if it > plan.version + 1]
+
+    begun = outlast_cleanup(look)
+    if begun:
+        raise ConflictError(
+            f"the vacuum that began in {begun[-1]} has no VACUUM END: it may be removing files of "
+            f"version {plan.version}; no table was made",
+            hint="Rerun when it has ended. If it was killed, clone the present version, or add "
+            "--deep instead of --shallow.",
+        )
+
+
 @contextmanager
 def noted(
     snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
@@ -52,7 +86,7 @@ def noted(
     """Note the clone in its source, and in the tables whose files the source itself refers to.
 
     Yields the addresses of the tables with a note; none unless ``leave``. If no clone is committed
-    in the context, the notes are deleted.
+    in the context, the notes are deleted, else those of others at the same address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
@@ -74,6 +108,9 @@ def noted(
         for store in begun:
             _drop(store, note)
         raise
+    for store in owners:
+        with suppress(DeltactlError):  # a vacuum names them
+            drop_other_notes(store, note)
 
 
 def _write(store: Store, note: CloneNote) -> None:
@@ -99,7 +136,7 @@ def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tupl
         return find_missing(snapshot.store, [files], context.without_cancel())
     except DeltactlError as error:
         context.warn(
-            "the clone is made, but its files could not be looked for again: "
+            "the clone was created, but its files could not be checked again: "
             f"{error.message}; run `deltactl check` on it"
         )
         return ()

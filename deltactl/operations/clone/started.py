@@ -43,7 +43,7 @@ def read_started(target: Store) -> Started | None:
         return None
     except MALFORMED as error:
         raise SafetyError(
-            f"{STARTED} of {target.uri} does not say what was cloned there",
+            f"{STARTED} of {target.uri} does not identify the source of the unfinished clone",
             hint=f"Delete the directory {target.uri} and rerun.",
         ) from error
 
@@ -61,7 +61,8 @@ def ensure_same_source(target: Store, found: Started, wanted: Started) -> None:
     """
     if found.table_id != wanted.table_id:
         raise SafetyError(
-            f"{target.uri} holds an unfinished clone of {found.source} (table {found.table_id}), "
+            f"{target.uri} contains an unfinished clone of {found.source} (table "
+            f"{found.table_id}), "
             f"not of {wanted.source} (table {wanted.table_id})",
             hint="Choose another directory, or delete this one and rerun.",
         )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import LazyEngine
 from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.listing import list_log, outlast_cleanup
@@ -29,12 +28,13 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.copies import copy_all, copy_engine
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.started import exclusive
 from deltactl.operations.clone.tasks import CopySpec
+from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.restore.state import is_same_state, restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata
@@ -75,7 +75,7 @@ def sync_clone(
     """
     update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
     plan, before = update.plan, update.current.version
-    context = replace(context, engine=LazyEngine(context.source, plan.bytes_to_copy))
+    context = replace(context, engine=copy_engine(context))
     report = CloneReport(
         plan,
         target.uri,
@@ -132,22 +132,25 @@ def _plan(
     current = load_snapshot(target, warn=context.warn, listing=listing)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target, listing)
-    options = _with_past_options(options, past, target)
     snapshot = load_source(source, options, context)
+    options = _with_past_options(options, past, snapshot, target)
     _ensure_clone_of(current, snapshot, options)
     if not options.full:
-        ensure_unchanged(current, listing, past, snapshot)
+        ensure_unchanged(current, listing, past, snapshot, context.warn)
     plan = plan_clone(snapshot, options, current.metadata.id)
     return _compare(current, snapshot, plan, past, options), options
 
 
 def _with_past_options(
-    options: CloneOptions, past: PastClone | None, target: Store
+    options: CloneOptions, past: PastClone | None, source: Snapshot, target: Store
 ) -> CloneOptions:
     """Return the options with the predicate and the properties of the clone."""
     if past is None:
         return options
-    if options.where is not None and options.where != past.predicate and not options.full:
+    given = options.where
+    if given is not None:  # as it is in commits: another spelling is the same predicate
+        given = parse_predicate(given, source.metadata.partition_fields).sql
+    if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
             + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),

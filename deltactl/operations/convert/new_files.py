@@ -35,7 +35,7 @@ class NewFiles:
             return
         warn(
             f"{len(self.unsure)} files are about as old as the last listing and were left out, "
-            "because old commits were cleaned up and may have named them: "
+            "because old commits were cleaned up and may have listed them: "
             f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; touch them if they are new"
         )
 

@@ -32,7 +32,7 @@ class ConvertOptions:
     margin_ms: int = 10 * 60 * 1000
 
     def __post_init__(self) -> None:
-        """Refuse options that exclude each other.
+        """Refuse options that cannot be combined.
 
         Raises:
             UsageError: naming them.
@@ -45,6 +45,6 @@ class ConvertOptions:
         )
         if self.sync and (given := [name for name, is_given in for_new_tables if is_given]):
             raise UsageError(
-                f"--sync and {given[0]} exclude each other",
+                f"--sync and {given[0]} cannot be combined",
                 hint=f"Omit {given[0]}: --sync only adds files to an existing table.",
             )

@@ -116,7 +116,7 @@ def plan_convert(
             hint="Check the path; nothing was changed.",
         )
     if not footers.groups:
-        raise ConversionError(f"{where} holds no Parquet files", hint="Check the path.")
+        raise ConversionError(f"{where} contains no Parquet files", hint="Check the path.")
     protocol, metadata = _describe(
         schema, partitioning, options, table_id=table_id, now_ms=listed_ms
     )

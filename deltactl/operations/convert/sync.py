@@ -88,7 +88,7 @@ def sync_directory(
     if watermark is None:
         raise SafetyError(
             f"{snapshot.store.uri} has no watermark of a listing: new files are unknown",
-            hint="Use --sync only on tables made by `deltactl convert`; with "
+            hint="Use --sync only on tables created by `deltactl convert`; with "
             "delta.setTransactionRetentionDuration the watermark may have expired.",
         )
     _ensure_takes_files(snapshot)

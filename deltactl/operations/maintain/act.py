@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -31,7 +31,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.optimize.report import OptimizeReport
-from deltactl.operations.optimize.run import optimize_table
+from deltactl.operations.optimize.run import try_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.turns import Holder, hold_lease
 from deltactl.operations.vacuum.run import vacuum_table
@@ -114,13 +114,16 @@ class TableWork:
             with self._lease(name):
                 done = _OPERATIONS[name](self, group)
         except InterruptedRunError:
-            return replace(base, note="stopped before it began", is_stopped=True)
+            return replace(base, note="stopped before the action began", is_stopped=True)
         except Exception as error:
             found = explain_foreign(f"{name} of {self.facts.table}", error)
             _log.info("%s: %s failed: %s", self.facts.table, name, found.message)
+            self.spending.add(bytes_read=0, requests=requests_sent().total - before)
             return replace(base, error=found)
         sent = requests_sent().total - before
-        self.spending.add(bytes_read=done.effect.bytes_read, requests=sent)
+        self.spending.add(bytes_read=done.effect.bytes_read + done.lost_bytes, requests=sent)
+        if done.is_in_vain:
+            return replace(base, error=done.error, failed=done.failed)
         measured = replace(
             done.effect,
             seconds=clock.monotonic() - began,
@@ -136,6 +139,7 @@ class TableWork:
             was_done=done.was_done,
             error=done.error,
             is_stopped=done.is_stopped,
+            failed=done.failed,
         )
 
     @contextmanager
@@ -177,13 +181,17 @@ def _group(actions: Sequence[Action]) -> Iterator[list[Action]]:
 
 
 def _follow_up(table: str) -> Action:
-    reason = "optimize replaced files that the manifests name"
+    reason = "optimize replaced files that the manifests list"
     return Action(table=table, name="manifest", reason=reason, predicted=Effect())
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What an operation did: its effect without time and requests."""
+    """What an operation did: its effect without time and requests.
+
+    ``failed`` are the partitions with bins that failed or were lost, each with a reason;
+    ``lost_bytes`` were read for such bins.
+    """
 
     effect: Effect = field(default_factory=Effect)
     versions: tuple[int, ...] = ()
@@ -191,6 +199,13 @@ class _Done:
     error: DeltactlError | None = None
     is_stopped: bool = False
     was_done: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)
+    lost_bytes: int = 0
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Return whether every bin failed or was lost."""
+        return bool(self.failed) and not self.versions
 
 
 _NOTHING: Final = "nothing is left to do"
@@ -207,7 +222,7 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
         max_bytes=work.spending.bytes_left if places_rows else planned,
         memory_bytes=work.options.memory_bytes,
     )
-    report = optimize_table(work.store, options, work.stoppable())
+    report = try_optimize(work.store, options, work.stoppable())
     gone = report.files_removed - report.files_added
     effect = Effect(
         files_removed=gone,
@@ -219,13 +234,23 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
     if report.plan.is_empty:
         return _Done(note=_NOTHING, was_done=True)
     note = "stopped; finished bins are committed" if report.interrupted else None
-    return _Done(effect, report.versions, note, _find_lost(report), report.interrupted)
+    lost = {it.partition: it.reason for it in (*report.conflicts, *report.failures)}
+    read = sum(it.bytes for it in (*report.failures, *report.dropped))
+    return _Done(
+        effect,
+        report.versions,
+        note,
+        _find_lost(report),
+        report.interrupted,
+        failed=lost,
+        lost_bytes=read,
+    )
 
 
 def _find_lost(report: OptimizeReport) -> DeltactlError | None:
     lost = report.failures or report.conflicts
-    if not lost:
-        return None
+    if not lost or report.error is not None:
+        return report.error
     files = format_count(sum(it.files for it in lost), "file was", "files were")
     message = f"{files} not rewritten: {lost[0].reason}"
     if report.failures:

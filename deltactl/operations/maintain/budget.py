@@ -50,7 +50,10 @@ def parse_budget(texts: Iterable[str]) -> Budget:
     for text in texts:
         kind, amount = _parse_limit(text.strip())
         if kind in found:
-            raise UsageError(f"--budget takes each kind of limit once, but {text!r} is another")
+            raise UsageError(
+                f"--budget takes each kind of limit once, and this kind is already "
+                f"given: {text!r} is another"
+            )
         found[kind] = amount
     return Budget(found.get("bytes"), found.get("time"), found.get("requests"))
 

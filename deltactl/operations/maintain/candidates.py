@@ -105,7 +105,9 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     groups = group_partitions(plan.files["partition_values"], fields)
     starts = _first_rows(plan.files["bin"].to_numpy())
     columns = len(list_leaves(subject.snapshot.metadata.data_schema))
-    bins = _sum_bins(plan, starts, _FOOTER_BYTES + _FOOTER_BYTES_A_COLUMN * columns)
+    footer_bytes = _FOOTER_BYTES + _FOOTER_BYTES_A_COLUMN * columns
+    share = subject.rates.share_written(subject.snapshot.store.uri)
+    bins = _sum_bins(plan, starts, footer_bytes, share)
     group_of_bin = groups.ids[starts]
     has_vector = plan.files["deletion_vector"].is_valid().to_numpy().astype(np.int64)
     deleting = np.add.reduceat(has_vector, starts)
@@ -128,14 +130,18 @@ def _first_rows(bins: Counts) -> Counts:
     return np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1]).astype(np.int64)
 
 
-def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int) -> Bins:
-    """Return what is known of each bin; ``footer_bytes`` of each file are not rows."""
+def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int, share: float) -> Bins:
+    """Return what is known of each bin.
+
+    ``footer_bytes`` of each file are not rows; of live rows a ``share`` is left.
+    """
     sizes = pc.fill_null(plan.files["size_bytes"], 0).to_numpy()
     lengths = np.diff(np.append(starts, plan.files.num_rows))
     after = np.ones(len(starts), np.int64) if plan.layout is None else plan.layout.files_after
     outputs, size = np.asarray(after, np.int64), np.add.reduceat(sizes, starts)
     footers = np.maximum(lengths - outputs, 0) * footer_bytes
-    freed = np.add.reduceat(_deleted_bytes(plan.files, sizes), starts) + footers
+    gone = np.add.reduceat(_deleted_bytes(plan.files, sizes), starts) + footers
+    freed = gone + np.asarray(np.maximum(size - gone, 0) * (1 - share), np.int64)
     most = np.asarray(size * _MOST_OF_A_FILE, np.int64)
     return Bins(files=lengths, bytes=size, outputs=outputs, freed=np.minimum(freed, most))
 
@@ -200,7 +206,7 @@ def predict_rewrite(
 ) -> Effect:
     """Return what a rewrite of bins brings and takes.
 
-    An output is assumed to be as large as the live rows of its inputs, with one footer.
+    An output is assumed to be a little smaller than the live rows of its inputs, with one footer.
     ``columns``: by how many columns rows are placed, 0 without a layout; ``skipped``: the share of
     files that a query by one of them skips now.
     """
@@ -227,4 +233,4 @@ def _block_hot(action: Action, hot: HotRule, subject: TableSubject) -> Action:
         return action
     age = format_age(subject.now_ms - newest_ms)
     limit = format_duration(subject.policy.skip_hot_ms)
-    return replace(action, blocked=f"being written to: last {age}, skip-hot {limit}")
+    return replace(action, blocked=f"recently written: last commit {age}, skip-hot {limit}")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
-from deltactl.operations.maintain.actions import Action, Effect
+from deltactl.operations.maintain.actions import Action, Effect, sum_effects
 from deltactl.operations.maintain.budget import Budget, Spending
 from deltactl.operations.maintain.observe import Observation
+from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.units import format_size
 
 _OVER: Final = "over the budget"
+_LEAST_SECONDS: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,16 @@ def decide(observations: Mapping[str, Observation], spending: Spending, jobs: in
     still fit; of a partition with several bins, those that fit are taken. ``jobs`` tables at a time
     share the time.
     """
-    open_actions, left = [], []
-    for observation in observations.values():
-        for action in observation.actions:
-            scored = replace(action, score=_score(action, observation))
-            if action.blocked is None:
-                open_actions.append(scored)
-            else:
-                left.append(scored.left(action.blocked))
-    open_actions.sort(key=lambda action: -action.score)  # stable: then by table and order
-    ranked = [replace(action, rank=rank) for rank, action in enumerate(open_actions, 1)]
+    due = [(action, seen) for seen in observations.values() for action in seen.actions]
+    left = [action.left(action.blocked) for action, _ in due if action.blocked is not None]
+    open_actions = [(action, seen.policy) for action, seen in due if action.blocked is None]
+    scores = _score(open_actions, spending, jobs)
+    scored = [
+        replace(action, score=score)
+        for (action, _), score in zip(open_actions, scores, strict=True)
+    ]
+    scored.sort(key=lambda action: -action.score)  # stable: then by table and order
+    ranked = [replace(action, rank=rank) for rank, action in enumerate(scored, 1)]
     purse = _Purse(spending, jobs)
     chosen: list[Action] = []
     for action in ranked:
@@ -69,59 +72,106 @@ def decide(observations: Mapping[str, Observation], spending: Spending, jobs: in
     return Decision(tuple(chosen), tuple(left), note)
 
 
-def _score(action: Action, observation: Observation) -> float:
-    policy = observation.policy
-    return action.predicted.benefit(policy) / action.predicted.cost(policy)
+def _score(
+    actions: Sequence[tuple[Action, MaintainPolicy]], spending: Spending, jobs: int
+) -> list[float]:
+    """Return benefit per cost of each action.
+
+    Where a limit of the budget is not enough for all actions, what it limits is dear: to the cost
+    of an action is added its share of that limit, times the cost of all actions.
+    """
+    costs = [action.predicted.cost(policy) for action, policy in actions]
+    limits = _Limits.of(spending, jobs)
+    total = sum_effects(action.predicted for action, _ in actions)
+    scarce = limits.find_scarce(total)
+    all_costs = sum(costs)
+    return [
+        action.predicted.benefit(policy) / (cost + all_costs * scarce.share(action.predicted))
+        for (action, policy), cost in zip(actions, costs, strict=True)
+    ]
+
+
+@dataclass(slots=True)
+class _Limits:
+    """What is left of each limit of a budget; infinite without one."""
+
+    bytes: float = inf
+    seconds: float = inf
+    requests: float = inf
+
+    @classmethod
+    def of(cls, spending: Spending, jobs: int) -> _Limits:
+        """Take what is left; ``jobs`` tables at a time share the time."""
+        seconds = spending.seconds_left
+        return cls(
+            _or_unlimited(spending.bytes_left),
+            inf if seconds is None else seconds * jobs,
+            _or_unlimited(spending.requests_left),
+        )
+
+    def find_scarce(self, total: Effect) -> _Limits:
+        """Return only those that are less than a sum of effects."""
+        return _Limits(
+            self.bytes if total.bytes_read > self.bytes else inf,
+            self.seconds if total.seconds > self.seconds else inf,
+            self.requests if (total.requests or 0) > self.requests else inf,
+        )
+
+    def share(self, effect: Effect) -> float:
+        """Return the sum of the shares that an effect takes of each."""
+        return (
+            effect.bytes_read / max(self.bytes, 1)
+            + effect.seconds / max(self.seconds, _LEAST_SECONDS)
+            + (effect.requests or 0) / max(self.requests, 1)
+        )
+
+    def fit(self, effect: Effect) -> bool:
+        """Return whether an effect is within all of them."""
+        return (
+            effect.bytes_read <= self.bytes
+            and effect.seconds <= self.seconds
+            and (effect.requests or 0) <= self.requests
+        )
+
+    def spend(self, effect: Effect) -> None:
+        """Subtract an effect."""
+        self.bytes -= effect.bytes_read
+        self.seconds -= effect.seconds
+        self.requests -= effect.requests or 0
 
 
 class _Purse:
     """What is left of the budget while actions are chosen."""
 
     def __init__(self, spending: Spending, jobs: int) -> None:
-        seconds = spending.seconds_left
-        self._budget = spending.budget
-        self._bytes: float = _or_unlimited(spending.bytes_left)
-        self._requests: float = _or_unlimited(spending.requests_left)
-        self._seconds: float = float("inf") if seconds is None else seconds * jobs
+        self._budget, self._limits = spending.budget, _Limits.of(spending, jobs)
 
     def take(self, action: Action) -> tuple[Action | None, Action | None]:
         """Return the action or the part of it that fits, and what is left of it."""
-        if self._fits(action.predicted):
-            self._spend(action.predicted)
+        if self._limits.fit(action.predicted):
+            self._limits.spend(action.predicted)
             return action, None
         why = f"{_OVER} of {self._budget}"
         part = action.limited(self._find_limit(action)) if len(action.bins) > 1 else None
-        if part is None or action.places_rows or not self._fits(part.predicted):
+        if part is None or action.places_rows or not self._limits.fit(part.predicted):
             return None, action.left(why)
-        self._spend(part.predicted)
+        self._limits.spend(part.predicted)
         size = int(action.bins.bytes.sum()) - int(part.bins.bytes.sum())
         return part, _rest_of(action, part).left(f"{format_size(size)} of it {why}")
 
-    def _fits(self, effect: Effect) -> bool:
-        return (
-            effect.bytes_read <= self._bytes
-            and effect.seconds <= self._seconds
-            and (effect.requests or 0) <= self._requests
-        )
-
-    def _spend(self, effect: Effect) -> None:
-        self._bytes -= effect.bytes_read
-        self._seconds -= effect.seconds
-        self._requests -= effect.requests or 0
-
     def _find_limit(self, action: Action) -> int:
         """Return the bytes of bins for which bytes, time and requests are enough."""
-        predicted = action.predicted
+        predicted, limits = action.predicted, self._limits
         shares = [
-            self._bytes / max(predicted.bytes_read, 1),
-            self._seconds / max(predicted.seconds, 1e-9),
-            self._requests / max(predicted.requests or 0, 1),
+            limits.bytes / max(predicted.bytes_read, 1),
+            limits.seconds / max(predicted.seconds, _LEAST_SECONDS),
+            limits.requests / max(predicted.requests or 0, 1),
         ]
         return int(min(1.0, *shares) * predicted.bytes_read)
 
 
 def _or_unlimited(left: int | None) -> float:
-    return float("inf") if left is None else float(left)
+    return inf if left is None else float(left)
 
 
 def _rest_of(action: Action, part: Action) -> Action:

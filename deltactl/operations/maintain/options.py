@@ -36,4 +36,4 @@ class MaintainOptions:
         if self.jobs < 1:
             raise UsageError("--jobs must be at least 1")
         if self.only is not None and not self.only:
-            raise UsageError("--only names no action")
+            raise UsageError("--only needs at least one action")

@@ -87,39 +87,39 @@ _maybe_time = partial(_unless_empty, parse=parse_duration)
 _maybe_whole = partial(_unless_empty, parse=partial(_whole, least=1))
 
 KEYS: Final[Mapping[str, PolicyKey]] = {
-    "actions": PolicyKey("actions", ",".join(ACTIONS), "The actions that are on", parse_actions),
+    "actions": PolicyKey("actions", ",".join(ACTIONS), "The actions that may run", parse_actions),
     "window": PolicyKey("windows", "", "When work may begin, with zone", parse_windows),
     "cool-down": PolicyKey(
-        "cool_down_ms", "0s", "Least time between two runs that did work", parse_duration
+        "cool_down_ms", "0s", "Minimum time between two runs that did work", parse_duration
     ),
     "skip-hot": PolicyKey(
-        "skip_hot_ms", "30min", "Leave partitions written to within this time", parse_duration
+        "skip_hot_ms", "30min", "Leave partitions written within this time", parse_duration
     ),
     "target-size": PolicyKey("target_bytes", "", "Target size of files", _maybe_size),
-    "min-file-size": PolicyKey("min_file_bytes", "", "Smaller files are small", _maybe_size),
+    "min-file-size": PolicyKey("min_file_bytes", "", "Smaller files count as small", _maybe_size),
     "max-deleted-rows-ratio": PolicyKey(
-        "max_deleted_rows_ratio", "0.05", "Rewrite files with more deleted rows", _share
+        "max_deleted_rows_ratio", "0.05", "Rewrite files with a larger deleted share", _share
     ),
     "min-files": PolicyKey(
-        "min_files", "5", "Optimize a partition if so many files would go", _whole
+        "min_files", "5", "Optimize a partition if it would lose this many files", _whole
     ),
     "cluster-columns": PolicyKey(
         "cluster_columns", "", "Columns to cluster rows by", lambda text: text or None
     ),
     "min-unclustered": PolicyKey(
-        "min_unclustered_bytes", "1GiB", "Cluster if so much is not clustered", parse_size
+        "min_unclustered_bytes", "1GiB", "Cluster if this many bytes are not clustered", parse_size
     ),
     "checkpoint-after": PolicyKey(
         "checkpoint_after", "", "Commits after which a checkpoint is due", _maybe_whole
     ),
     "min-log-files": PolicyKey(
-        "min_log_files", "20", "Clean up the log if so many files are expired", _whole
+        "min_log_files", "20", "Clean up if this many log files are expired", _whole
     ),
     "retain": PolicyKey(
-        "retain_ms", "", "Retention of the vacuum, at least the table's", _maybe_time
+        "retain_ms", "", "Retention of the vacuum; not less than that of the table", _maybe_time
     ),
     "min-reclaim": PolicyKey(
-        "min_reclaim_bytes", "1B", "Vacuum if so many bytes would be freed", parse_size
+        "min_reclaim_bytes", "1B", "Vacuum if this many bytes would be freed", parse_size
     ),
     "list-files": PolicyKey(
         "list_files", "auto", "Whether to list a table's files: auto, always, never", _listing

@@ -1,4 +1,6 @@
-"""How long actions take and how many requests they send: a model, corrected by earlier runs.
+"""How long actions take, how many requests they send, how much they write: a model.
+
+It is corrected by earlier runs.
 
 The defaults are for a machine and a store of middle speed. After each action the model of its kind
 and kind of storage is corrected by what was measured; the corrections are in a file in the user's
@@ -28,11 +30,15 @@ DEFAULT_BYTES_PER_SECOND: Final = 100 * MIB
 DEFAULT_REQUEST_SECONDS: Final = 0.03
 """Seconds that a request to an object store takes, until an action has been measured."""
 
+DEFAULT_SHARE_WRITTEN: Final = 0.9
+"""What rows take in larger files, of what they took in small ones, until it has been measured."""
+
 _LOCAL_REQUEST_SECONDS: Final = 0.001
 _START_SECONDS: Final = 0.05
 _FORM: Final = 1
 _WEIGHT: Final = 0.3  # of the newest measurement
 _BOUNDS: Final = (0.01, 100.0)
+_BOUNDS_WRITTEN: Final = (0.5, 1.0)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,15 +49,25 @@ class Rate:
 
     seconds: float = 1.0
     requests: float = 1.0
+    written: float = DEFAULT_SHARE_WRITTEN
     runs: int = 0
 
 
 @dataclass(slots=True)
 class Rates:
-    """The corrections by kind of storage and action; safe to share between threads."""
+    """The corrections by kind of storage and action; safe to share between threads.
 
-    found: dict[str, Rate] = field(default_factory=dict)
+    ``known`` are those of earlier runs: a run predicts all of its actions by them, before the first
+    one. ``found`` are those for later runs.
+    """
+
+    known: Mapping[str, Rate] = field(default_factory=dict)
+    found: dict[str, Rate] = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        """Begin with what is known."""
+        self.found = dict(self.known)
 
     @classmethod
     def load(cls, path: Path | None) -> Rates:
@@ -87,18 +103,33 @@ class Rates:
             bytes_moved: bytes that it reads and writes.
             requests: calls of the store, as the defaults count them.
         """
-        rate = self.found.get(_key(name, uri), Rate())
+        rate = self.known.get(_key(name, uri), Rate())
         seconds = _default_seconds(uri, bytes_moved, requests) * rate.seconds
         sent = round(requests * rate.requests) if _is_remote(uri) else 0
         return Effect(seconds=seconds, requests=sent)
 
+    def share_written(self, uri: str) -> float:
+        """Return what the rows of a table take after an optimize, of what they took before."""
+        return self.known.get(_key("optimize", uri), Rate()).written
+
     def learn(self, name: ActionName, uri: str, predicted: Effect, measured: Effect) -> None:
         """Correct the model by one action, with both effects as they were reported."""
+        key = _key(name, uri)
+        used = self.known.get(key, Rate())
+        seconds = _find_right(used.seconds, predicted.seconds, measured.seconds)
+        requests = _find_right(used.requests, predicted.requests or 0, measured.requests)
+        written = None
+        if name == "optimize":
+            sizes = predicted.bytes_written, measured.bytes_written
+            written = _find_right(used.written, *sizes)
         with self._lock:
-            before = self.found.get(_key(name, uri), Rate())
-            seconds = _move(before.seconds, predicted.seconds, measured.seconds)
-            requests = _move(before.requests, predicted.requests or 0, measured.requests)
-            self.found[_key(name, uri)] = Rate(seconds, requests, before.runs + 1)
+            before = self.found.get(key, Rate())
+            self.found[key] = Rate(
+                _move(before.seconds, seconds, _BOUNDS),
+                _move(before.requests, requests, _BOUNDS),
+                _move(before.written, written, _BOUNDS_WRITTEN),
+                before.runs + 1,
+            )
 
 
 def _default_seconds(uri: str, bytes_moved: int, requests: int) -> float:
@@ -106,12 +137,18 @@ def _default_seconds(uri: str, bytes_moved: int, requests: int) -> float:
     return _START_SECONDS + bytes_moved / DEFAULT_BYTES_PER_SECOND + requests * one
 
 
-def _move(factor: float, predicted: float, measured: float | None) -> float:
-    """Return a factor moved towards what would have been right."""
+def _find_right(used: float, predicted: float, measured: float | None) -> float | None:
+    """Return the factor that would have been right in place of the one that was used."""
     if measured is None or measured <= 0 or predicted <= 0:
+        return None
+    return used * measured / predicted
+
+
+def _move(factor: float, right: float | None, bounds: tuple[float, float]) -> float:
+    """Return a factor moved towards what would have been right."""
+    if right is None:
         return factor
-    right = factor * measured / predicted
-    low, high = _BOUNDS
+    low, high = bounds
     return min(max((1 - _WEIGHT) * factor + _WEIGHT * right, low), high)
 
 
@@ -128,13 +165,17 @@ def _parse_rate(found: Mapping[str, Any]) -> Rate:
     seconds, requests = float(found["seconds"]), float(found["requests"])
     if not (low <= seconds <= high and low <= requests <= high):
         raise ValueError("a rate out of bounds")
-    return Rate(seconds, requests, int(found["runs"]))
+    written = float(found.get("written", DEFAULT_SHARE_WRITTEN))  # older files have no such key
+    if not _BOUNDS_WRITTEN[0] <= written <= _BOUNDS_WRITTEN[1]:
+        raise ValueError("a rate out of bounds")
+    return Rate(seconds, requests, written, int(found["runs"]))
 
 
 def _format_rate(rate: Rate) -> dict[str, Any]:
     return {
         "seconds": round(rate.seconds, 4),
         "requests": round(rate.requests, 4),
+        "written": round(rate.written, 4),
         "runs": rate.runs,
     }
 

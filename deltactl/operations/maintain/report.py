@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltactl.errors import DeltactlError
@@ -17,9 +17,10 @@ from deltactl.operations.maintain.policy import ActionName
 class Outcome:
     """What came of one call of an operation, for one action or several partitions at once.
 
-    ``measured`` is ``None`` if it failed. ``note`` says what is worth knowing. ``was_done``: there
-    was nothing left to do, because another run, or an action before, had done it. ``is_stopped``:
-    the time or a signal ended it before the end.
+    ``measured`` is ``None`` if it failed. ``failed`` are the partitions with bins that failed or
+    were lost, each with a reason; the others are done, also if there is an ``error``. ``note`` says
+    what is worth knowing. ``was_done``: there was nothing left to do, because another run, or an
+    action before, had done it. ``is_stopped``: the time or a signal ended it before the end.
     """
 
     name: ActionName
@@ -31,6 +32,19 @@ class Outcome:
     error: DeltactlError | None = None
     was_done: bool = False
     is_stopped: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def settle(self, action: Action) -> Action:
+        """Return one of the actions with what came of it."""
+        by_partition = self.failed.keys() <= {it.partition for it in self.actions} and self.failed
+        why = self.failed.get(action.partition or "") if by_partition else None
+        if self.error is not None and not by_partition:
+            why = self.error.message
+        if why is not None:
+            return action.left(why, "failed")
+        if self.is_stopped:
+            return action.left(self.note or "stopped")
+        return replace(action, state="done")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

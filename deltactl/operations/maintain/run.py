@@ -24,7 +24,7 @@ from deltactl.operations.maintain.observe import RECORD, Observation, observe_ta
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import Rates
-from deltactl.operations.maintain.report import MaintainReport, Outcome, TableReport
+from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.turns import Holder, LastRun, hold_lease, write_last_run
 from deltactl.storage.read_only import ReadOnlyStore
@@ -162,17 +162,9 @@ def _settle(
         settled[action.rank, action.name] = action
     for outcome in work.outcomes:
         for action in outcome.actions:
-            settled[action.rank, action.name] = _with_state(action, outcome)
+            settled[action.rank, action.name] = outcome.settle(action)
     found = [settled.pop((action.rank, action.name)) for action in chosen]
     return (*found, *settled.values(), *left)
-
-
-def _with_state(action: Action, outcome: Outcome) -> Action:
-    if outcome.error is not None:
-        return action.left(outcome.error.message, "failed")
-    if outcome.is_stopped:
-        return action.left(outcome.note or "stopped")
-    return replace(action, state="done")
 
 
 def maintain(
@@ -198,7 +190,7 @@ def maintain(
         UsageError: there is no table, or one is named twice.
     """
     if not tables or len(set(tables)) < len(tables):
-        raise UsageError("maintain needs at least one table, and each once")
+        raise UsageError("maintain needs at least one table, and each table only once")
     options = options or MaintainOptions()
     context = context or RunContext.of(ignore_warning, storage_options=storage_options)
     run = Maintenance(options, context.clock)

@@ -46,7 +46,7 @@ class ManifestOptions:
                 raise UsageError(f"{name} must not be negative")
         if self.purge_first and self.version is not None:
             raise UsageError(
-                "--purge-first and --version exclude each other",
+                "--purge-first and --version cannot be combined",
                 hint="Omit --version or --purge-first: only a new version has no deletion vectors.",
             )
         if self.since is not None and self.version is not None and self.since > self.version:

@@ -49,7 +49,7 @@ def refresh_manifests(
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         warn(
-            f"the commit is done, but its manifests were not refreshed and name old files: "
+            f"the commit succeeded, but the manifests were not refreshed and still list old files: "
             f"{error.message}; run `deltactl generate-manifest {store.uri}`"
         )
         return None

@@ -34,7 +34,7 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
         raise StorageError(
             f"{len(failed)} manifests of removed partitions could not be deleted, such as "
             f"{name!r}: {error.message}",
-            hint="Delete them or rerun: until then readers still read the files that they name.",
+            hint="Delete them or rerun: until then readers still read the files that they list.",
         )
     return round((context.clock.monotonic() - started) * 1000)
 

@@ -24,7 +24,7 @@ from deltactl.protocol.partitions import lookup_map
 TARGET_TAG = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes at the time of writing."""
 
-IN_LAYOUT = "in this layout already"
+IN_LAYOUT = "already in this layout"
 
 Array = np.ndarray[Any, Any]
 
@@ -124,7 +124,7 @@ def leave_hot(choice: Choice, options: OptimizeOptions, now_ms: int) -> None:
         times = choice.files["modification_time_ms"]
         newest = choice.groups.newest(pc.fill_null(times, 0).to_numpy())
         hot = newest[choice.groups.ids] > now_ms - options.skip_hot_ms
-        choice.leave(hot, "in a partition written to lately")
+        choice.leave(hot, "in a recently written partition")
 
 
 def select_for_layout(choice: Choice, request: LayoutRequest, options: OptimizeOptions) -> Placed:
@@ -134,7 +134,7 @@ def select_for_layout(choice: Choice, request: LayoutRequest, options: OptimizeO
         return placed
     if request.kind == "liquid":
         otherwise = is_clustered_otherwise(choice.files, request)
-        choice.leave(otherwise, "clustered by other columns (--full)")
+        choice.leave(otherwise, "clustered by other columns (rewrite with --full)")
     choice.forced |= _over_ratio(choice.files, options.max_deleted_rows_ratio)
     if request.kind != "zorder":
         finished = placed.find_finished(choice.sizes, options.min_cluster_bytes)
@@ -223,7 +223,7 @@ def pack_groups(choice: Choice, candidates: Array, rule: PackingRule) -> list[Ar
     packed_rows = rows_of(bins)
     settled_left = int((choice.settled & candidates).sum())
     settled_left -= int(choice.settled[packed_rows].sum())
-    choice.left_alone["made for this target already"] = settled_left
+    choice.left_alone["already written for this target size"] = settled_left
     choice.left_alone["not worth a rewrite yet"] = len(rows) - len(packed_rows) - settled_left
     return bins
 

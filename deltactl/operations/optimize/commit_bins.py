@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import zip_longest
 from operator import add
 from typing import Final
 
@@ -21,7 +22,7 @@ from deltactl.errors import (
 )
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.rearrange import Committed, Committer, Draft
+from deltactl.log.writing.rearrange import Committed, Committer, Draft, explain_conflict
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
@@ -29,6 +30,7 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.tasks import RewriteResult
+from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet.digest import RowDigest
@@ -101,6 +103,7 @@ class OptimizeRun:
         """Take the bins of a plan; those that were lost before are among them, or need no work."""
         context = self._context
         self._store = snapshot.store
+        self._partition_fields = snapshot.metadata.known_partition_fields
         self._bins = bins
         self._committer = Committer(snapshot, plan.files, clock=context.clock, sleep=context.sleep)
         self._draft = _build_draft(snapshot, plan, self.options, context)
@@ -151,15 +154,11 @@ class OptimizeRun:
             self._delete_orphans(folders)
 
     def finish(self) -> OptimizeReport:
-        """Return the report of all rounds.
-
-        Raises:
-            ConflictError: nothing was committed, and other writers took every bin.
-            DeltactlError: nothing was committed; the first failure.
-        """
-        if not self._totals.versions and (error := self._failure or self._conflict):
-            raise error
-        return self._report(interrupted=self._context.is_cancelled)
+        """Return the report of all rounds, with the error if nothing was committed."""
+        error = None if self._totals.versions else self._failure or self._conflict
+        if isinstance(error, ConflictError) and error.reasons:
+            error = explain_conflict([left.reason for left in self._left])
+        return self._report(error, interrupted=self._context.is_cancelled)
 
     def _batch_is_due(self) -> bool:
         elapsed_ms = (self._context.clock.monotonic() - self._batch_started) * 1000
@@ -182,8 +181,9 @@ class OptimizeRun:
         except CommitOutcomeUnknownError:
             raise
         except DeltactlError as error:
-            for bin_ in batch:
-                self._lose(bin_, error)
+            reasons = error.reasons if isinstance(error, ConflictError) else ()
+            for bin_, reason in zip_longest(batch, reasons):
+                self._lose(bin_, error, reason)
             return
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
@@ -192,13 +192,13 @@ class OptimizeRun:
         self._committed.update(file.path for bin_ in kept for file in bin_.added)
         for bin_, verdict in zip(batch, committed.verdicts, strict=True):
             if verdict.bin is None:
-                self._lose(bin_, ConflictError(verdict.reason or "another writer was faster"))
+                self._lose(bin_, explain_conflict([verdict.reason]), verdict.reason)
             else:
                 self._discard([bin_])  # an output without a live row
 
-    def _lose(self, bin_: Bin, error: DeltactlError) -> None:
+    def _lose(self, bin_: Bin, error: DeltactlError, reason: str | None) -> None:
         """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
-        failure = BinFailure(bin_.removed.num_rows, _input_bytes(bin_), error.message)
+        failure = self._describe(bin_.removed, error, reason)
         if isinstance(error, ConflictError):
             self._conflict = self._conflict or error
             self._lost.append(bin_.removed)
@@ -211,9 +211,15 @@ class OptimizeRun:
 
     def _fail(self, files: pa.Table, raised: Exception) -> None:
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
-        size = int(pc.sum(files["size_bytes"]).as_py() or 0)
-        self._failures.append(BinFailure(files.num_rows, size, error.message))
+        self._failures.append(self._describe(files, error))
         self._failure = self._failure or error
+
+    def _describe(
+        self, files: pa.Table, error: DeltactlError, reason: str | None = None
+    ) -> BinFailure:
+        values = files["partition_values"].slice(0, 1)
+        partition = group_partitions(values, self._partition_fields).label(0)
+        return BinFailure(files.num_rows, _sum_bytes(files), reason or error.message, partition)
 
     def _discard(self, bins: Sequence[Bin]) -> None:
         """Delete the outputs that are in no commit, and cannot be in one."""
@@ -235,7 +241,7 @@ class OptimizeRun:
         self._remove(orphans)
         self._orphans_removed += sorted(set(orphans).difference(self._orphans))
 
-    def _report(self, *, interrupted: bool) -> OptimizeReport:
+    def _report(self, error: DeltactlError | None, *, interrupted: bool) -> OptimizeReport:
         totals = self._totals
         return OptimizeReport(
             plan=self._plan,
@@ -260,11 +266,16 @@ class OptimizeRun:
             interrupted=interrupted,
             run_id=self.run_id,
             options=self.options,
+            error=error,
         )
 
 
 def _input_bytes(bin_: Bin) -> int:
-    return int(pc.sum(bin_.removed["size_bytes"]).as_py() or 0)
+    return _sum_bytes(bin_.removed)
+
+
+def _sum_bytes(files: pa.Table) -> int:
+    return int(pc.sum(files["size_bytes"]).as_py() or 0)
 
 
 def _build_draft(

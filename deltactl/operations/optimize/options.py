@@ -120,7 +120,7 @@ class OptimizeOptions:
             raise UsageError(f"--rewrite {self.rewrite!r} is not auto, copy or encode")
         if self.rewrite != "auto" and self.min_row_group_bytes is not None:
             raise UsageError(
-                f"--min-row-group has no meaning with --rewrite {self.rewrite}",
+                f"--min-row-group cannot be combined with --rewrite {self.rewrite}",
                 hint="Remove one of the two options.",
             )
         self._ensure_codec()
@@ -151,24 +151,27 @@ class OptimizeOptions:
     def _ensure_layout(self) -> None:
         if self.cluster_by is not None and self.zorder_by is not None:
             raise UsageError(
-                "--cluster-by and --zorder-by exclude each other",
+                "--cluster-by and --zorder-by cannot be combined",
                 hint="Remove one of the two options.",
             )
         if self.layout is not None and self.layout not in get_args(Layout):
             raise UsageError(f"--layout {self.layout!r} is not tile, hilbert, zorder or linear")
         if self.layout is not None and self.zorder_by is not None:
             raise UsageError(
-                "--layout has no meaning with --zorder-by",
+                "--layout cannot be combined with --zorder-by",
                 hint="Remove it, or use --cluster-by.",
             )
         if not self.places_rows:
             return
         option = "--cluster-by" if self.cluster_by is not None else "--zorder-by"
         if self.purge:
-            raise UsageError(f"{option} has no meaning with --purge", hint="Run one after another.")
+            raise UsageError(
+                f"{option} cannot be combined with --purge", hint="Run one after another."
+            )
         if self.rewrite == "copy":
             raise UsageError(
-                f"{option} has no meaning with --rewrite copy: rows change their files",
+                f"{option} cannot be combined with --rewrite copy: it moves rows between files, "
+                f"so row groups cannot be copied",
                 hint="Remove one of the two options.",
             )
 

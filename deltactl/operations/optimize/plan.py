@@ -46,7 +46,7 @@ from deltactl.units import format_count
 BOUNDS = "bounds"
 """Column of considered files: the statistics of the columns of a layout."""
 
-TWO_TEXTS = "named by two texts in the log"
+TWO_TEXTS = "listed under two path texts in the log"
 """Why a file is not rewritten: see ``multiple_texts_mask``."""
 
 _READ_COLUMNS = (
@@ -162,7 +162,7 @@ def plan_optimize(
     choice = Choice(files, groups)
     if names is not None and wanted is None:
         others = pc.invert(pc.is_in(files["path"], value_set=names))
-        choice.leave(np.asarray(others), "not taken by other writers")
+        choice.leave(np.asarray(others), "not changed by other writers")
     _leave_two_texts(choice, snapshot, warn)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
@@ -290,8 +290,8 @@ def _leave_two_texts(choice: Choice, snapshot: Snapshot, warn: Warn) -> None:
     choice.leave(mask, TWO_TEXTS)
     first = choice.files["path"][int(np.flatnonzero(mask)[0])].as_py()
     warn(
-        f"{format_count(int(mask.sum()), 'file')} excluded: the log names each by two path texts, "
-        f"and readers treat them as two files, such as {first!r}; run "
+        f"{format_count(int(mask.sum()), 'file')} excluded: the log lists each under two path "
+        f"texts, and readers treat them as two files, such as {first!r}; run "
         f"`deltactl check {snapshot.store.uri}`"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltactl.errors import DeltactlError
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.forecast import ClusterForecast
 from deltactl.operations.optimize.layout.select import LayoutPlan
@@ -15,11 +16,15 @@ from deltactl.operations.skipping.report import LayoutReport
 
 @dataclass(frozen=True, slots=True)
 class BinFailure:
-    """A bin that was not committed: its files are unchanged."""
+    """A bin that was not committed: its files are unchanged.
+
+    ``partition`` is the Hive directory name of its partition; empty without partitions.
+    """
 
     files: int
     bytes: int
     reason: str
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,8 @@ class OptimizeReport:
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
     ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
     a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
-    before and after.
+    before and after. ``error`` is what a run ends with that committed nothing although it had to:
+    the first failure, else that other writers took every bin.
     """
 
     plan: OptimizePlan
@@ -63,6 +69,7 @@ class OptimizeReport:
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
     clusters: tuple[ClusterForecast, ...] = ()
     skipping: LayoutReport | None = None
+    error: DeltactlError | None = field(default=None, compare=False)
 
     @property
     def version_before(self) -> int:
@@ -146,4 +153,9 @@ class OptimizeReport:
 
 
 def _failure(failure: BinFailure) -> dict[str, Any]:
-    return {"files": failure.files, "bytes": failure.bytes, "reason": failure.reason}
+    return {
+        "partition": failure.partition,
+        "files": failure.files,
+        "bytes": failure.bytes,
+        "reason": failure.reason,
+    }

@@ -41,6 +41,7 @@ from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.legal import Reason, codec_of
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -82,6 +83,24 @@ def optimize_table(
         ConflictError: other writers took every bin, and there is still work.
         EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
+    """
+    report = try_optimize(store, options, context, dry_run=dry_run)
+    if report.error is not None:
+        raise report.error
+    return report
+
+
+def try_optimize(
+    store: Store,
+    options: OptimizeOptions,
+    context: RunContext,
+    *,
+    dry_run: bool = False,
+) -> OptimizeReport:
+    """Return what ``optimize_table`` does, also if every bin failed or was lost: see ``error``.
+
+    Raises:
+        DeltactlError: as ``optimize_table``, before a bin was rewritten.
     """
     if options.codec in CODECS_SPARK_LACKS:
         context.warn(
@@ -238,9 +257,10 @@ def execute_optimize(
             if again.is_empty:
                 run.forget_lost()
                 break
+            vector_files(again.files["deletion_vector"])  # raises if there is one of another kind
             spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
-            context.warn(f"the bins that other writers took were not planned again: {error}")
+            context.warn(f"the bins that other writers changed were not planned again: {error}")
             break
         if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
             break
@@ -287,9 +307,8 @@ def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
         return None
     if need.skip is not None and plan.skipping is None:
         raise UsageError(
-            "--if-needed skip: the run places no rows, so there are no columns to look up",
-            hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove it: the table has no "
-            "clustering columns of its own.",
+            "--if-needed skip needs clustering columns, but the table has none and none are given",
+            hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove --if-needed skip.",
         )
     if plan.is_empty:
         return None

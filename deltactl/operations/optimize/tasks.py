@@ -290,7 +290,7 @@ def new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:
     (info,) = store.stat_many([written.name])
     if info is None or info.size_bytes != written.size_bytes:
         raise VerificationError(
-            f"{written.name} is missing in the store, or has another size than written"
+            f"{written.name} is missing in the store, or its size is not the size that was written"
         )
     return NewFile(
         path=written.name,

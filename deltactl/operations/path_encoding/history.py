@@ -122,7 +122,7 @@ def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
     for key, it in live.items():
         doubt = None
         if it.vector != event.vector:
-            doubt = f"the remove of version {event.version} names another deletion vector"
+            doubt = f"the remove of version {event.version} refers to another deletion vector"
         unmatched = UnmatchedRemove(event.version, event.text, event.data_change)
         live[key] = replace(it, unmatched=unmatched, doubt=doubt, restored=None)
 

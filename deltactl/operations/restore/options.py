@@ -30,7 +30,7 @@ class RestoreOptions:
         if (self.version is None) == (self.timestamp_ms is None):
             both = self.version is not None
             raise UsageError(
-                "--to-version and --to-timestamp do not go together"
+                "--to-version and --to-timestamp cannot be combined"
                 if both
                 else "restore needs --to-version or --to-timestamp",
                 hint="Give one of them; `deltactl describe-history` lists the versions.",
@@ -39,6 +39,6 @@ class RestoreOptions:
             raise UsageError("--to-version must not be negative")
         if self.where is not None and self.allow_protocol_downgrade:
             raise UsageError(
-                "--where and --allow-protocol-downgrade do not go together",
+                "--where and --allow-protocol-downgrade cannot be combined",
                 hint="Omit --allow-protocol-downgrade: with --where, the protocol stays as it is.",
             )

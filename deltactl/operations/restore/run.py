@@ -35,6 +35,7 @@ from deltactl.operations.restore.state import restored_state
 from deltactl.operations.restore.vacuums import (
     PastVacuum,
     Range,
+    describe_start,
     find_ends,
     find_open_vacuums,
     find_past_vacuums,
@@ -198,8 +199,9 @@ def _warn_of_vacuums(
 
     def look() -> tuple[tuple[str, ...], tuple[Range, ...]]:
         listing = list_log(current.store)
+        begun = find_open_vacuums(current.store, listing)
         return (
-            find_open_vacuums(current.store, listing),
+            tuple(describe_start(listing, version) for version in begun),
             find_ends(listing, current, target, now_ms),
         )
 
@@ -286,7 +288,7 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
         return find_missing(store, [added], context.without_cancel())
     except DeltactlError as error:
         context.warn(
-            "the version is restored, but its files could not be looked for again: "
+            "the version is restored, but its files could not be checked again: "
             f"{error.message}; run `deltactl check {store.uri}`"
         )
         return ()

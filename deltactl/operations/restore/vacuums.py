@@ -17,6 +17,7 @@ from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.lifetimes import Stretches, first_commit, sweep_commits, version_ranges
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.run_tags import RUN_TAG
 from deltactl.operations.history.restorable import State, find_restorable
 from deltactl.operations.vacuum.journal import list_runs, read_run
 from deltactl.operations.vacuum.undo import undo_vacuum
@@ -62,25 +63,33 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
 def find_vacuum_commits(store: Store, listing: LogListing, after: int) -> tuple[int, ...]:
     """Return the versions after one in which vacuums ended, as far as the log says."""
     found = _vacuum_commits(store, listing, after + 1)
-    return tuple(version for version, operation in found if operation == _END)
+    return tuple(version for version, operation, _ in found if operation == _END)
 
 
-def find_open_vacuums(store: Store, listing: LogListing) -> tuple[str, ...]:
-    """Describe vacuums among the newest commits that began and did not end."""
+def find_open_vacuums(store: Store, listing: LogListing) -> tuple[int, ...]:
+    """Return the versions among the newest in which vacuums began that did not end.
+
+    An END with the id of a run belongs to that run; another one to the first that began.
+    """
     latest = listing.latest_version or 0
-    begun: list[int] = []
-    for version, operation in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
+    begun: list[tuple[int, str | None]] = []
+    for version, operation, run in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
         if operation == _START:
-            begun.append(version)
-        elif begun:
-            begun.pop(0)
-    return tuple(
-        f"version {it}, {format_timestamp(listing.commits[it].modified_ms)}" for it in begun
-    )
+            begun.append((version, run))
+        elif same := [it for it in begun if it[1] == run]:
+            begun.remove(same[0])
+    return tuple(version for version, _ in begun)
 
 
-def _vacuum_commits(store: Store, listing: LogListing, first: int) -> Iterator[tuple[int, str]]:
-    """Yield version and operation of the commits of vacuums, which are small, in order."""
+def describe_start(listing: LogListing, version: int) -> str:
+    """Return the version and the time in which a vacuum began, for a message."""
+    return f"version {version}, {format_timestamp(listing.commits[version].modified_ms)}"
+
+
+def _vacuum_commits(
+    store: Store, listing: LogListing, first: int
+) -> Iterator[tuple[int, str, str | None]]:
+    """Yield version, operation and run of the commits of vacuums, which are small, in order."""
     small = {
         version: info.name
         for version, info in sorted(listing.commits.items())
@@ -89,9 +98,10 @@ def _vacuum_commits(store: Store, listing: LogListing, first: int) -> Iterator[t
     for (version, name), data in zip(
         small.items(), store.read_many([*small.values()]), strict=True
     ):
-        operation = (parse_commit_info(name, data) or {}).get("operation")
-        if operation in (_START, _END):
-            yield version, operation
+        info = parse_commit_info(name, data) or {}
+        if (operation := info.get("operation")) in (_START, _END):
+            tags = info.get("tags")
+            yield version, operation, tags.get(RUN_TAG) if isinstance(tags, dict) else None
 
 
 def find_whole_version(

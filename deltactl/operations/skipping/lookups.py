@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.operations.skipping.bounds import Counts, FileBounds
-from deltactl.parquet.digest import INTEGERS, view_bytes
+from deltactl.parquet.hashes import INTEGERS, view_bytes
 
 Cells = npt.NDArray[np.int64]
 

@@ -36,7 +36,7 @@ YOUNG = "newer than the cutoff"
 UNKNOWN = "of an unknown kind"
 FOREIGN = "another table's"
 LINKED = "reached by a symbolic link"
-MANIFEST = "named by a symlink manifest"
+MANIFEST = "listed in a symlink manifest"
 # Files in the log that are kept for these reasons must be considered again by a later run.
 _HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
 
@@ -131,7 +131,7 @@ def read_manifest_names(store: Store) -> pa.Array:
     """
     if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:
         raise SafetyError(
-            f"{MANIFEST_DIR} is a link: the files that its manifests name are unknown",
+            f"{MANIFEST_DIR} is a link: the files that its manifests list are unknown",
             hint="Replace the link by a directory, or rerun with --ignore-manifests.",
         )
     manifests = [

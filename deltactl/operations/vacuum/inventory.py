@@ -26,6 +26,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
+from deltactl.operations.output_files import ensure_outside_tables
 from deltactl.operations.vacuum.listing import Listing, stat_files
 from deltactl.protocol.path_columns import canonical_paths
 from deltactl.storage.open import open_store
@@ -234,10 +235,12 @@ def dump_listing(
     """Write a listing as Parquet with the columns of Delta on Spark; return the number of files.
 
     Raises:
+        UsageError: the file would be in a table.
         StorageError: it cannot be written.
     """
     directory, _, name = address.rpartition("/")
     place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
+    ensure_outside_tables("--dump-listing", address, place)
     sink = io.BytesIO()
     root = unquote(store.uri)
     if root.startswith("file://"):

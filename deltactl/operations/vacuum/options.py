@@ -56,13 +56,13 @@ class VacuumOptions:
             raise UsageError("--quarantine needs the journal", hint="Omit --no-journal.")
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
-                "--inventory and --mode lite exclude each other: lite needs no listing",
+                "--inventory and --mode lite cannot be combined: lite needs no listing",
                 hint="Omit --inventory or --mode lite.",
             )
         if self.dump_listing is not None and self.mode == "lite":
             raise UsageError("--dump-listing needs a listing, but --mode lite makes none")
         if self.dump_listing is not None and self.inventory is not None:
-            raise UsageError("--dump-listing and --inventory exclude each other")
+            raise UsageError("--dump-listing and --inventory cannot be combined")
 
     @property
     def needs_listing(self) -> bool:

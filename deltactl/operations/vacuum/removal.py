@@ -277,7 +277,8 @@ class VacuumRun:
         new = [note for note in read_notes(self._store) if note not in self._plan.clones]
         if new:
             raise ConflictError(
-                f"a shallow clone of this table was made during the vacuum: {new[0].clone_uri!r};"
+                f"a shallow clone of this table was created during the vacuum: "
+                f"{new[0].clone_uri!r};"
                 " it may use files that were to be removed",
                 hint="Rerun the command.",
             )

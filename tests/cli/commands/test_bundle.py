@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ def root_of(builder: TableBuilder) -> Path:
 def read_zip(path: Path | str) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
+
+
+def read_folder(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def find_plants(files: dict[str, bytes]) -> list[str]:
@@ -137,13 +142,9 @@ def test_names_may_be_kept_and_commits_chosen(cli: RunCli, table: TableBuilder) 
 
 
 def test_nothing_but_the_zip_is_written(cli: RunCli, table: TableBuilder) -> None:
-    def content() -> dict[str, bytes]:
-        files = (path for path in root_of(table).rglob("*") if path.is_file())
-        return {str(path): path.read_bytes() for path in files}
-
-    before = content()
+    before = read_folder(root_of(table))
     assert cli("bundle", str(root_of(table)), "--file", "b.zip").code == 0
-    assert content() == before
+    assert read_folder(root_of(table)) == before
     assert sorted(path.name for path in Path().iterdir()) == [f"{MARK}-table", "b.zip"]
 
 
@@ -169,6 +170,41 @@ def test_settings_and_variables(
     )
 
 
-@pytest.mark.parametrize("name", ["missing/b.zip", ".", "s3://b/b.zip"])
+@pytest.mark.parametrize("name", ["missing/b.zip", ".", "s3://b/b.zip", "-", "pipe", "/dev/null"])
 def test_places_that_cannot_be_written(cli: RunCli, table: TableBuilder, name: str) -> None:
-    assert cli("bundle", str(root_of(table)), "--file", name).code == 2
+    os.mkfifo("pipe")
+    assert cli("bundle", str(root_of(table)), "--file", name, "--force").code == 2
+    assert Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize("name", [f"_delta_log/{0:020}.json", "_delta_log/b.zip", "b.zip"])
+def test_no_file_of_a_table_is_replaced(cli: RunCli, table: TableBuilder, name: str) -> None:
+    before = read_folder(root_of(table))
+    ran = cli("bundle", str(root_of(table)), "--file", str(root_of(table) / name), "--force")
+    assert ran.code == 2
+    assert "is in the table at" in ran.err
+    assert read_folder(root_of(table)) == before
+
+
+def test_the_working_directory_may_be_a_table(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_folder(root_of(table))
+    monkeypatch.chdir(root_of(table))
+    assert cli("bundle", ".").code == 2
+    assert cli("bundle", ".", "--file", "../b.zip").code == 0
+    assert read_folder(root_of(table)) == before
+
+
+def test_an_address_keeps_no_name(cli: RunCli, table: TableBuilder) -> None:
+    gone = {
+        "path": f"https://{MARK}a.blob.core.windows.net/{MARK}c?{MARK}s=1/{MARK}d=2/f.parquet",
+        "partitionValues": {f"{MARK}-column": "x"},
+        "dataChange": True,
+    }
+    table.commit({"remove": gone}, operation="DELETE")
+    cli("bundle", str(root_of(table)), "--file", "b.zip", "--include-names")
+    said = b"".join(read_zip("b.zip").values())
+    assert f"{MARK}-column=~".encode() in said
+    for text in "acsd":
+        assert f"{MARK}{text}".encode() not in said

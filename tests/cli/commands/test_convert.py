@@ -35,7 +35,7 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     size = sum(path.stat().st_size for path in events.rglob("*.parquet"))
     assert ran.out == (
-        f"Would make a table of 3 files ({size / 1024:.1f} KiB, 3 rows)\n"
+        f"Would create a table of 3 files ({size / 1024:.1f} KiB, 3 rows)\n"
         "\n"
         "column  type\n"
         "id      long\n"
@@ -64,7 +64,7 @@ def test_one_row_is_one(cli: RunCli, events: Path) -> None:
 def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "events", "--partition-by", "day string", "--name", "e")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("Made a table of 3 files")
+    assert ran.out.startswith("Created a table of 3 files")
     assert "day     string  partition\n" in ran.out
     again = cli("convert", "events")
     assert (again.code, again.err) == (0, "")
@@ -132,7 +132,7 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (("--schema-mode", "loose"), "loose"),
         (("--property", "x"), "KEY=VALUE"),
         (("--property", "delta.rowTracking.x=1"), "cannot be set"),
-        (("--sync", "--name", "x"), "exclude each other"),
+        (("--sync", "--name", "x"), "cannot be combined"),
         (("--sync", "--margin", "5"), "unit"),
     ],
 )

@@ -251,7 +251,7 @@ def test_blame_refuses_what_is_no_partition(
     assert (ran.code, ran.out) == (2, "")
     assert "'region' is not a partition column" in ran.err
     assert "hint: Name partition columns: day." in ran.err
-    with pytest.raises(UsageError, match="does not name a partition"):
+    with pytest.raises(UsageError, match="is not a partition"):
         parse_partition("day")
     assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}
 

@@ -61,6 +61,14 @@ def test_a_dry_run_gives_the_reasons_by_rank(lake: Path, cli: RunCli) -> None:
     assert len(list((lake / "a/_delta_log").iterdir())) == 13
 
 
+def test_a_list_of_one_table_gives_the_reasons_too(lake: Path, cli: RunCli) -> None:
+    (lake / "list.txt").write_bytes(b"# tables\r\n\r\n  a/  \r\n./a\r\n")
+    ran = cli("maintain", "--tables-from", "list.txt", "--dry-run")
+    assert "1 table: 1 done" in ran.out
+    assert "12 small files become 1" in ran.out
+    assert "deltactl maintain --tables-from list.txt" in ran.out
+
+
 def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
     planned = result(cli("maintain", "a", "--dry-run", "-o", "json").out)
     assert planned["due"]
@@ -217,7 +225,9 @@ def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
     assert 'deltactl_small_files{table="a"} 1\n' in target.read_text()
 
 
-@pytest.mark.parametrize("name", ["-", "s3://b/m.prom", ".", "absent/m.prom"])
+@pytest.mark.parametrize(
+    "name", ["-", "s3://b/m.prom", ".", "absent/m.prom", "b/m.prom", "/dev/null"]
+)
 def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
     ran = cli("maintain", "a", "--metrics", name)
     assert ran.code == 2

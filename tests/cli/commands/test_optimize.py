@@ -127,7 +127,7 @@ def test_nothing_to_do(cli: RunCli, table: TableBuilder) -> None:
     assert ran.code == 0
     assert ran.out.startswith("Nothing to do")
     assert "version 2" in ran.out
-    assert "  2 files  made for this target already\n" in ran.out
+    assert "  2 files  already written for this target size\n" in ran.out
 
 
 def test_check_exits_3_while_there_is_work(cli: RunCli, table: TableBuilder) -> None:
@@ -200,7 +200,7 @@ def test_every_option_reaches_the_plan(cli: RunCli, table: TableBuilder) -> None
     assert plan("--max-bytes", "400kB")["plan"]["bytes"] == 300_000
     assert plan("--where", "p = 'nope'")["plan"]["considered_files"] == 0
     hot = plan("--skip-hot", "100000d")["plan"]
-    assert hot["left_alone"] == {"in a partition written to lately": 9}
+    assert hot["left_alone"] == {"in a recently written partition": 9}
     table.delete_rows(next(iter(table.data)), [0])
     assert plan("--purge")["plan"]["files"] == 1
     assert plan("--max-deleted-rows-ratio", "1", "--min-file-size", "1B")["plan"]["files"] == 0
@@ -296,7 +296,7 @@ def test_a_lost_bin_is_done_again(
     ran = cli("optimize", "events", "--no-lease")
     assert ran.code == 0
     assert ran.out.startswith("8 files became 2 in version 3, 4\n")
-    assert "1 bin taken by other writers, planned again in 1 round; 0 bins are left" in ran.out
+    assert "1 bin changed by other writers, planned again in 1 round; 0 bins are left" in ran.out
     rows = Table("events").scan().read_all().to_pylist()
     assert multiset(rows) == multiset(table.rows())
 
@@ -373,8 +373,14 @@ def test_an_interrupt_in_this_process(
     [
         (("--min-row-group", "0MiB"), "--min-row-group must be more than zero"),
         (("--min-row-group", "much"), "'much'"),
-        (("--min-row-group", "1MiB", "--rewrite", "copy"), "no meaning with --rewrite copy"),
-        (("--min-row-group", "1MiB", "--rewrite", "encode"), "no meaning with --rewrite encode"),
+        (
+            ("--min-row-group", "1MiB", "--rewrite", "copy"),
+            "cannot be combined with --rewrite copy",
+        ),
+        (
+            ("--min-row-group", "1MiB", "--rewrite", "encode"),
+            "cannot be combined with --rewrite encode",
+        ),
         (("--rewrite", "decode"), "decode"),
         (("--rewrite", "copy", "--codec", "gzip"), ".parquet' is compressed with snappy"),
         (

@@ -73,12 +73,16 @@ def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
     ("args", "code", "text"),
     [
         ((), 2, "restore needs --to-version or --to-timestamp"),
-        (("--to-version", "1", "--to-timestamp", "1d"), 2, "do not go together"),
+        (("--to-version", "1", "--to-timestamp", "1d"), 2, "cannot be combined"),
         (("--to-version", "9"), 1, "it has versions 0 to 3"),
         (("--to-timestamp", "2001-01-01"), 1, "is before the first commit"),
         (("--to-timestamp", "2999-01-01"), 1, "is after the latest commit"),
         (("--to-version", "1", "--where", "id = 1"), 2, "id"),
-        (("--to-version", "1", "--where", "p = 'a'", "--allow-protocol-downgrade"), 2, "go tog"),
+        (
+            ("--to-version", "1", "--where", "p = 'a'", "--allow-protocol-downgrade"),
+            2,
+            "be combined",
+        ),
     ],
 )
 def test_what_is_refused(
@@ -138,6 +142,6 @@ def test_files_that_a_vacuum_takes_meanwhile(
     monkeypatch.setattr(run, "restore_files", commit_and_vacuum)
     ran = cli("restore", "events", "--to-version", "1", "-o", "json")
     assert (ran.code, version()) == (5, 4)
-    assert "version 4 is committed, but 1 restored file is gone: p=a/" in ran.err
+    assert "version 4 is committed, but 1 restored file is missing: p=a/" in ran.err
     assert json.loads(ran.out)["result"]["gone"][0]["path"] == f"p=a/{path.name}"
     assert f"gone: p=a/{path.name}" not in cli("restore", "events", "--to-version", "3").out

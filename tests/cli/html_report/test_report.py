@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import unicodedata
 from pathlib import Path
@@ -288,13 +289,21 @@ def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
         ("", "--report '' is a directory"),
         ("s3://b/r.html", "--report s3://b/r.html is not a file"),
         ("-", "--report - is not a file"),
+        ("/dev/null", "--report '/dev/null' is a device or a pipe, not a file"),
+        ("pipe", "--report 'pipe' is a device or a pipe, not a file"),
+        ("t/r.html", "--report 't/r.html' is in the table at file:///"),
+        ("t/_delta_log/00000000000000000000.json", "is in the table at file:///"),
+        ("t/_delta_log/r.html", "is in the table at file:///"),
     ],
 )
 def test_what_cannot_be_written_is_reported_before_anything_is_done(
     cli: RunCli, table: TableBuilder, name: str, message: str
 ) -> None:
+    os.mkfifo("pipe")
+    before = Path("t/_delta_log/00000000000000000000.json").read_bytes()
     ran = cli("optimize", "t", "--report", name)
     assert (ran.code, ran.out) == (2, "")
+    assert Path("t/_delta_log/00000000000000000000.json").read_bytes() == before
     assert message in ran.err
     assert not Path("t/_delta_log/00000000000000000003.json").exists()
 

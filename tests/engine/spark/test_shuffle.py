@@ -13,6 +13,7 @@ import pytest
 from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source
 from deltactl.engine.spark.engine import SparkEngine
+from deltactl.engine.spill import PLACE
 from deltactl.errors import DataFileError, InterruptedRunError
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 
@@ -57,14 +58,15 @@ def make(fail_at: str, attempt: int) -> Exchange[int, int, tuple[int, RowCounts,
 
     def key(batch: pa.RecordBatch, first_row: int) -> Any:
         assert (np.asarray(batch["n"]) % 100_000)[0] == first_row
-        return np.asarray(batch["n"]) % 7, None
+        return np.asarray(batch["n"]) % 7, np.asarray(batch["n"])
 
     def write(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
     ) -> tuple[int, RowCounts, list[int]]:
         if fail_at == "write" and destination == 3:
             raise DataFileError("a full disk")
-        found = pa.Table.from_batches(batches, SCHEMA)
+        found = pa.Table.from_batches(batches, SCHEMA.append(PLACE))
+        assert found["place"].to_pylist() == found["n"].to_pylist()
         assert found["text"].to_pylist() == [f"t{n % 9}" for n in found["n"].to_pylist()]
         return destination, counts, found["n"].to_pylist()
 

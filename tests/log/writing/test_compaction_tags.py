@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.parquet.data_file import iter_data_files
 from deltactl.parquet.open_files import read_deletion_vector
 from deltactl.table import Table
@@ -71,6 +72,17 @@ def test_tags_that_would_not_be_exact_are_left_out() -> None:
     assert all(removes[path]["tags"].keys() >= OURS for path in others)
 
 
+def test_tags_of_an_earlier_remove_are_not_repeated() -> None:
+    """A file that was brought back with the tags of its ``remove``, and changed once more."""
+    race = race_with_vectors()
+    path = race.paths["a"][0]
+    old = {"compactedInto": '["gone.parquet"]', "compactionInfo": "[]", "x": "y"}
+    race.builder.commit({"add": {**race.builder.find(path), "tags": old}})
+    report = race.run(before_1=lambda: race.builder.delete_rows(path, [0]))
+    removes = {body["path"]: body for body in removed(race, report)}
+    assert removes[path]["tags"] == {"x": "y"}
+
+
 def test_other_tags_stay() -> None:
     race = race_with_vectors()
     path = race.paths["a"][0]
@@ -82,6 +94,17 @@ def test_other_tags_stay() -> None:
 def test_tables_without_vectors_have_no_such_tags() -> None:
     race = Race("deletionVectors")
     assert not any("tags" in body for body in removed(race, race.run()))
+
+
+def test_log_compactions_keep_them() -> None:
+    race = race_with_vectors()
+    expected = {body["path"]: body["tags"] for body in removed(race, race.run())}
+    Table(race.store.uri, store=race.store).checkpoint(CheckpointOptions(compact_log=True))
+    (name,) = (n for n in race.store.contents() if n.endswith(".compacted.json"))
+    actions = [json.loads(line) for line in race.store.read(name).splitlines()]
+    found = [action["remove"] for action in actions if "remove" in action]
+    assert expected
+    assert {body["path"]: body["tags"] for body in found} == expected
 
 
 def test_checkpoints_leave_them_out() -> None:

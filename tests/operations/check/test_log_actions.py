@@ -60,6 +60,9 @@ def test_commits_lost_between_two_checkpoints_are_reported_once() -> None:
     ]
 
 
+NOBODY = "its commitInfo does not name the writer"
+
+
 def say(builder: TableBuilder, version: int, *actions: Action) -> None:
     """Append actions to a commit."""
     name = commit_path(version)
@@ -124,23 +127,26 @@ def test_a_commit_says_each_thing_once(actions: list[Action], found: list[str]) 
 
 def test_a_file_is_added_twice() -> None:
     builder = table()
-    say(builder, 2, add_of(builder, 2))
-    report = check(builder.store, **DEEP)
-    assert problems(report) == ["it adds more than once 'p=1/f00002.parquet'"]
-    assert report.findings["version"].to_pylist() == [2]
+    file = add_of(builder, 2)
+    version = builder.commit(file, file, engineInfo="Rewriter/1")
+    (row,) = check(builder.store, **DEEP).findings.to_pylist()
+    assert row["problem"] == "it adds more than once 'p=1/f00002.parquet' (by 'Rewriter/1')"
+    assert (row["version"], "restore" in row["repair"]) == (version, True)
 
 
 def test_a_file_is_added_and_removed() -> None:
     builder = table()
     say(builder, 2, remove_of(builder, 2))
-    assert "it adds and removes 'p=1/f00002.parquet'" in problems(check(builder.store))
+    (found,) = (text for text in problems(check(builder.store)) if "adds and removes" in text)
+    assert found == f"it adds and removes 'p=1/f00002.parquet' ({NOBODY})"
 
 
 def test_many_contradictions_are_one_finding() -> None:
     builder = new_table(Column("id"))
     builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
     say(builder, 1, *(action for action in builder.commits[1] if "add" in action))
-    assert problems(check(builder.store)) == ["it adds more than once 'f00001.parquet' and 2 more"]
+    expected = f"it adds more than once 'f00001.parquet' and 2 more ({NOBODY})"
+    assert problems(check(builder.store)) == [expected]
 
 
 def test_a_row_delete_and_a_file_that_comes_back_are_in_order() -> None:

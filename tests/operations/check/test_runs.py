@@ -27,6 +27,7 @@ from deltactl.operations.convert.run import convert
 from deltactl.operations.find_files import find_files
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
@@ -213,6 +214,37 @@ def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
             run(many_files(3).store, resume=state)
     with pytest.raises(UsageError, match="cannot be used"):
         run(many_files(3).store, resume=str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"mine", b"[]\nmine", b"PAR1\n\xff\nPAR1", b'{"a": 1}\n{"b"'])
+def test_a_file_that_no_check_wrote_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    state = tmp_path / "state"
+    state.write_bytes(content)
+    with pytest.raises(UsageError):
+        run(many_files(3).store, resume=str(state))
+    assert state.read_bytes() == content
+
+
+def test_a_first_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
+    builder, state = many_files(3), tmp_path / "state"
+    run(builder.store, resume=str(state))
+    whole = state.read_bytes()
+    for cut in (0, 1, 20):
+        state.write_bytes(whole[:cut])
+        assert run(builder.store, resume=str(state)).looked.num_checked == 3
+        assert state.read_bytes() == whole
+
+
+def test_a_file_of_a_table_is_no_record_of_progress(tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    (name,) = builder.append([{"id": 1}])
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "t" / name)
+    before = link.read_bytes()
+    for path in (tmp_path / "t" / name, tmp_path / "t" / "_delta_log" / "state", link):
+        with pytest.raises(UsageError, match="is in the table at"):
+            run(builder.store, resume=str(path))
+    assert link.read_bytes() == before
 
 
 def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock
-from tests.support.stores import Crash, Fault, FaultyStore, opened_as
+from tests.support.stores import Crash, Fault, FaultyStore, fault_points, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 pytestmark = pytest.mark.thorough
@@ -157,13 +157,13 @@ def test_who_cannot_read_back_leaves_what_another_may_have_built_on(
     assert live(store) == expected
 
 
-def count_calls(builder: TableBuilder, options: CheckpointOptions) -> int:
+def calls_of(builder: TableBuilder, options: CheckpointOptions) -> list[tuple[str, str]]:
     before = memory_of(builder).contents()
     faulty = FaultyStore(builder.store)
     with opened_as(faulty):
         assert run(faulty, options).written is not None
     reset(builder, before)
-    return len(faulty.calls)
+    return faulty.calls
 
 
 def reset(builder: TableBuilder, contents: dict[str, bytes]) -> None:
@@ -177,7 +177,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
     survived: set[tuple[str, str]] = set()
-    for at in range(1, count_calls(builder, options) + 1):
+    for at in fault_points(calls_of(builder, options), when):
         faulty = FaultyStore(builder.store, Fault(at, "crash", when))
         with opened_as(faulty):
             try:
@@ -186,7 +186,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
             except Crash:
                 pass
         assert_whole(builder, expected)
-        if at % 5 == 0:
+        if when == "after" or at % 5 == 0:
             run(builder.store, options)
             assert_whole(builder, expected)
         reset(builder, before)
@@ -198,7 +198,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
 def test_a_write_truncated_at_any_call_leaves_a_readable_table(options: CheckpointOptions) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
-    for at in range(1, count_calls(builder, options) + 1):
+    for at in fault_points(calls_of(builder, options), "after"):
         faulty = FaultyStore(builder.store, Fault(at, "tear"))
         with opened_as(faulty), pytest.raises(Crash):
             run(faulty, options)
@@ -214,7 +214,7 @@ def test_an_error_at_any_call_is_reported_or_overcome(
 ) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
-    for at in range(1, count_calls(builder, options) + 1):
+    for at in fault_points(calls_of(builder, options), when):
         faulty = FaultyStore(builder.store, Fault(at, "error", when))
         with opened_as(faulty):
             try:

@@ -16,7 +16,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
-from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
 
 pytestmark = pytest.mark.thorough
@@ -73,10 +73,11 @@ def faults(stage: Stage, kind: Any, when: Any) -> Iterator[tuple[FaultyStore, Fa
     stage.clone(*counted)
     stage.rewind()
     for side in (0, 1):
-        for at, call in enumerate(counted[side].calls, 1):
+        calls = counted[side].calls
+        for at in fault_points(calls, when):
             stores = [FaultyStore(stage.source), FaultyStore(stage.target)]
             stores[side] = FaultyStore((stage.source, stage.target)[side], Fault(at, kind, when))
-            yield stores[0], stores[1], f"{('source', 'target')[side]}: {call}"
+            yield stores[0], stores[1], f"{('source', 'target')[side]}: {calls[at - 1]}"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.engine.base import Engine, EngineChoice
 from deltactl.errors import (
     AccessDeniedError,
     ConflictError,
@@ -66,10 +67,11 @@ def clone(
     warnings: list[str] | None = None,
     dry_run: bool = False,
     cancel: threading.Event | None = None,
+    first_id: int = 1,
     **options: Any,
 ) -> CloneReport:
     warn = (lambda _: None) if warnings is None else warnings.append
-    clock = FixedClock(START_MS + 3_600_000)
+    clock = FixedClock(START_MS + 3_600_000, first_id=first_id)
     context = RunContext(warn=warn, sleep=lambda _: None, clock=clock, cancel=cancel)
     return clone_table(source, target, CloneOptions(deep, **options), context, dry_run=dry_run)
 
@@ -386,6 +388,41 @@ def test_who_loses_the_target_takes_the_note_back() -> None:
     assert bodies(target, 0, "commitInfo")[0]["operation"] != "CLONE"
 
 
+def test_who_loses_the_target_to_another_clone_leaves_its_note() -> None:
+    builder = with_vectors()
+    target = new_target()
+
+    class Taken(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            if name == commit_path(0) and commit_path(0) not in names(target):
+                clone(builder.store, target, deep=False, first_id=1000)
+            super().put_if_absent(name, data)
+
+    with pytest.raises(ConflictError, match="another writer created a table"):
+        clone(builder.store, Taken(target), deep=False)
+    (note,) = read_notes(builder.store)
+    assert note.clone_id == bodies(target, 0, "metaData")[0]["id"]
+
+
+def test_a_clone_that_another_run_finished_meanwhile_is_not_to_be_deleted() -> None:
+    builder = with_vectors()
+    target = new_target()
+
+    class Finished(ForwardingStore):
+        """Another run ends after the log was listed."""
+
+        def list_from(self, prefix: str, start: str = "") -> Any:
+            found = list(super().list_from(prefix, start))
+            if prefix == "_delta_log" and not names(target):
+                clone(builder.store, target)
+            return iter(found)
+
+    with pytest.raises(ConflictError, match="another run made a table") as raised:
+        clone(builder.store, Finished(target))
+    assert raised.value.hint == "Rerun."
+    assert clone(builder.store, target).is_done
+
+
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
 def test_places_that_are_refused(tmp_path: Path, deep: bool) -> None:
     root = tmp_path / "source"
@@ -405,14 +442,14 @@ def test_places_that_are_refused(tmp_path: Path, deep: bool) -> None:
     assert names(LocalStore(str(tmp_path))) == before
     TableBuilder(LocalStore(str(tmp_path / "other")), [Column("id")])
     for place, text in (
-        (tmp_path / "other", "holds a table already"),
+        (tmp_path / "other", "already contains a table"),
         (tmp_path / "other" / "inside", "is inside the Delta table"),
     ):
         with pytest.raises(SafetyError, match=text):
             clone(source, LocalStore(str(place)), deep=deep)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "x").write_text("x")
-    with pytest.raises(SafetyError, match="neither empty nor an unfinished clone: it holds 'x'"):
+    with pytest.raises(SafetyError, match="neither empty nor an unfinished clone: it contains 'x'"):
         clone(source, LocalStore(str(tmp_path / "files")), deep=deep)
     assert (tmp_path / "files" / "x").read_text() == "x"
     assert [path.name for path in (tmp_path / "files").iterdir()] == ["x"]
@@ -494,7 +531,7 @@ def test_an_unfinished_clone_of_another_table_is_refused() -> None:
     with pytest.raises(SafetyError, match="an unfinished clone of memory://other"):
         clone(builder.store, target)
     target.put("_deltactl/clone.json", b"{}")
-    with pytest.raises(SafetyError, match="does not say what was cloned"):
+    with pytest.raises(SafetyError, match="does not identify the source"):
         clone(builder.store, target)
 
 
@@ -507,7 +544,7 @@ def test_a_finished_clone_is_left_alone() -> None:
     assert (report.is_done, report.version_before, report.version_after) == (True, 0, 0)
     assert "_deltactl/clone.json" not in names(target)
     builder.append([{"id": 10}])
-    with pytest.raises(SafetyError, match="holds a table already") as raised:
+    with pytest.raises(SafetyError, match="already contains a table") as raised:
         clone(builder.store, target)
     assert "--sync" in (raised.value.hint or "")
 
@@ -550,6 +587,25 @@ def test_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ids(target) == list(range(10))
 
 
+def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
+    """A cluster that is named does, and so does ``--engine spark``."""
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    asked: list[int] = []
+
+    class Source:
+        def choose(self, input_bytes: int) -> EngineChoice:
+            asked.append(input_bytes)
+            return EngineChoice("local", "a test")
+
+        def open(self, input_bytes: int) -> Engine:
+            raise AssertionError("one batch needs no engine")
+
+    context = RunContext(warn=lambda _: None, engines=Source())
+    clone_table(builder.store, new_target(), CloneOptions(deep=True), context)
+    assert set(asked) == {0}
+
+
 def test_the_library(tmp_path: Path) -> None:
     source = LocalStore(str(tmp_path / "source"))
     TableBuilder(source, [Column("id")]).append([{"id": 1}])
@@ -577,3 +633,37 @@ def test_our_vacuum_keeps_what_a_shallow_clone_needs(tmp_path: Path) -> None:
     with pytest.raises(SafetyError, match="the shallow clone .* cannot be read"):
         table.vacuum(options)
     assert len(list((tmp_path / "source").glob("*.parquet"))) == 3
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["at work", "ended"])
+def test_an_old_version_that_a_vacuum_at_work_may_be_removing(ended: bool) -> None:
+    builder = with_vectors()
+    builder.commit(operation="VACUUM START")
+    if ended:
+        builder.commit(operation="VACUUM END")
+        clone(builder.store, new_target(), deep=False, version=1)
+        return
+    target = new_target()
+    with pytest.raises(ConflictError, match="began in version 4, .* files of version 1;"):
+        clone(builder.store, target, deep=False, version=1)
+    assert read_notes(builder.store) == ()
+    assert names(target) == set()
+    clone(builder.store, new_target(), deep=False, version=1, note=False)
+    # What was live when it began, it keeps.
+    clone(builder.store, target, deep=False, version=3)
+    assert ids(target) == [1, 3, 9]
+
+
+def test_the_note_is_there_before_vacuums_are_looked_for() -> None:
+    builder = with_vectors()
+    looked: list[bool] = []
+
+    class Watched(ForwardingStore):
+        def list_from(self, prefix: str, start: str = "") -> Any:
+            if prefix == "_delta_log":
+                looked.append(bool(read_notes(builder.store)))
+            return super().list_from(prefix, start)
+
+    clone(Watched(builder.store), new_target(), deep=False)
+    assert looked[0] is False
+    assert looked[-1] is True

@@ -144,7 +144,7 @@ def _changed_domain(target: Store) -> None:
     ("change", "text"),
     [
         (_changed_rows, "rows were added or removed"),
-        (_changed_metadata, "properties or protocol"),
+        (_changed_metadata, "schema or properties were changed"),
         (_changed_domain, "its domain metadata"),
     ],
 )
@@ -162,6 +162,36 @@ def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
     sync(source, target, full=True)
     assert ids(target) == [1, 2]
     assert keys(target) == keys(source)
+
+
+@pytest.mark.parametrize("change", [_changed_rows, _changed_metadata])
+def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    source, target = builder.store, new_target()
+    sync(source, target)
+    change(target)
+    builder.append([{"id": 2}])
+    with pytest.raises(SafetyError) as raised:
+        sync(source, target)
+    assert "--to-version 0` to discard them" in (raised.value.hint or "")
+    Table("x", store=target).restore(0)
+    assert sync(source, target).files_added == 1
+    assert ids(target) == [1, 2]
+
+
+def test_no_restore_discards_a_new_protocol() -> None:
+    builder = memory_table()
+    source, target = builder.store, new_target()
+    sync(source, target)
+    upgrade = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
+    target.put(commit_path(1), json_lines(upgrade))
+    builder.append([{"id": 2}])
+    with pytest.raises(SafetyError, match="its protocol was changed") as raised:
+        sync(source, target)
+    assert "restore" not in (raised.value.hint or "")
+    sync(source, target, full=True)
+    assert ids(target) == [2]
 
 
 def test_other_sources_and_targets_are_refused() -> None:
@@ -205,6 +235,18 @@ def test_the_predicate_stays() -> None:
         sync(source, target, where="p = 'a'")
     sync(source, target, where="p = 'a'", full=True)
     assert ids(target) == [1, 3]
+
+
+@pytest.mark.parametrize("where", ["p is null", "p in ('b','c')", "p<>'a'", "p IS NULL"])
+def test_the_same_predicate_in_another_spelling(where: str) -> None:
+    builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
+    builder.append([{"p": None, "id": 1}], [{"p": "b", "id": 2}])
+    target = new_target()
+    sync(builder.store, target, where=where)
+    builder.append([{"p": None, "id": 3}], [{"p": "b", "id": 4}])
+    report = sync(builder.store, target, where=where)
+    assert report.files_added == 1
+    assert sync(builder.store, target).is_done
 
 
 def test_a_log_without_the_last_clone_is_refused() -> None:
@@ -285,7 +327,7 @@ def test_options_that_do_not_fit() -> None:
         ({"deep": False, "sync": True}, "--sync needs --deep"),
         ({"deep": True, "full": True}, "--full needs --sync"),
         ({"deep": True, "note": False}, "--no-note is for shallow"),
-        ({"deep": True, "version": 1, "timestamp_ms": 1}, "do not go together"),
+        ({"deep": True, "version": 1, "timestamp_ms": 1}, "cannot be combined"),
         ({"deep": True, "version": -1}, "must not be negative"),
     ]
     for options, text in choices:

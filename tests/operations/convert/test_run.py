@@ -331,7 +331,7 @@ def test_nothing_to_convert(tmp_path: Path) -> None:
         )
         assert told in refuse(nothing).message
     (tmp_path / "README").write_text("x")
-    assert "holds no Parquet files" in refuse(tmp_path).message
+    assert "contains no Parquet files" in refuse(tmp_path).message
     assert "README is a file" in refuse(tmp_path / "README").message
 
 

@@ -85,6 +85,25 @@ def test_the_weights_of_the_policy_change_the_order() -> None:
     assert names(choose(freed, files, policy=policy).chosen)[0] == "freed"
 
 
+def test_what_a_budget_limits_is_dear() -> None:
+    """Of two with the same score, the one that takes less of what is scarce comes first."""
+    slow = Action(
+        table="slow",
+        name="optimize",
+        reason="",
+        predicted=Effect(files_removed=100, bytes_read=MIB, seconds=100, requests=900),
+    )
+    large = replace(
+        slow,
+        table="large",
+        predicted=Effect(files_removed=110, bytes_read=800 * MIB, seconds=80, requests=100),
+    )
+    assert names(choose(slow, large).chosen)[0] == "large"
+    assert names(choose(slow, large, budget=Budget(bytes=1 << 40)).chosen)[0] == "large"
+    assert names(choose(slow, large, budget=Budget(bytes=800 * MIB)).chosen) == ["slow"]
+    assert names(choose(slow, large, budget=Budget(requests=950)).chosen) == ["large"]
+
+
 def test_a_smaller_action_may_fit_after_one_that_does_not() -> None:
     large, little = rewrite("large", (500, 100)), rewrite("little", (5, 10))
     decision = choose(large, little, budget=Budget(bytes=50 * MIB))

@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
     assert [action.partition for action in outcome.actions] == ["part=a"]
     [left] = table.left
     assert left.partition == "part=b"
-    assert "being written to" in str(left.why_left)
+    assert "recently written" in str(left.why_left)
     files = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
     assert sum(path.startswith("part=b") for path in files) == 13
     # What optimize writes does not make a partition hot; after the hour the rest is done.
@@ -466,3 +467,32 @@ def test_what_is_kept_of_a_table_does_not_grow_with_its_files() -> None:
 def _another(name: str, size: int) -> dict[str, Any]:
     values = {"path": name, "partitionValues": {}, "size": size, "modificationTime": START_MS}
     return {"add": {**values, "dataChange": True, "stats": '{"numRecords":1}'}}
+
+
+def test_only_the_partitions_that_failed_are_marked(tmp_path: Path) -> None:
+    builder = build(tmp_path, parts="abcd")
+    bad = {path.partition("/")[0]: path for path, _ in builder.state.files}
+    for part in ("part=b", "part=d"):
+        (tmp_path / bad[part]).write_bytes(b"no parquet")
+    table = only(run(tmp_path, only=frozenset({"optimize"})))
+    states = {action.partition: action.state for action in table.actions}
+    assert states == {"part=a": "done", "part=b": "failed", "part=c": "done", "part=d": "failed"}
+    for action in table.left:
+        assert bad[str(action.partition)] in str(action.why_left)
+    assert [error.exit_code for error in table.errors] == [5]
+    files = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
+    assert Counter(path[5] for path in files) == {"a": 1, "b": 12, "c": 1, "d": 12}
+
+
+def test_if_all_partitions_fail_each_has_its_own_reason(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    bad = {path.partition("/")[0]: path for path, _ in builder.state.files}
+    for path in bad.values():
+        (tmp_path / path).write_bytes(b"no parquet")
+    table = only(run(tmp_path, only=frozenset({"optimize"})))
+    assert {action.state for action in table.actions} == {"failed"}
+    for action in table.actions:
+        assert bad[str(action.partition)] in str(action.why_left)
+    [outcome] = table.outcomes
+    assert outcome.measured is None
+    assert [error.exit_code for error in table.errors] == [1]

@@ -35,7 +35,14 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
-from tests.support.stores import CountingStore, Crash, Fault, FaultyStore, MemoryStore
+from tests.support.stores import (
+    CountingStore,
+    Crash,
+    Fault,
+    FaultyStore,
+    MemoryStore,
+    fault_points,
+)
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset
 
@@ -250,8 +257,8 @@ def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, whe
     before = builder.store.contents()
     faulty = FaultyStore(builder.store)
     generate(faulty)
-    count, after = len(faulty.calls), builder.store.contents()
-    for at in range(1, count + 1):
+    after = builder.store.contents()
+    for at in fault_points(faulty.calls, when):
         builder.store.restore(before)
         try:
             generate(FaultyStore(builder.store, Fault(at, action, when)))

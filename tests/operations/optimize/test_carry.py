@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltactl.errors import ConflictError, join_reasons
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
 from deltactl.table import Table
 from tests.operations.optimize.test_races import IN_BATCHES, Race
@@ -255,8 +256,65 @@ def test_an_overwrite_takes_every_row() -> None:
     assert not report.versions
     assert not report.conflicts
     assert {dropped.reason for dropped in report.dropped} == {
-        "nothing could be committed: other writers removed all of its input files"
+        "other writers removed all of its input files"
     }
+
+
+def test_each_bin_that_is_dropped_has_its_own_reason() -> None:
+    race = race_with_vectors()
+    race.builder.delete_rows(race.paths["a"][0], [2])
+    race.cancel = threading.Event()
+
+    def change() -> None:
+        _restore(race)
+        race.builder.remove(*race.paths["b"])
+        race.builder.remove(race.paths["c"][0], data_change=False)
+        race.cancel.set()  # type: ignore[union-attr]
+
+    with pytest.raises(ConflictError) as caught:
+        race.run(before_1=change)
+    reasons = (
+        "another writer restored rows of its input files",
+        "other writers removed all of its input files",
+        "another writer rewrote or deleted some of its input files",
+    )
+    assert caught.value.reasons == reasons
+    assert caught.value.message == f"nothing could be committed: {'; '.join(reasons)}"
+    race.assert_valid()
+
+
+def test_many_reasons_are_counted() -> None:
+    assert join_reasons(["a", "b", "a", "c", "d", "e"]) == "a; b; c; and 2 more"
+
+
+def _named_wrongly(vector: Action) -> Action:
+    return {**vector, "storageType": "u", "pathOrInlineDv": "no uuid", "offset": 1}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _named_wrongly,
+        lambda vector: {**vector, "storageType": "x"},
+        lambda vector: {**vector, "storageType": "p", "pathOrInlineDv": "s3://elsewhere/v.bin"},
+        lambda vector: {**vector, "storageType": "u", "pathOrInlineDv": "0" * 20, "offset": 1},
+        lambda vector: {**vector, "cardinality": 5},
+    ],
+    ids=["no uuid", "unknown kind", "another store", "missing file", "other count"],
+)
+def test_a_vector_that_cannot_be_used_costs_its_bin_only(spoil: Any) -> None:
+    race = race_with_vectors()
+    path = race.paths["a"][0]
+
+    def delete() -> None:
+        remove, add = race.builder.delete_actions(path, [1], "i")
+        add["add"]["deletionVector"] = spoil(add["add"]["deletionVector"])
+        race.builder.commit(remove, add, operation="DELETE")
+
+    report = race.run(before_1=delete)
+    assert race.partitions_committed(report) == ["b", "c"]
+    (reason,) = {dropped.reason for dropped in report.dropped}
+    assert "deletion vector of another writer" in reason
 
 
 _deletes = st.lists(

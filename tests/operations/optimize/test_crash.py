@@ -22,7 +22,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
-from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points, opened_as
 from tests.support.table_builder import LOG, Column, TableBuilder, canonical, multiset
 
 pytestmark = pytest.mark.thorough
@@ -124,7 +124,7 @@ def live_or_old(scene: Scene) -> set[str]:
 def test_a_crash_at_any_call_leaves_before_or_after(options: OptimizeOptions, when: Any) -> None:
     scene = set_scene()
     calls = count_calls(scene, options)
-    for at in range(1, len(calls) + 1):
+    for at in fault_points(calls, when):
         faulty = FaultyStore(scene.store, Fault(at, "crash", when))
         with opened_as(faulty), pytest.raises(Crash):
             optimize(faulty, options)
@@ -157,7 +157,7 @@ def test_an_error_at_any_call_is_reported_and_leaves_before_or_after(
     """One failing call, whichever: a report or an error of ours; nothing lost, nothing twice."""
     scene = set_scene()
     calls = count_calls(scene, options)
-    for at in range(1, len(calls) + 1):
+    for at in fault_points(calls, when):
         faulty = FaultyStore(scene.store, Fault(at, "error", when))
         told: OptimizeReport | DeltactlError
         with opened_as(faulty):

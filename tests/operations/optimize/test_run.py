@@ -434,7 +434,7 @@ def test_hot_partitions_are_left() -> None:
     builder.commit(*adds)
     report = plan(builder, skip_hot_ms=3_600_000)
     assert {dict(v)["p"] for v in report.plan.files["partition_values"].to_pylist()} == {"1"}
-    assert report.plan.left_alone == {"in a partition written to lately": 3}
+    assert report.plan.left_alone == {"in a recently written partition": 3}
     assert len(planned(builder)) == 6
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,19 +30,21 @@ from deltactl.storage.objects.part_assembly import PartAssembly
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, Fault, FaultProxy, Late, Rule, fault_proxy
-from tests.support.object_servers import ObjectServer, delta_rs_options
+from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 
 pytestmark = [
     # aiohttp's sessions are closed by the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.parametrize("server", choose_servers("moto", "minio"), indirect=True),
+    # MinIO is a service that honours every condition. Moto, which ignores some, proves less.
+    pytest.mark.parametrize("server", choose_servers("minio", explored=["moto"]), indirect=True),
 ]
 
 COPIED = OptimizeOptions(min_row_group_bytes=1 << 20)
 _PART = r"\.parquet\?.*partNumber={}\b"
-_ROWS = 800_000  # 6 MiB a file: a part of its own
+_ROWS = 100_000
+_NOISE_BYTES = 64  # a row; 6 MiB a file, too varied to compress: a part of its own
 
 
 @pytest.fixture
@@ -55,12 +60,7 @@ class Scene:
         self.proxy, self.root = proxy, root
         self.options = dict(server.at(proxy.endpoint).options)
         self.store = open_store(root, server.options)
-        theirs = delta_rs_options(server.endpoint)
-        noise = np.random.default_rng(1).integers(0, 1 << 62, _ROWS)  # too varied to compress
-        for number in range(3):
-            ids = range(number * _ROWS, (number + 1) * _ROWS)
-            rows = pa.table({"id": pa.array(ids, pa.int64()), "noise": noise})
-            write_deltalake(root, rows, mode="append", storage_options=theirs)
+        self.store.put_many(_written().items())
         self.table = Table(root, storage_options=self.options)
 
     def add(self, fault: Fault, method: str, target: str, times: int | None = 1) -> None:
@@ -115,6 +115,22 @@ class Scene:
         ids = self.table.scan().read_all()["id"]
         assert len(ids) == 3 * _ROWS
         assert pc.count_distinct(ids).as_py() == 3 * _ROWS
+
+
+@functools.cache
+def _written() -> Mapping[str, bytes]:
+    """The files of a table with three data files, as delta-rs writes them."""
+    noise = np.random.default_rng(1).bytes(_ROWS * _NOISE_BYTES)
+    column = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(_NOISE_BYTES), _ROWS, [None, pa.py_buffer(noise)]
+    ).cast(pa.binary())
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(3):
+            ids = range(number * _ROWS, (number + 1) * _ROWS)
+            rows = pa.table({"id": pa.array(ids, pa.int64()), "noise": column})
+            write_deltalake(folder, rows, mode="append")
+        paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 @pytest.fixture

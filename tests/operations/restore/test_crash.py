@@ -13,7 +13,7 @@ from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points
 from tests.support.table_builder import Column, TableBuilder
 
 pytestmark = pytest.mark.thorough
@@ -76,13 +76,17 @@ def test_the_table_is_as_before_or_as_after(options: dict[str, Any], kind: Any, 
     assert after != stage.rows
     stage.store.restore(stage.before)
     seen = set()
-    for at in range(1, len(counted.calls) + 1):
+    for at in fault_points(counted.calls, when):
         report: RestoreReport | None = None
         error: BaseException | None = None
         try:
             report = stage.restore(FaultyStore(stage.store, Fault(at, kind, when)), options)
         except (Crash, DeltactlError) as raised:
             error = raised
+        if stage.store.contents() == stage.before:
+            assert report is None, counted.calls[at - 1]
+            seen.add(False)
+            continue  # the same bytes: what is read, and what a second run does, is shown above
         is_done = stage.latest > stage.version
         assert stage.latest <= stage.version + 1
         assert stage.read() == (after if is_done else stage.rows), counted.calls[at - 1]
@@ -97,4 +101,5 @@ def test_the_table_is_as_before_or_as_after(options: dict[str, Any], kind: Any, 
         assert (again.version_after is None) == is_done
         assert stage.read() == after
         stage.store.restore(stage.before)
-    assert seen == {False, True}
+    # A first call that changes the table is the commit itself.
+    assert seen == ({False, True} if when == "before" else {True})

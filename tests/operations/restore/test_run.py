@@ -18,10 +18,12 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
+from deltactl.log.listing import list_log
 from deltactl.operations.restore import presence
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
+from deltactl.operations.restore.vacuums import find_open_vacuums
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
@@ -179,7 +181,7 @@ def test_there_may_be_nothing_to_do(target: int) -> None:
     ("options", "error", "text"),
     [
         ({}, UsageError, "needs --to-version or --to-timestamp"),
-        ({"version": 1, "timestamp_ms": 1}, UsageError, "do not go together"),
+        ({"version": 1, "timestamp_ms": 1}, UsageError, "cannot be combined"),
         ({"version": -1}, UsageError, "must not be negative"),
         ({"version": 5}, VersionNotFoundError, "no version 5: it has versions 0 to 4"),
         ({"timestamp_ms": 1}, VersionNotFoundError, "before the first commit"),
@@ -442,6 +444,15 @@ def test_a_vacuum_that_ended_is_not_told() -> None:
     assert warnings == []
 
 
+def test_a_vacuum_that_was_killed_is_told_from_later_ones() -> None:
+    builder = with_vectors()
+    builder.commit(operation="VACUUM START", tags={"deltactl.runId": "killed"})
+    for run in ("second", "third"):
+        builder.commit(operation="VACUUM START", tags={"deltactl.runId": run})
+        builder.commit(operation="VACUUM END", tags={"deltactl.runId": run})
+    assert find_open_vacuums(builder.store, list_log(builder.store)) == (5,)
+
+
 def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:
     class Failing(Meanwhile):
         failed = False
@@ -457,7 +468,7 @@ def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:
     warnings: list[str] = []
     report = restore(Failing(builder.store, lambda: None), 1, warnings)
     assert report.version_after == 5
-    assert "could not be looked for again: the store is away" in warnings[0]
+    assert "could not be checked again: the store is away" in warnings[0]
 
 
 def test_versions_that_the_next_vacuum_ends_are_named() -> None:

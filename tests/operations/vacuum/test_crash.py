@@ -9,7 +9,7 @@ import pytest
 from deltactl.errors import DeltactlError
 from deltactl.operations.vacuum.journal import list_runs
 from deltactl.operations.vacuum.undo import undo_vacuum
-from tests.support.stores import Crash, Fault, FaultyStore
+from tests.support.stores import Crash, Fault, FaultyStore, fault_points
 from tests.support.vacuum_scenes import Scene
 
 pytestmark = pytest.mark.thorough
@@ -61,9 +61,10 @@ class Stage:
         assert before - names <= self.planned
 
 
-def first_write(calls: list[tuple[str, str]]) -> int:
-    """The first call that changes anything, counted from 1; those before it only look."""
-    return [method for method, _ in calls].index("put") + 1
+def points(calls: list[tuple[str, str]], when: Any) -> list[int]:
+    """Each call from the first that changes anything; those before it only look."""
+    first = [method for method, _ in calls].index("put") + 1
+    return [at for at in fault_points(calls, when) if at >= first]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -71,7 +72,7 @@ def first_write(calls: list[tuple[str, str]]) -> int:
 def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -> None:
     stage = Stage()
     calls = stage.count_calls(options)
-    for at in range(first_write(calls), len(calls) + 1):
+    for at in points(calls, when):
         with pytest.raises(Crash):
             stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "crash", when)), **options
@@ -94,7 +95,7 @@ def test_an_error_at_any_call_is_reported_and_harms_nothing(
 ) -> None:
     stage = Stage()
     calls = stage.count_calls(options)
-    for at in range(first_write(calls), len(calls) + 1):
+    for at in points(calls, when):
         try:
             report = stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "error", when)), **options

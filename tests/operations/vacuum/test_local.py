@@ -172,6 +172,14 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     assert counting.names.get("walk") == ["_symlink_format_manifest"]
 
 
+def test_a_listing_replaces_no_file_of_a_table(disk: Disk) -> None:
+    before = {path: path.read_bytes() for path in disk.path.rglob("*") if path.is_file()}
+    for path in before:
+        with pytest.raises(UsageError, match="is in the table at"):
+            disk.plan(dump_listing=str(path))
+    assert {path: path.read_bytes() for path in disk.path.rglob("*") if path.is_file()} == before
+
+
 def test_an_inventory_without_links_and_logs_is_no_way_around_them(
     disk: Disk, tmp_path: Path
 ) -> None:

@@ -410,7 +410,7 @@ def test_files_that_symlink_manifests_name_stay() -> None:
     scene.store.put("_symlink_format_manifest/p=a/manifest", manifest)
     report = scene.vacuum(dry_run=True)
     assert report.plan.files["path"].to_pylist() == [gone]
-    assert report.plan.kept["named by a symlink manifest"] == 1
+    assert report.plan.kept["listed in a symlink manifest"] == 1
     assert set(scene.plan(ignore_manifests=True)) == {named, gone}
 
 

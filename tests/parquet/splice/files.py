@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -42,6 +44,7 @@ SCHEMA: Final = pa.schema(
 )
 
 
+@functools.cache
 def make_table(rows: int = ROWS, start: int = 0) -> pa.Table:
     """Return rows with nulls in every column but ``id``, which counts from ``start``."""
     return pa.Table.from_pylist([_row(number) for number in range(start, start + rows)], SCHEMA)
@@ -148,10 +151,18 @@ def write_files(folder: Path, writers: Sequence[str]) -> list[Path]:
     paths = []
     for number, name in enumerate(writers):
         path = folder / f"{number}.parquet"
-        WRITERS[name](path, make_table(start=number * 10_000))
+        path.write_bytes(_written(name, number))
         paths.append(path)
     make_delta_table(folder, paths)
     return paths
+
+
+@functools.cache
+def _written(writer: str, number: int) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "written.parquet")
+        WRITERS[writer](path, make_table(start=number * 10_000))
+        return path.read_bytes()
 
 
 def optimize(folder: Path, rewrite: str, **options: Any) -> OptimizeReport:

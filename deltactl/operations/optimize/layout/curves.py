@@ -6,14 +6,16 @@ Sources: the bits of Delta's Z-order (column 1 gives the highest bit of each gro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Codes = npt.NDArray[np.int64]
-Coordinates = npt.NDArray[np.int64]
-"""A row for each point, a column for each dimension."""
+Coordinates = Sequence[npt.NDArray[np.int64]]
+"""An array for each dimension, with a number for each point."""
 
 CODE_BITS: Final = 62
 MOST_BITS: Final = 10
@@ -32,26 +34,41 @@ def bits_per_column(columns: int, most: int = MOST_BITS) -> int:
 
 
 def encode_z_order(points: Coordinates, bits: int) -> Codes:
-    """Return codes with the bits of all columns interleaved, the highest first."""
-    count, columns = points.shape
-    codes = np.zeros(count, np.int64)
-    for bit in range(bits - 1, -1, -1):
-        for column in range(columns):
-            codes <<= 1
-            codes |= (points[:, column] >> bit) & 1
+    """Return codes with the bits of all columns interleaved, the highest first.
+
+    ``bits`` of several columns are few (see ``MOST_BITS``): each number is looked up in a table.
+    """
+    columns = len(points)
+    if columns == 1:
+        return points[0].astype(np.int64)
+    spread = _spread_bits(bits, columns)
+    codes = np.zeros(len(points[0]), np.int64)
+    for numbers in points:
+        codes <<= 1
+        codes |= spread[numbers]
     return codes
+
+
+@lru_cache(maxsize=64)
+def _spread_bits(bits: int, columns: int) -> Codes:
+    """Return each number of so many bits with its bits so many places apart."""
+    numbers = np.arange(1 << bits)
+    spread = np.zeros_like(numbers)
+    for bit in range(bits):
+        spread |= (numbers >> bit & 1) << (bit * columns)
+    return spread
 
 
 def encode_hilbert(points: Coordinates, bits: int) -> Codes:
     """Return the positions of points on a Hilbert curve."""
-    starts = range(0, max(len(points), 1), _CACHED_POINTS)
-    parts = [_encode_some(points[start : start + _CACHED_POINTS], bits) for start in starts]
-    return np.concatenate(parts)
+    starts = range(0, max(len(points[0]), 1), _CACHED_POINTS)
+    parts = [slice(start, start + _CACHED_POINTS) for start in starts]
+    return np.concatenate([_encode_some([axis[part] for axis in points], bits) for part in parts])
 
 
 def _encode_some(points: Coordinates, bits: int) -> Codes:
-    columns = points.shape[1]
-    axes = [points[:, column].astype(np.int32) for column in range(columns)]
+    columns = len(points)
+    axes = [axis.astype(np.int32) for axis in points]
     for shift in range(bits - 1, 0, -1):
         low = np.int32((1 << shift) - 1)
         for number in range(columns):
@@ -64,7 +81,7 @@ def _encode_some(points: Coordinates, bits: int) -> Codes:
                 axes[number] ^= swapped
     for number in range(1, columns):
         axes[number] ^= axes[number - 1]
-    turn = np.zeros(len(points), np.int32)
+    turn = np.zeros(len(axes[0]), np.int32)
     for shift in range(bits - 1, 0, -1):
         turn ^= -((axes[-1] >> shift) & 1) & np.int32((1 << shift) - 1)
-    return encode_z_order(np.stack([axis ^ turn for axis in axes], axis=1), bits)
+    return encode_z_order([axis ^ turn for axis in axes], bits)

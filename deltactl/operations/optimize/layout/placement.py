@@ -18,6 +18,7 @@ from deltactl.operations.optimize.layout.curves import (
 )
 from deltactl.operations.optimize.layout.ranks import (
     MAX_RANK,
+    ColumnRanges,
     ColumnRanks,
     Ranks,
     rank_columns,
@@ -32,14 +33,13 @@ _RANK_BITS = MAX_RANK.bit_length() - 1
 class Placement:
     """Assigns rows to destinations, each of which is a file of about the target size.
 
-    ``shares`` are, for each column, the number of the range that a rank falls into: ranges of
-    equal row counts, as many as the bits of a curve tell apart. Within a file of tiles the rows
-    follow a Hilbert curve.
+    ``ranges`` of each column have equal row counts, and are as many as the bits of a curve tell
+    apart. Within a file of tiles the rows follow a Hilbert curve.
     """
 
     layout: Layout
     columns: tuple[ColumnRanks, ...]
-    shares: tuple[Ranks, ...]
+    ranges: tuple[ColumnRanges, ...]
     tiles: Tiles
 
     @property
@@ -52,18 +52,19 @@ class Placement:
         return self.place(arrays, first_row)[0]
 
     def place(self, arrays: Sequence[pa.Array], first_row: int = 0) -> tuple[Ranks, Ranks]:
-        """Return the destination of each row, and numbers in the order of :meth:`order`."""
-        ranks = rank_columns(self.columns, arrays)
-        codes = _encode(self.layout, ranks, self.shares)
-        levels = ranks if self.layout == "tile" else codes[:, None]
+        """Return the destination of each row, and its place there for :meth:`order`."""
+        codes = _encode(self.layout, self.columns, self.ranges, arrays)
+        is_tile = self.layout == "tile"
+        levels = rank_columns(self.columns, arrays) if is_tile else codes[:, None]
         return self.tiles.assign(levels, first_row), codes
 
-    def order(self, arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+    def order(
+        self, arrays: Sequence[pa.Array], places: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
         """Return the order of the rows within a file: its row groups and pages are small boxes."""
         if self.layout == "linear" or len(arrays) == 1:
             return _sort_by_values(arrays)
-        codes = _encode(self.layout, rank_columns(self.columns, arrays), self.shares)
-        return np.argsort(codes, kind="stable")
+        return np.argsort(places, kind="stable")
 
 
 def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
@@ -82,27 +83,26 @@ def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> P
     columns = tuple(ColumnRanks.of(array) for array in sample)
     ranks = rank_columns(columns, sample)
     bits = bits_per_column(len(columns))
-    shares = tuple(_share_out(ranks[:, column], bits) for column in range(len(columns)))
-    levels = ranks if layout == "tile" else _encode(layout, ranks, shares)[:, None]
+    ranges = tuple(
+        ColumnRanges.of(column, ranks[:, number], bits) for number, column in enumerate(columns)
+    )
+    levels = ranks if layout == "tile" else _encode(layout, columns, ranges, sample)[:, None]
     span = MAX_RANK if layout == "tile" else 1 << CODE_BITS
-    return Placement(layout, columns, shares, cut_tiles(levels, files, span))
+    return Placement(layout, columns, ranges, cut_tiles(levels, files, span))
 
 
-def _share_out(ranks: Ranks, bits: int) -> Ranks:
-    """Return for each rank the number of its range among 2^bits ranges of equal row counts."""
-    counts = np.bincount(ranks, minlength=MAX_RANK)
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.minimum((before << bits) // max(len(ranks), 1), (1 << bits) - 1))
-
-
-def _encode(layout: Layout, ranks: Ranks, shares: Sequence[Ranks]) -> Ranks:
+def _encode(
+    layout: Layout,
+    columns: Sequence[ColumnRanks],
+    ranges: Sequence[ColumnRanges],
+    arrays: Sequence[pa.Array],
+) -> Ranks:
     """Return the positions of rows on a curve, or for a sorted layout numbers in its order."""
-    columns = ranks.shape[1]
     if layout == "linear":
-        codes = np.zeros(len(ranks), np.int64)
-        for column in range(min(columns, CODE_BITS // _RANK_BITS)):
-            codes = (codes << _RANK_BITS) | ranks[:, column]
+        codes = np.zeros(len(arrays[0]), np.int64)
+        for column, array in zip(columns[: CODE_BITS // _RANK_BITS], arrays, strict=False):
+            codes = (codes << _RANK_BITS) | column.rank(array)
         return codes
-    points = np.stack([share[ranks[:, column]] for column, share in enumerate(shares)], axis=1)
+    points = [each.find(array) for each, array in zip(ranges, arrays, strict=True)]
     encode = encode_z_order if layout == "zorder" else encode_hilbert
-    return encode(points, bits_per_column(columns))
+    return encode(points, bits_per_column(len(points)))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.operations.skipping.lookups import bytes_matrix
-from deltactl.parquet.digest import INTEGERS
+from deltactl.parquet.hashes import INTEGERS
 
 Ranks = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -44,7 +44,7 @@ class ColumnRanks:
     def of(cls, sample: pa.Array) -> ColumnRanks:
         """Return the ranks of a sample."""
         prefix_bytes = _choose_prefix(sample)
-        bounds = np.unique(comparable(sample.drop_null(), prefix_bytes))
+        bounds = sort_distinct(comparable(sample.drop_null(), prefix_bytes))
         if len(bounds) > _MOST_BOUNDS:
             kept = np.linspace(0, len(bounds) - 1, _MOST_BOUNDS).round().astype(np.int64)
             bounds = bounds[kept]
@@ -61,6 +61,46 @@ class ColumnRanks:
         if array.null_count:
             ranks[np.asarray(array.is_null())] = 0
         return ranks.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRanges:
+    """Ranges of a column with equal row counts: there are far fewer than ranks.
+
+    ``numbers[n]`` is the range of values up to ``ends[n]``, and the last one that of larger values.
+    """
+
+    ends: Values
+    numbers: Ranks
+    prefix_bytes: int = 0
+
+    @classmethod
+    def of(cls, column: ColumnRanks, ranks: Ranks, bits: int) -> ColumnRanges:
+        """Return about 2^bits ranges for the ranks of a sample."""
+        counts = np.bincount(ranks, minlength=2 * len(column.bounds) + 2)
+        before = np.cumsum(counts) - counts
+        shares = np.minimum((before << bits) // max(len(ranks), 1), (1 << bits) - 1)
+        # Values between two of the sample belong to the range of the greater one.
+        numbers = np.concatenate([shares[2::2], shares[-1:]])
+        steps = np.flatnonzero(np.diff(numbers))
+        return cls(column.bounds[steps], numbers[np.append(steps, -1)], column.prefix_bytes)
+
+    def find(self, array: pa.Array) -> Ranks:
+        """Return the number of the range of each value; 0 for null."""
+        values = comparable(array, self.prefix_bytes)
+        found = self.numbers[np.searchsorted(self.ends, values, "left")]
+        if array.null_count:
+            found[np.asarray(array.is_null())] = 0
+        return found
+
+
+def sort_distinct(values: Values) -> Values:
+    """Return the distinct values in order: of numbers faster than NumPy, which hashes them."""
+    if values.dtype.kind != "i" or not len(values):
+        return np.unique(values)
+    ordered = np.sort(values)
+    is_new = np.append(True, ordered[1:] != ordered[:-1])
+    return np.asarray(ordered[is_new])
 
 
 def _choose_prefix(sample: pa.Array) -> int:

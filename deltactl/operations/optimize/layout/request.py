@@ -96,7 +96,7 @@ def _ensure_meaning(options: OptimizeOptions) -> None:
     for option, is_given in (("--full", options.full), ("--layout", options.layout is not None)):
         if is_given:
             raise UsageError(
-                f"{option} has no meaning without --cluster-by or --zorder-by",
+                f"{option} needs --cluster-by or --zorder-by",
                 hint="Remove it: the table has no clustering columns of its own.",
             )
 
@@ -143,7 +143,7 @@ def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutC
     """
     paths = parse_column_list(text, keep_spaces=True)
     if not paths:
-        raise UsageError(f"{option} names no column")
+        raise UsageError(f"{option} needs at least one column")
     if len(paths) > _MOST_COLUMNS:
         raise UsageError(
             f"{option} names {len(paths)} columns; {_MOST_COLUMNS} are the most",

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
-from deltactl.engine.spill import Spool, ensure_space
+from deltactl.engine.spill import PLACE, Spool, ensure_space
 from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import RewriteCounts
@@ -151,7 +151,7 @@ def finish_cluster(
     difference = digest.find_difference(stored)
     if difference is not None:
         raise VerificationError(
-            f"the outputs do not hold the rows of the inputs: {difference}",
+            f"the outputs do not contain the rows of the inputs: {difference}",
             hint="Report this with the versions that `deltactl --version -v` shows. Nothing was "
             "committed; the table is as before.",
         )
@@ -227,7 +227,7 @@ class _Job:
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
         most_bytes = max(1 << 20, self.task.memory_bytes // (4 * self.task.workers))
-        schema = self.spec.reader.schema
+        schema = self.spec.reader.schema.append(PLACE)
         ordered = self._sort(gather(batches, schema, most_bytes, rows))
         return [
             self._write_file(f"{destination:03d}-{number}", part)
@@ -236,8 +236,11 @@ class _Job:
 
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each batch in the order of the layout, in small batches."""
-        for batch in batches:
-            order = self.placement.order(select_leaves(batch, self.task.request.paths))
+        for placed in batches:
+            places = np.asarray(placed.column(placed.num_columns - 1))
+            batch = placed.remove_column(placed.num_columns - 1)
+            leaves = select_leaves(batch, self.task.request.paths)
+            order = self.placement.order(leaves, places)
             for start in range(0, batch.num_rows, _SORTED_ROWS):
                 yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from deltactl.operations.optimize.layout.ranks import sort_distinct
+
 Ranks = npt.NDArray[np.int64]
 
 
@@ -86,7 +88,8 @@ def _cut_slice(ranks: Ranks, level: int, part: _Slice) -> tuple[list[int], list[
     """Return where a slice is cut, and its pieces."""
     if not len(part.rows) or part.files < 1.5:
         return [], [part]
-    distinct = [len(np.unique(ranks[part.rows, column])) for column in range(level, ranks.shape[1])]
+    columns = range(level, ranks.shape[1])
+    distinct = [len(sort_distinct(ranks[part.rows, column])) for column in columns]
     wanted = choose_slices(part.files, distinct)[0]
     order = part.rows[np.argsort(ranks[part.rows, level], kind="stable")]
     ordered = ranks[order, level]

@@ -63,7 +63,7 @@ def test_new_files_are_placed_and_others_left(layout: str) -> None:
     assert set(add["tags"]) >= TAGS
     assert add["tags"][LAYOUT_TAG] == layout
     assert add["tags"][COLUMNS_TAG] == '[["id"],["v"]]'
-    assert report.plan.left_alone["in this layout already"] == len(old)
+    assert report.plan.left_alone["already in this layout"] == len(old)
     assert rows_of(builder.store) == before
     assert json.loads(found["commitInfo"][0]["tags"]["deltactl.rowDigest"])["rows"] == 2
     assert run(builder.store, dry_run=True, target_bytes=target).plan.is_empty

@@ -116,7 +116,7 @@ def test_files_clustered_otherwise_wait_for_full(tags: dict[str, str], provider:
     builder.commit(builder.write_file(rows, tags=tags, clusteringProvider=provider))
     plan = run(builder.store, dry_run=True).plan
     assert plan.is_empty
-    assert plan.left_alone["clustered by other columns (--full)"] == 1
+    assert plan.left_alone["clustered by other columns (rewrite with --full)"] == 1
     assert run(builder.store, full=True).files_removed == 2
 
 

@@ -1,0 +1,175 @@
+"""Hashes of 64 bits of the values of Arrow arrays, at any depth, in few passes over them.
+
+A value becomes a word of 64 bits, and the word is mixed with the key of its column. Words of
+different numbers differ, and so do their hashes: mixing can be undone. Strings, lists and structs
+become the sum of mixed parts, each with the key of its place. Two longer values have the same word
+with a chance of 2^-64.
+
+Values have the same hash in all integer types, in all float types and in all units of time; all
+NaNs are one value, and 0.0 and -0.0 are two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltactl.parquet.word_sums import (
+    FIRST,
+    LENGTH,
+    Hashes,
+    Offsets,
+    finish,
+    mix,
+    sum_sequences,
+    sum_strings,
+)
+
+INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+
+_NULL: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+@lru_cache(maxsize=1 << 14)
+def key_of(name: str) -> tuple[np.uint64, np.uint64]:
+    """Return an addend and an odd factor that stand for a column."""
+    seed, factor = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), "<u8")
+    return np.uint64(seed), np.uint64(factor | np.uint64(1))
+
+
+def hash_values(array: pa.Array, factor: np.uint64 = FIRST) -> Hashes:
+    """Return a hash of each value, at any depth, by the odd factor of a column; a new array.
+
+    Raises:
+        TypeError: a type that no column of a Delta table has.
+    """
+    null = np.uint64(int(_NULL) * int(factor) % (1 << 64))
+    if isinstance(array, pa.ExtensionArray):
+        return hash_values(array.storage, factor)
+    if pa.types.is_null(array.type) or not len(array):
+        return np.full(len(array), null)
+    if isinstance(array, pa.DictionaryArray):
+        return hash_values(array.dictionary_decode(), factor)
+    hashes = mix(_words_of(array), factor)
+    if array.null_count:
+        np.putmask(hashes, _read_bits(array, 0) == 0, null)
+    return hashes
+
+
+def _read_bits(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
+    """Return the bits of a buffer of an array: 0 has those of valid values, 1 those of flags."""
+    first = array.offset
+    start, skipped = divmod(first, 8)
+    packed = np.frombuffer(array.buffers()[buffer], np.uint8)[start:]
+    return np.unpackbits(packed, count=skipped + len(array), bitorder="little")[skipped:]
+
+
+def _words_of(array: pa.Array) -> Hashes:
+    """Return the values as words; those of nulls have no meaning."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _struct_words(array)
+    if pa.types.is_map(kind):
+        entries, offsets = _members(array)
+        keys, items = hash_values(entries.field(0)), hash_values(entries.field(1))
+        return sum_sequences(finish(keys * LENGTH + items), offsets)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        members, offsets = _members(array)
+        return sum_sequences(hash_values(members), offsets)
+    if pa.types.is_decimal(kind):
+        return _decimal_words(array)
+    if pa.types.is_floating(kind):
+        return _float_words(array)
+    if pa.types.is_timestamp(kind):
+        return _time_words(array)
+    if pa.types.is_boolean(kind):
+        return _read_bits(array, 1).astype(np.uint64)
+    if _is_bytes(kind):
+        return sum_strings(*view_bytes(array))
+    if kind.num_buffers == 2 and kind.bit_width in INTEGERS:
+        return _read_numbers(array, f"<i{kind.bit_width // 8}").astype(np.int64).view(np.uint64)
+    raise TypeError(f"rows of type {kind} have no digest")
+
+
+def _read_numbers(array: pa.Array, kind: str) -> npt.NDArray[Any]:
+    """Return the values of an array as they are in memory; those of nulls have no meaning."""
+    first = array.offset * np.dtype(kind).itemsize
+    return np.frombuffer(array.buffers()[1], kind, len(array), first)
+
+
+def _struct_words(array: pa.StructArray) -> Hashes:
+    words = np.full(len(array), LENGTH)
+    for index in range(array.type.num_fields):
+        seed, factor = key_of(array.type.field(index).name)
+        words += hash_values(array.field(index), factor)
+        words += seed
+    return words
+
+
+def _decimal_words(array: pa.Array) -> Hashes:
+    """Return the low half; if the high one is not just its sign, a mix of both."""
+    if not pa.types.is_decimal128(array.type):
+        array = array.cast(pa.decimal128(38, array.type.scale))
+    halves = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
+    words = halves[0::2].view(np.uint64).copy()
+    if array.type.precision > _DIGITS_OF_A_WORD:
+        high = halves[1::2] ^ (halves[0::2] >> 63)
+        words += finish(high.view(np.uint64))
+    return words
+
+
+_DIGITS_OF_A_WORD: Final = 18
+
+
+def _float_words(array: pa.Array) -> Hashes:
+    numbers = _read_numbers(array, f"<f{array.type.bit_width // 8}").astype(np.float64, copy=False)
+    unknown = np.isnan(numbers)
+    if unknown.any():  # readers do not tell NaNs apart
+        numbers = np.where(unknown, np.nan, numbers)
+    return numbers.view(np.uint64)
+
+
+def _time_words(array: pa.Array) -> Hashes:
+    """Return the same word for the same time in any unit."""
+    counts = _read_numbers(array, "<i8")
+    unit = array.type.unit
+    if unit == "us":
+        return counts.view(np.uint64)
+    if unit == "ns":
+        counts, rest = np.divmod(counts, 1000)
+        return counts.view(np.uint64) + finish(rest.astype(np.uint64))
+    return (counts * {"s": 1_000_000, "ms": 1000}[unit]).view(np.uint64)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    is_view = pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+    return bool(is_text or is_binary or is_view or pa.types.is_fixed_size_binary(kind))
+
+
+def _members(array: pa.Array) -> tuple[pa.Array, Offsets]:
+    """Return the members of lists or maps, and the offsets of each list among them."""
+    offsets = np.asarray(array.offsets).astype(np.int64)
+    first = int(offsets[0])
+    return array.values.slice(first, int(offsets[-1]) - first), offsets - first
+
+
+def view_bytes(array: pa.Array) -> tuple[Offsets, npt.NDArray[np.uint8]]:
+    """Return the offsets of strings or binary values, and their bytes."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        width = 4
+    else:
+        width = 8
+        if not (pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)):
+            array = array.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    starts = np.frombuffer(offsets, f"<i{width}", len(array) + 1, width * array.offset)
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return starts.astype(np.int64, copy=False), bytes_

@@ -1,0 +1,42 @@
+"""Mistakes sown about the notes of shallow clones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from deltactl.operations.clone import run as clone
+from deltactl.operations.clone.shallow import noted
+from tests.explorer.bug import Bug
+
+
+def _note_last() -> AbstractContextManager[object]:
+    @contextmanager
+    def after(*args: Any, **options: Any) -> Iterator[tuple[str, ...]]:
+        yield ()
+        with noted(*args, **options):
+            pass
+
+    return patch.object(clone, "noted", after)
+
+
+def _look_for_no_vacuum() -> AbstractContextManager[object]:
+    return patch.object(clone, "ensure_no_vacuum", lambda *args: None)
+
+
+CLONE_BUGS: Sequence[Bug] = (
+    Bug(
+        "a clone noted after its commit",
+        _note_last,
+        "shallow clone against vacuum full",
+        "a shallow clone keeps its files",
+    ),
+    Bug(
+        "a clone that does not look for a vacuum at work",
+        _look_for_no_vacuum,
+        "shallow clone against vacuum full",
+        "a shallow clone keeps its files",
+    ),
+)
