@@ -305,6 +305,15 @@ def test_a_full_disk_is_said_plainly() -> None:
     assert done.returncode == 1
 
 
+def test_a_full_disk_is_said_plainly_for_several_tables() -> None:
+    program = [sys.executable, "-m", "deltactl", "check", "/absent/a", "/absent/b", "-o", "json"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "error: cannot write the result: " in done.stderr
+    assert done.returncode == 1
+
+
 def test_closed_streams_are_survived() -> None:
     done = subprocess.run(
         ["bash", "-c", '"$0" -m deltactl --version >&- 2>&-', sys.executable], check=False

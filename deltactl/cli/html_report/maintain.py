@@ -115,7 +115,8 @@ def _render_actions(actions: Sequence[Values]) -> Markup:
 
 def _facts(facts: Values) -> Iterator[tuple[str, Child]]:
     yield "files", f"{facts['num_files']:,}, {format_size(facts['size_bytes'])}"
-    yield "small files", f"{facts['small_files']:,}, {format_size(facts['small_bytes'])}"
+    if facts["small_files"] is not None:
+        yield "small files", f"{facts['small_files']:,}, {format_size(facts['small_bytes'])}"
     yield "commits since the checkpoint", f"{facts['tail_commits']:,}"
     if facts["reclaimable_bytes"] is not None:
         yield "removable by a vacuum", format_size(facts["reclaimable_bytes"])

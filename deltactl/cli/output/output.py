@@ -148,13 +148,14 @@ class Output:
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
         """Print an error on stderr; with JSON also the envelope, unless one was printed before."""
-        if self.form is OutputFormat.JSON and self.envelope is None:
-            envelope.error = ErrorInfo.of(error)
-            self.emit(envelope, render_table=lambda page: None)
-        if self.form is OutputFormat.GITHUB:
-            from deltactl.cli.output.github import annotate
+        with suppress(DeltactlError):  # stdout cannot be written, which may be the error itself
+            if self.form is OutputFormat.JSON and self.envelope is None:
+                envelope.error = ErrorInfo.of(error)
+                self.emit(envelope, render_table=lambda page: None)
+            if self.form is OutputFormat.GITHUB:
+                from deltactl.cli.output.github import annotate
 
-            self.print_text(annotate("error", f"deltactl: {error.code}", error.message))
+                self.print_text(annotate("error", f"deltactl: {error.code}", error.message))
         self.say_error(error)
 
     def say_error(self, error: DeltactlError) -> None:

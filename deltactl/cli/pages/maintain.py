@@ -78,7 +78,8 @@ def _render_command(page: Page, argv: Sequence[str]) -> None:
 def _list_facts(report: TableReport) -> Iterator[tuple[str, str]]:
     facts = report.facts
     size = format_size(facts.size_bytes)
-    yield "files", f"{facts.num_files:,} ({size}), {facts.small_files:,} small"
+    small = "" if facts.small_files is None else f", {facts.small_files:,} small"
+    yield "files", f"{facts.num_files:,} ({size}){small}"
     if facts.deleted_rows:
         yield "deleted rows", f"{facts.deleted_rows:,} of {facts.rows:,}"
     if facts.hot_partitions:

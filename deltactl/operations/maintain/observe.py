@@ -56,8 +56,8 @@ class TableFacts:
     num_files: int = 0
     size_bytes: int = 0
     partitions: int = 0
-    small_files: int = 0
-    small_bytes: int = 0
+    small_files: int | None = None
+    small_bytes: int | None = None
     rows: int = 0
     deleted_rows: int = 0
     files_a_day: int = 0

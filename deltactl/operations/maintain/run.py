@@ -14,8 +14,16 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.clock import Clock
-from deltactl.errors import DeltactlError, UsageError, Warn, explain_foreign, ignore_warning
+from deltactl.errors import (
+    DeltactlError,
+    NotATableError,
+    UsageError,
+    Warn,
+    explain_foreign,
+    ignore_warning,
+)
 from deltactl.log.stores.open import open_table_store
+from deltactl.operations.find_tables import is_table
 from deltactl.operations.maintain.act import TableWork
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.budget import Spending
@@ -96,11 +104,17 @@ class Maintenance:
 
         Raises:
             LeaseHeldError: another maintain is running on the table.
+            NotATableError: the table was deleted meanwhile.
             DeltactlError: the table could not be observed.
         """
         chosen, left = self.decision.of_table(table)
         if not chosen:
             return self.rest(table)
+        if not is_table(store):  # a lease would leave a directory behind
+            raise NotATableError(
+                f"{store.uri} is gone: the table was deleted since it was looked at",
+                hint="Check the path. Nothing was done.",
+            )
         observation = self.observations[table]
         began = self._clock.monotonic()
         holder = Holder.here(context.run_id or self._clock.new_id(), self._clock)

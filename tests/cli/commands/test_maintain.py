@@ -234,6 +234,17 @@ def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
     assert not (lake / "a" / commit_path(13)).exists()
 
 
+def test_what_was_not_looked_at_is_not_counted(lake: Path, cli: RunCli) -> None:
+    """Without optimize nobody knows which files are small: 0 would be wrong."""
+    policy = write_policy(lake, '[maintain]\nactions = ["checkpoint"]\n')
+    words = ("a", "--policy", policy, "--dry-run", "--metrics", "lake.prom", "--report", "p.html")
+    ran = cli("maintain", *words)
+    assert "small" not in ran.out
+    assert "deltactl_small_files" not in (lake / "lake.prom").read_text()
+    assert "small files" not in (lake / "p.html").read_text()
+    assert result(cli("maintain", *words, "-o", "json").out)["facts"]["small_files"] is None
+
+
 def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:
     cli("maintain", "a", "b", "broken", "--report", "planned.html", "--dry-run")
     cli("maintain", "a", "b", "broken", "--report", "done.html")

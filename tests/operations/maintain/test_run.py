@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import LeaseHeldError, UsageError
+from deltactl.errors import LeaseHeldError, NotATableError, UsageError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
@@ -261,6 +262,22 @@ def test_a_failure_on_one_table_does_not_stop_the_others(tmp_path: Path) -> None
     assert {error.code for error in report.errors.values()} == {"LOG_GAP", "NOT_A_TABLE"}
     [table] = report.tables
     assert table.outcomes
+
+
+def test_a_table_that_is_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+    roots = [tmp_path / "gone", tmp_path / "there"]
+    clock = FixedClock(NOW_MS)
+    context = RunContext(warn=print, clock=clock)
+    seen = Maintenance(MaintainOptions(), clock)
+    for root in roots:
+        build(root)
+        seen.observe(str(root), LocalStore(str(root)), QUICK, context)
+    seen.decide([str(root) for root in roots])
+    shutil.rmtree(roots[0])
+    with pytest.raises(NotATableError, match="deleted since it was looked at"):
+        seen.act(str(roots[0]), LocalStore(str(roots[0])), context)
+    assert not roots[0].exists()
+    assert seen.act(str(roots[1]), LocalStore(str(roots[1])), context).outcomes
 
 
 def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
