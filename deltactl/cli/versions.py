@@ -14,6 +14,7 @@ _LIBRARIES: Final = (
     "numpy",
     "fsspec",
     "s3fs",
+    "botocore",
     "gcsfs",
     "adlfs",
     "pyroaring",

@@ -167,7 +167,12 @@ def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
         batches[0]
         if len(batches) == 1
         else pa.concat_batches(
-            [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches]
+            [
+                batch
+                if batch.schema.equals(schema, check_metadata=True)
+                else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                for batch in batches
+            ]
         )
     )
 

@@ -209,7 +209,7 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
 def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
-    # s3fs wraps the error of the service in a similar OSError.
+    # The error of the service can be the cause of a similar OSError.
     code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]

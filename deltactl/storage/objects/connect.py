@@ -85,8 +85,6 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     if region:
         nested = settings.get("client_kwargs") or {}
         settings["client_kwargs"] = {"region_name": region, **nested}
-    ours = {"retries": {"max_attempts": 0}}  # only `RetryPolicy` retries
-    settings["config_kwargs"] = {**ours, **(settings.get("config_kwargs") or {})}
     session = Session(profile=settings.pop("profile", None))
     watch_s3(session, traffic)
     return S3Service(S3Client(session, settings, _CONNECTIONS))

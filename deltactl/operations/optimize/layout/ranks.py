@@ -24,6 +24,8 @@ Values = npt.NDArray[Any]
 MAX_RANK: Final = 1 << 17
 """Ranks are smaller than this."""
 
+# Of which the arrays of a search fit the cache of a core.
+_CACHED_VALUES: Final = 1 << 13
 _MOST_BOUNDS: Final = (MAX_RANK >> 1) - 2
 # The number of characters in statistics of most writers.
 _PREFIX_CHARACTERS: Final = 32
@@ -53,14 +55,13 @@ class ColumnRanks:
     def rank(self, array: pa.Array) -> Ranks:
         """Return 0 for null, even numbers for values of the sample, odd ones between them."""
         values = comparable(array, self.prefix_bytes)
-        after = np.searchsorted(self.bounds, values, "right")
-        ranks = 2 * after + 1
+        before = count_below(self.bounds, values)
+        ranks = 2 * before + 1
         if len(self.bounds):
-            nearest = self.bounds[np.maximum(after, 1) - 1]
-            ranks -= (nearest == values) & (after > 0)
+            ranks += self.bounds[np.minimum(before, len(self.bounds) - 1)] == values
         if array.null_count:
             ranks[np.asarray(array.is_null())] = 0
-        return ranks.astype(np.int64)
+        return ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +89,31 @@ class ColumnRanges:
     def find(self, array: pa.Array) -> Ranks:
         """Return the number of the range of each value; 0 for null."""
         values = comparable(array, self.prefix_bytes)
-        found = self.numbers[np.searchsorted(self.ends, values, "left")]
+        found = self.numbers[count_below(self.ends, values)]
         if array.null_count:
             found[np.asarray(array.is_null())] = 0
         return found
+
+
+def count_below(bounds: Values, values: Values) -> Ranks:
+    """Return how many of sorted bounds are less than each value; all of them for NaN.
+
+    All values take each step of the search together: without a branch for a value, which a
+    processor guesses wrong half of the time, this takes less than half as long as NumPy's search.
+    """
+    if values.dtype.kind not in "if":
+        return np.searchsorted(bounds, values, "left").astype(np.int64)
+    steps = [1 << bit for bit in reversed(range(len(bounds).bit_length()))]
+    greatest = np.iinfo(np.int64).max if values.dtype.kind == "i" else np.inf
+    padded = np.append(bounds, np.full(sum(steps) - len(bounds), greatest, values.dtype))
+    found = np.zeros(len(values), np.int64)
+    for start in range(0, len(values), _CACHED_VALUES):
+        part, places = values[start:][:_CACHED_VALUES], found[start:][:_CACHED_VALUES]
+        for step in steps:
+            places += step * (padded[places + (step - 1)] < part)
+    if values.dtype.kind == "f":
+        found[np.isnan(values)] = len(bounds)
+    return found
 
 
 def sort_distinct(values: Values) -> Values:

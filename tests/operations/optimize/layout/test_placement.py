@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from deltactl.operations.optimize.layout.curves import encode_hilbert, encode_z_order
 from deltactl.operations.optimize.layout.placement import learn_placement
-from deltactl.operations.optimize.layout.ranks import MAX_RANK, ColumnRanks
+from deltactl.operations.optimize.layout.ranks import (
+    MAX_RANK,
+    ColumnRanges,
+    ColumnRanks,
+    count_below,
+)
 from deltactl.operations.optimize.layout.sample import choose_probes
 from deltactl.operations.optimize.layout.select import count_outputs, divide_clusters
 from deltactl.operations.optimize.layout.tiles import choose_slices, cut_tiles
@@ -52,6 +57,46 @@ def test_values_beside_the_sample_are_between(sample: list[int], values: list[in
         2 * sum(s < v for s in set(sample)) + (2 if v in sample else 1) for v in values
     ]
     assert max(ranks) < MAX_RANK
+
+
+_DOUBLES = st.floats() | st.sampled_from([0.0, -0.0, 1.0, float("inf"), float("-inf")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy"),
+    [
+        (np.int64, st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)),
+        (np.float64, _DOUBLES),
+        ("S3", st.binary(max_size=3)),
+    ],
+)
+@given(data=st.data())
+def test_bounds_are_counted_as_numpy_does(kind: Any, strategy: Any, data: st.DataObject) -> None:
+    bounds = np.unique(np.array(data.draw(st.lists(strategy)), kind))
+    values = np.array(data.draw(st.lists(strategy)), kind)
+    expected = np.searchsorted(bounds, values, "left")
+    if kind is np.float64:
+        expected[np.isnan(values)] = len(bounds)
+    assert count_below(bounds, values).tolist() == expected.tolist()
+
+
+@given(st.lists(st.none() | st.integers(0, 40)), st.integers(1, 3), st.booleans())
+def test_ranges_follow_the_order_and_are_about_equal(
+    sample: list[int | None], bits: int, is_double: bool
+) -> None:
+    array = pa.array(sample, pa.float64() if is_double else pa.int64())
+    column = ColumnRanks.of(array)
+    ranges = ColumnRanges.of(column, column.rank(array), bits)
+    found = ranges.find(array).tolist()
+    pairs = list(zip(sample, found, strict=True))
+    present = sorted((value, number) for value, number in pairs if value is not None)
+    numbers = [number for _, number in present]
+    assert numbers == sorted(numbers)
+    assert all(number == 0 for value, number in pairs if value is None)
+    before = sample.count(None)
+    for value, number in present:
+        less = before + sum(other < value for other, _ in present)
+        assert number == min((less << bits) // len(sample), (1 << bits) - 1)
 
 
 @pytest.mark.parametrize(("columns", "bits"), [(1, 4), (2, 3), (3, 2), (4, 2)])
