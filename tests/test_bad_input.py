@@ -264,7 +264,7 @@ def test_a_broken_hint_is_no_more_than_a_warning(place: Path, deltactl: Cli, tex
 def test_a_table_deleted_under_us(
     place: Path, deltactl: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.log.writing import rearrange as commit
+    from deltactl.log.writing import rewrite as commit
 
     build(place / "t")
     real: Callable[..., Any] = commit._encode

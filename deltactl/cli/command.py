@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from deltactl.cli.help import describe_command, write_help
 from deltactl.cli.html_report.write import Report, write_at_end
+from deltactl.cli.leases import take_lease
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.fleet import (
@@ -19,15 +20,14 @@ from deltactl.cli.options.fleet import (
     asks_for_text,
     refuse_options_for_one_table,
 )
+from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
-from deltactl.cli.options.turns import TurnOptions
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
 from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import fill_in_settings, settings_of
 from deltactl.cli.startup import load_arrow
-from deltactl.cli.turns import take_turn
 from deltactl.errors import UsageError
 
 PlanAhead = Callable[[Any, Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
@@ -41,7 +41,7 @@ class Command(TyperCommand):
     """A command with the global options; it begins the session before it runs."""
 
     takes_tables = False
-    takes_turns = False
+    takes_lease = False
     needs_arrow = True
     plan_ahead: PlanAhead | None = None
     uses_system_pool = False
@@ -83,9 +83,9 @@ class Command(TyperCommand):
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None and self.needs_arrow:
             load_arrow(uses_system_pool=self.uses_system_pool)
-        if not self.takes_turns:
+        if not self.takes_lease:
             return super().invoke(ctx)
-        with take_turn(session, TurnOptions.take(ctx.params)) as skipped:
+        with take_lease(session, LeaseOptions.take(ctx.params)) as skipped:
             if skipped is None:
                 return super().invoke(ctx)
             session.skip(skipped)

@@ -25,8 +25,8 @@ class CommandSpec:
     """Whether it takes several tables, and the options of ``cli/options/fleet.py``."""
     has_report: bool = False
     """Whether it takes the option of ``cli/options/report.py``."""
-    takes_turns: bool = False
-    """Whether its runs take a lease on the table; see the options of ``cli/options/turns.py``."""
+    takes_lease: bool = False
+    """Whether its runs take a lease on the table; see the options of ``cli/options/leases.py``."""
     uses_system_pool: bool = False
     """Whether Arrow takes memory from the C library; see ``load_arrow`` in ``cli/startup.py``."""
     needs_arrow: bool = True
@@ -54,7 +54,7 @@ def _maintenance(
         commits=True,
         has_time_limit=True,
         takes_tables=True,
-        takes_turns=True,
+        takes_lease=True,
         uses_system_pool=uses_system_pool,
     )
 

@@ -19,10 +19,10 @@ from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import Options, declare
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.fleet import FleetOptions
+from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.options.time_limit import TimeLimit
-from deltactl.cli.options.turns import TurnOptions
 from deltactl.cli.output.output import stdout_errors
 from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
@@ -87,7 +87,7 @@ def load_command(spec: CommandSpec) -> Command:
         # The tables of `FleetOptions` take the place of the command's own argument.
         params |= {param.name: param for param in build_options(options)}
     command.params = list(params.values())
-    command.takes_tables, command.takes_turns = spec.takes_tables, spec.takes_turns
+    command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
     command.needs_arrow, command.uses_system_pool = spec.needs_arrow, spec.uses_system_pool
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
@@ -101,7 +101,7 @@ def options_of(spec: CommandSpec) -> list[type[Options]]:
         (spec.has_time_limit, TimeLimit),
         (spec.takes_tables, FleetOptions),
         (spec.has_report, ReportOptions),
-        (spec.takes_turns, TurnOptions),
+        (spec.takes_lease, LeaseOptions),
         (True, GlobalOptions),
     )
     return [options for is_taken, options in groups if is_taken]

@@ -79,7 +79,7 @@ class Session:
         self._sent_before = requests_sent()
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
-        self.caught_up_version: int | None = None  # see ``operations.turns.LastRun``
+        self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
         self.table_id: str | None = None  # from its metadata, once a command has read it
         self.has_skipped = False
         self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from deltactl.errors import UsageError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.columns import ensure_columns
+from deltactl.operations.missing_columns import ensure_columns
 from deltactl.parquet.data_file import iter_data_files
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.features import Operation, ensure_supported

@@ -21,7 +21,7 @@ from typing import Final
 
 from deltactl.clock import Clock
 from deltactl.errors import AccessDeniedError, DeltactlError, ObjectNotFoundError, Warn
-from deltactl.operations.turns import Holder, list_leased_runs
+from deltactl.operations.leases import Holder, list_leased_runs
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store, Uploads
 

@@ -18,8 +18,8 @@ from deltactl.parquet.alike_footers import AlikeFooters
 from deltactl.parquet.calendar import is_in_legacy_calendar
 from deltactl.parquet.footer import TIME_UNITS, LeafColumn, index_leaves
 from deltactl.protocol.stats import Path
-from deltactl.protocol.stats_bounds import LeafColumns, encode_bounds
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+from deltactl.protocol.stats_encoding import LeafColumns, encode_bounds
 
 Decode: TypeAlias = Callable[[Any], Any]
 _Chunks: TypeAlias = tuple[list[int | None], list[Any], list[Any]]

@@ -20,11 +20,10 @@ from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.replay import Tail
 from deltactl.log.upkeep import cleanup
-from deltactl.log.writing import base as commit_base
-from deltactl.log.writing import rearrange as commit
-from deltactl.log.writing import restore
+from deltactl.log.writing import commit_attempts, restore
+from deltactl.log.writing import rewrite as commit
 from deltactl.log.writing.action_lines import NewFile, add_line
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners
 from deltactl.log.writing.put import Sleep
 from deltactl.operations.checkpoint import run as checkpoint
@@ -32,7 +31,7 @@ from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum import keep as vacuum_keep
+from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.operations.vacuum import run as vacuum
 from deltactl.operations.vacuum.listing import Listing
@@ -64,7 +63,7 @@ def _skip_recheck() -> AbstractContextManager[object]:
             return False
         return True
 
-    return patch.object(commit_base, "put_commit", hasty)
+    return patch.object(commit_attempts, "put_commit", hasty)
 
 
 def _look_then_put() -> AbstractContextManager[object]:
@@ -74,7 +73,7 @@ def _look_then_put() -> AbstractContextManager[object]:
         store.put(name, content)
         return True
 
-    return patch.object(commit_base, "put_commit", racing)
+    return patch.object(commit_attempts, "put_commit", racing)
 
 
 def _remove_in_doubt() -> AbstractContextManager[object]:

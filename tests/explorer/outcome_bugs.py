@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
 from deltactl.log.listing import list_log
-from deltactl.log.writing import base as commit_base
+from deltactl.log.writing import commit_attempts
 from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
@@ -39,7 +39,7 @@ def _answer_errors_by(
             act(store, name, content)
         return True
 
-    return patch.object(commit_base, "put_commit", hasty)
+    return patch.object(commit_attempts, "put_commit", hasty)
 
 
 def _nothing(store: Store, name: str, content: bytes) -> None:
@@ -58,7 +58,7 @@ def _lose_with(error: type[Exception]) -> AbstractContextManager[object]:
             raise error(name)
         return True
 
-    return patch.object(commit_base, "put_commit", losing)
+    return patch.object(commit_attempts, "put_commit", losing)
 
 
 def _tell_of_all_but_the_last() -> AbstractContextManager[object]:

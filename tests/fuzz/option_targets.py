@@ -25,7 +25,7 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.splice.legal import Target as CopyTarget
+from deltactl.parquet.splice.copy_conditions import Target as CopyTarget
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import WriteOptions
 from deltactl.protocol.arrow_schemas import arrow_schema

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from deltactl.errors import AccessDeniedError, SafetyError, StorageError
-from deltactl.operations.turns import LEASE_MS, Holder, hold_lease
+from deltactl.operations.leases import LEASE_MS, Holder, hold_lease
 from deltactl.operations.uploads import (
     UploadingRun,
     abort_ended_uploads,

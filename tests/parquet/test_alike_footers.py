@@ -18,8 +18,8 @@ from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer_bytes import Footer, parse_footer_bytes, read_footer_bytes
 from deltactl.parquet.footer_columns import read_alike_columns, read_leaf_columns
 from deltactl.parquet.format import END_BYTES
-from deltactl.protocol.stats_bounds import encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
+from deltactl.protocol.stats_encoding import encode_stats_of_files
 from tests.parquet.test_footer_columns import ROW, SCHEMA
 from tests.support.stores import MemoryStore
 

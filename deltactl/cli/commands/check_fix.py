@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.question import ask
+from deltactl.cli.confirm import ask
 from deltactl.cli.session import Session
 from deltactl.units import format_count
 

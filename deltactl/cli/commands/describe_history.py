@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deltactl.cli.commands.history_questions import (
+from deltactl.cli.commands.history_views import (
     DEFAULT_POLL_MS,
     present_history,
     show_blame,

@@ -350,7 +350,7 @@ def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | 
     if text is None:
         return None, None
     if text == LAST_RUN:
-        from deltactl.operations.turns import read_last_run
+        from deltactl.operations.leases import read_last_run
 
         last = read_last_run(session.open_store(table), "optimize")
         return (None, None) if last is None else (last.caught_up_version, last.table_id)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_time
-from deltactl.cli.question import ask, can_ask
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.errors import PartialSuccessError

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from deltactl.cli.confirm import ask
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
-from deltactl.cli.question import ask
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
 from deltactl.clock import SystemClock

@@ -18,7 +18,7 @@ from deltactl.log.physical_names import locate
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, line
-from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds

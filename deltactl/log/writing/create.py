@@ -19,7 +19,7 @@ from deltactl.log.writing.action_lines import (
     file_lines,
     line,
 )
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, RowIds, assign_row_ids

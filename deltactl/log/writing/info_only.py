@@ -11,7 +11,7 @@ from collections.abc import Callable
 from deltactl.clock import Clock
 from deltactl.log.replay import Tail
 from deltactl.log.writing.action_lines import line
-from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.storage.store import Store

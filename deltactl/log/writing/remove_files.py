@@ -17,7 +17,7 @@ from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line, remove_lines
-from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.protocol.names import LOG_DIR, commit_name

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError, SafetyError
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.protocol.properties import TableProperties

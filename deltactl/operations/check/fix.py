@@ -20,7 +20,7 @@ from deltactl.log.listing import LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit

@@ -14,7 +14,7 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.columns import describe_lack
+from deltactl.operations.missing_columns import describe_lack
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.features import (

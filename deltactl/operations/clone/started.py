@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from deltactl.errors import MALFORMED, LeaseHeldError, ObjectNotFoundError, SafetyError
+from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.turns import Holder, hold_lease
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 

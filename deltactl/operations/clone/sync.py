@@ -15,7 +15,7 @@ from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.restore import Restoration, RestoredState, restore_files
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
 from deltactl.operations.after_commit import follow_commit

@@ -44,8 +44,8 @@ from deltactl.protocol.schema import (
     walk_fields,
 )
 from deltactl.protocol.stats import Path
-from deltactl.protocol.stats_bounds import LeafColumns, encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
+from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
 
 APP_ID: Final = "deltactl-convert"
 """The application whose ``txn`` contains the watermark, in ms since 1970 UTC."""

@@ -19,7 +19,6 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.append import Append, append_files
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.after_commit import follow_commit
-from deltactl.operations.columns import ensure_columns
 from deltactl.operations.convert.directory import LeftOut, list_directory
 from deltactl.operations.convert.footers import Footers, read_all_footers
 from deltactl.operations.convert.hidden import find_hidden_in_sync, note_hidden
@@ -39,6 +38,7 @@ from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.find_files import find_files
+from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.clustering import clustering_columns

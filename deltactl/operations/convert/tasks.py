@@ -23,8 +23,8 @@ from deltactl.parquet.footer_bytes import (
 from deltactl.parquet.footer_columns import read_alike_columns, read_leaf_columns
 from deltactl.protocol.hidden_columns import CHANGE_TYPE
 from deltactl.protocol.stats import Path
-from deltactl.protocol.stats_bounds import LeafColumns
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
+from deltactl.protocol.stats_encoding import LeafColumns
 from deltactl.storage.open import open_store
 from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store

@@ -17,6 +17,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.run import checkpoint_table
+from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.maintain.actions import Action, Effect, sum_effects
 from deltactl.operations.maintain.budget import Spending, StopToken
 from deltactl.operations.maintain.candidates import options_of
@@ -33,7 +34,6 @@ from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.operations.optimize.run import try_optimize
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.turns import Holder, hold_lease
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.store import Store

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from deltactl.errors import DeltactlError, SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.candidates import HotRule, TableSubject, find_optimize
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -29,7 +30,6 @@ from deltactl.operations.maintain.windows import find_closed
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_optimize
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.turns import read_last_run
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.store import Store
 from deltactl.units import format_duration, format_timestamp

@@ -24,6 +24,7 @@ from deltactl.errors import (
 )
 from deltactl.log.stores.open import open_table_store
 from deltactl.operations.find_tables import is_table
+from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_run
 from deltactl.operations.maintain.act import TableWork
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.budget import Spending
@@ -34,7 +35,6 @@ from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import Rates
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.turns import Holder, LastRun, hold_lease, write_last_run
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from deltactl.units import format_count

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError, Warn
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.columns import ensure_columns
+from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character

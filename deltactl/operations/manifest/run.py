@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from deltactl.errors import InterruptedRunError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.columns import ensure_columns
 from deltactl.operations.manifest.content import (
     LiveFiles,
     ensure_no_vectors,
@@ -20,6 +19,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import is_begun, write_manifests
+from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.clustered import clustered_mask
-from deltactl.operations.optimize.layout.keep import Kept, find_kept
+from deltactl.operations.optimize.layout.existing import Kept, find_kept
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.select import Placed, divide_clusters
 from deltactl.operations.optimize.layout.tags import is_clustered_otherwise

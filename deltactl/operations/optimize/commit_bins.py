@@ -22,7 +22,7 @@ from deltactl.errors import (
 )
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.rearrange import Committed, Committer, Draft, explain_conflict
+from deltactl.log.writing.rewrite import Committed, Committer, Draft, explain_conflict
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names

@@ -16,7 +16,7 @@ from deltactl.errors import DataFileError
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
-from deltactl.parquet.splice.legal import GroupChoice, Reason, Target, choose_columns
+from deltactl.parquet.splice.copy_conditions import GroupChoice, Reason, Target, choose_columns
 from deltactl.parquet.splice.source import (
     Group,
     LeafCopy,

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
+from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.choice import (
     Choice,
     divide_groups,
@@ -26,8 +26,8 @@ from deltactl.operations.optimize.choice import (
     select_for_layout,
     sums,
 )
+from deltactl.operations.optimize.layout.existing import Kept
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
-from deltactl.operations.optimize.layout.keep import Kept
 from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
 from deltactl.operations.optimize.layout.select import LayoutPlan, Placed, count_outputs
 from deltactl.operations.optimize.options import OptimizeOptions

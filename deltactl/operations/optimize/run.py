@@ -40,7 +40,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
-from deltactl.parquet.splice.legal import Reason, codec_of
+from deltactl.parquet.splice.copy_conditions import Reason, codec_of
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel

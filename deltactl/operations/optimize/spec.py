@@ -22,7 +22,7 @@ from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import naming_file
 from deltactl.parquet.reader import RowReader
-from deltactl.parquet.splice.legal import Target
+from deltactl.parquet.splice.copy_conditions import Target
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns

@@ -36,7 +36,7 @@ from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.reader import LiveBatch, RowReader
-from deltactl.parquet.splice.legal import Reason
+from deltactl.parquet.splice.copy_conditions import Reason
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns

@@ -20,7 +20,7 @@ from deltactl.errors import (
 )
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.remove_files import RESTORE
 from deltactl.log.writing.restore import Restoration, restore_files
 from deltactl.log.writing.run_tags import engine_info, run_tags

@@ -17,10 +17,10 @@ from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.operations.vacuum.candidates import HIDDEN, Filters
 from deltactl.operations.vacuum.horizon import find_horizon
-from deltactl.operations.vacuum.keep import KeepRules, keep_names
+from deltactl.operations.vacuum.kept_files import KeepRules, keep_names
+from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
 from deltactl.operations.vacuum.listing import (
     Listing,
     empty_directories,

@@ -18,13 +18,12 @@ from deltactl.engine.base import Failed, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.physical_names import file_names
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.base import CommitBase, read_winners
+from deltactl.log.writing.commit_attempts import CommitBase, read_winners
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.info_only import commit_info_only
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     new_run_id,
@@ -33,6 +32,7 @@ from deltactl.operations.vacuum.journal import (
     write_journal,
     write_record,
 )
+from deltactl.operations.vacuum.last_vacuum_info import write_bookmark
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport

@@ -13,12 +13,12 @@ from typing import Final
 from deltactl.errors import InterruptedRunError, SafetyError
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
-from deltactl.operations.vacuum.bookmark import write_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import write_bookmark
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner

@@ -7,7 +7,6 @@ from typing import Any
 
 from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
-from deltactl.operations.vacuum.bookmark import read_bookmark, write_bookmark
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_quarantine,
@@ -17,6 +16,7 @@ from deltactl.operations.vacuum.journal import (
     with_status,
     write_record,
 )
+from deltactl.operations.vacuum.last_vacuum_info import read_bookmark, write_bookmark
 from deltactl.storage.errors import no_versions_error
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp

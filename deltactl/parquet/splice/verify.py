@@ -8,9 +8,9 @@ from typing import Final
 
 from deltactl.errors import VerificationError
 from deltactl.parquet.footer_bytes import Footer
+from deltactl.parquet.splice.chunk_metadata import CopiedRange, Origin, PlacedChunk
 from deltactl.parquet.splice.chunks import Span
 from deltactl.parquet.splice.pages import ensure_page_header, has_pages
-from deltactl.parquet.splice.placed import CopiedRange, Origin, PlacedChunk
 from deltactl.parquet.splice.schema import StoredColumn
 from deltactl.parquet.splice.source import (
     Source,

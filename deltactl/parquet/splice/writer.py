@@ -22,14 +22,7 @@ from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import RowFacts, read_file_stats
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.format import END_BYTES, MAGIC, MAX_ROW_GROUPS, FileMetaData
-from deltactl.parquet.splice.chunks import (
-    Span,
-    chunk_span,
-    place_indexes,
-    read_indexes,
-    relocate,
-)
-from deltactl.parquet.splice.placed import (
+from deltactl.parquet.splice.chunk_metadata import (
     CopiedRange,
     Origin,
     PlacedChunk,
@@ -37,6 +30,13 @@ from deltactl.parquet.splice.placed import (
     join_spans,
     map_sorting,
     place_copy,
+)
+from deltactl.parquet.splice.chunks import (
+    Span,
+    chunk_span,
+    place_indexes,
+    read_indexes,
+    relocate,
 )
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.segment import Segment, encode_segment

@@ -17,6 +17,7 @@ from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error, mapped_errors
 from deltactl.storage.file_copies import CopiedFile, FileCopies, FileCopy, Origin, StoredFacts
 from deltactl.storage.local.assembly import LocalAssembly
+from deltactl.storage.local.batch_writes import put_together, sync_each
 from deltactl.storage.local.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local.files import (
     TEMP_PREFIX,
@@ -40,7 +41,6 @@ from deltactl.storage.local.listing import (
     walk_tree,
 )
 from deltactl.storage.local.paths import LocalPaths
-from deltactl.storage.local.put_together import put_together, sync_each
 from deltactl.storage.local.whole_copies import copy_together
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import (

@@ -10,6 +10,7 @@ from typing import Final
 from deltactl.storage.errors import mapped_errors
 from deltactl.storage.file_copies import FileCopy, ensure_size
 from deltactl.storage.local.assembly import copy_range
+from deltactl.storage.local.batch_writes import create_batch
 from deltactl.storage.local.exclusive import move_exclusively
 from deltactl.storage.local.files import (
     begin_sync,
@@ -18,7 +19,6 @@ from deltactl.storage.local.files import (
     remove_checksum,
     take_place,
 )
-from deltactl.storage.local.put_together import create_together
 
 # A killed run loses at most this much: files get their names batch by batch.
 _MAX_BATCH_BYTES: Final = 1 << 30
@@ -43,7 +43,7 @@ def copy_together(
     for batch in _batches(copies):
         by_path: dict[str, FileCopy] = {}
         files = ((copy.target_path, partial(_prepare, by_path, copy)) for copy in batch)
-        yield create_together(files, place, where, take, fill=partial(_copy, by_path, where))
+        yield create_batch(files, place, where, take, fill=partial(_copy, by_path, where))
 
 
 def _prepare(by_path: dict[str, FileCopy], copy: FileCopy, path: str) -> None:

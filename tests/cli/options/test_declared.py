@@ -14,14 +14,14 @@ from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import Options
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.fleet import FleetOptions
+from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.options.time_limit import TimeLimit
-from deltactl.cli.options.turns import TurnOptions
 
 SHARED: tuple[type[Options], ...] = (
     EngineOptions, FleetOptions, GlobalOptions, LogStoreOptions, ReportOptions, TimeLimit,
-    TurnOptions,
+    LeaseOptions,
 )  # fmt: skip
 
 

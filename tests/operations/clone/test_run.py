@@ -25,8 +25,8 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.turns import Holder, hold_lease
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore

@@ -14,8 +14,8 @@ from deltactl.operations.convert import tasks
 from deltactl.operations.convert.tasks import FooterBatch, FooterSpec, read_footers
 from deltactl.parquet.alike_footers import Shape
 from deltactl.parquet.format import END_BYTES
-from deltactl.protocol.stats_bounds import encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
+from deltactl.protocol.stats_encoding import encode_stats_of_files
 from tests.parquet.test_alike_footers import file_of, footer_of, stored
 from tests.support.stores import MemoryStore, opened_as
 

@@ -18,6 +18,7 @@ import pytest
 
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
 from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -26,7 +27,6 @@ from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.maintain.run import Maintenance, maintain
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
-from deltactl.operations.turns import Holder, hold_lease, read_last_run
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore

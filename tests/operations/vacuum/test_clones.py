@@ -10,7 +10,7 @@ import pytest
 from deltactl.errors import ConflictError, SafetyError
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
-from deltactl.operations.vacuum.bookmark import read_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
 from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.stores import CountingStore, opened_as
 from tests.support.table_builder import LOG, commit_path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import SafetyError
-from deltactl.operations.vacuum.bookmark import read_bookmark, write_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import read_bookmark, write_bookmark
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DeltactlError
-from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.operations.vacuum.journal import list_runs
+from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
 from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
 from tests.support.clock import FixedClock
 from tests.support.stores import FaultyStore

@@ -22,7 +22,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.format import ColumnChunk, ColumnMetaData
 from deltactl.parquet.splice import writer
-from deltactl.parquet.splice.placed import PlacedChunk, place_copy
+from deltactl.parquet.splice.chunk_metadata import PlacedChunk, place_copy
 from deltactl.parquet.splice.source import LeafCopy, Source
 from deltactl.parquet.splice.writer import GroupCopy, SpliceWriter
 from deltactl.parquet.thrift import Kind

@@ -16,8 +16,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltactl import Table
 from deltactl.cli.app import run
 from deltactl.clock import SystemClock
+from deltactl.operations.leases import LEASE_MS, Holder, hold_lease
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.turns import LEASE_MS, Holder, hold_lease
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.network.counts import requests_sent

@@ -12,7 +12,7 @@ import pytest
 
 from deltactl.clock import SystemClock
 from deltactl.errors import StorageError
-from deltactl.operations.turns import Holder
+from deltactl.operations.leases import Holder
 from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.storage.copying import FileToCopy, copy_file, copy_many
 from deltactl.storage.local.store import LocalStore

@@ -41,7 +41,7 @@ from deltactl.operations.uploads import note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
-from deltactl.parquet.splice.legal import Reason
+from deltactl.parquet.splice.copy_conditions import Reason
 from deltactl.parquet.writer import DataFileWriter
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store

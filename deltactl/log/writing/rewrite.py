@@ -23,7 +23,7 @@ from deltactl.errors import (
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import add_line, domain_line, line, remove_lines
-from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.compaction_tags import tag_removes
 from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners

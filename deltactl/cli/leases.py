@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from deltactl.cli.options.turns import TurnOptions
+from deltactl.cli.options.leases import LeaseOptions
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, TableError
 from deltactl.units import format_duration, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
-    from deltactl.operations.turns import LastRun
+    from deltactl.operations.leases import LastRun
     from deltactl.storage.store import Store
 
 
 @contextmanager
-def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
+def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
     """Hold the lease in this context, and record the run if it succeeds.
 
     Yields the reason to skip the run, if there is one.
@@ -31,7 +31,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
         yield None
         return
     from deltactl.operations.find_tables import is_table
-    from deltactl.operations.turns import Holder, hold_lease
+    from deltactl.operations.leases import Holder, hold_lease
 
     store = session.open_store(session.table or "")
     if not is_table(store):  # the command reports it better, and nothing is written
@@ -51,8 +51,8 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
             _write_down(store, session, holder.since_ms, clock.now_ms())
 
 
-def _find_early(store: Store, session: Session, options: TurnOptions) -> str | None:
-    from deltactl.operations.turns import read_last_run
+def _find_early(store: Store, session: Session, options: LeaseOptions) -> str | None:
+    from deltactl.operations.leases import read_last_run
 
     interval_ms = options.min_interval_ms
     if interval_ms is None or options.is_other_task:
@@ -81,7 +81,7 @@ def _is_of(last: LastRun, store: Store, session: Session) -> bool:
 
 
 def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) -> None:
-    from deltactl.operations.turns import LastRun, read_last_run, write_last_run
+    from deltactl.operations.leases import LastRun, read_last_run, write_last_run
 
     table_id = session.table_id
     if table_id is None:  # no table was read, so nothing was done

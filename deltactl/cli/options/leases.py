@@ -16,7 +16,7 @@ _OTHER_TASKS: Final = ("cleanup_only", "forget_clone", "purge_quarantine", "repa
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOptions(Options):
+class LeaseOptions(Options):
     """When a run may start.
 
     ``is_dry_run``: the run changes nothing and needs no lease. ``is_other_task``: the run does
@@ -56,7 +56,7 @@ class TurnOptions(Options):
         return None if self.min_interval is None else parse_duration(self.min_interval)
 
     @classmethod
-    def take(cls, params: dict[str, Any]) -> TurnOptions:
+    def take(cls, params: dict[str, Any]) -> LeaseOptions:
         """Move these options out of parsed parameters; the others decide the kind of run."""
         return replace(
             take_options(cls, params),

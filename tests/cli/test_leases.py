@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from deltactl.clock import SystemClock
-from deltactl.operations.optimize.plan import plan_optimize
-from deltactl.operations.turns import (
+from deltactl.operations.leases import (
     LEASE_MS,
     Holder,
     LastRun,
@@ -23,6 +22,7 @@ from deltactl.operations.turns import (
     read_last_run,
     write_last_run,
 )
+from deltactl.operations.optimize.plan import plan_optimize
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from deltactl.errors import AccessDeniedError, LeaseHeldError, StorageError
-from deltactl.operations import turns
-from deltactl.operations.turns import LEASE_MS, Holder, hold_lease
+from deltactl.operations import leases
+from deltactl.operations.leases import LEASE_MS, Holder, hold_lease
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, MemoryStore
@@ -72,7 +72,7 @@ def test_a_lease_is_given_back_whatever_happens() -> None:
 
 def test_what_a_crash_leaves_expires_and_is_taken_over() -> None:
     scene, store = Scene(), new_store()
-    store.put("_deltactl/leases/optimize.00000007.json", turns._encode(holder_at(scene.clock)))
+    store.put("_deltactl/leases/optimize.00000007.json", leases._encode(holder_at(scene.clock)))
     scene.clock.advance(LEASE_MS - 1)
     with pytest.raises(LeaseHeldError), scene.hold(store, "two"):
         pass
@@ -91,18 +91,18 @@ def _number_of_no_process() -> int:
 @pytest.mark.parametrize(
     ("pid", "processes", "holds"),
     [
-        pytest.param("dead", turns.name_processes(), False, id="killed here"),
-        pytest.param("own", turns.name_processes(), True, id="alive here"),
+        pytest.param("dead", leases.name_processes(), False, id="killed here"),
+        pytest.param("own", leases.name_processes(), True, id="alive here"),
         pytest.param("dead", "another boot pid:[1]", True, id="of another machine"),
         pytest.param("dead", "", True, id="of nobody knows where"),
-        pytest.param("absurd", turns.name_processes(), True, id="no number of a process"),
+        pytest.param("absurd", leases.name_processes(), True, id="no number of a process"),
     ],
 )
 def test_a_run_that_was_killed_here_holds_nothing(pid: str, processes: str, holds: bool) -> None:
     scene, store = Scene(), new_store()
     numbers = {"dead": _number_of_no_process(), "own": os.getpid(), "absurd": 1 << 80}
     left = replace(holder_at(scene.clock), pid=numbers[pid], processes=processes)
-    store.put("_deltactl/leases/optimize.00000007.json", turns._encode(left))
+    store.put("_deltactl/leases/optimize.00000007.json", leases._encode(left))
     with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
         assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
 
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_read_holds_until_it_is_old() -> None:
 def test_of_many_at_once_at_most_one_holds(attempt: int) -> None:
     scene, store = Scene(), new_store()
     expired = replace(holder_at(scene.clock), expires_ms=0)
-    store.put("_deltactl/leases/optimize.00000001.json", turns._encode(expired))
+    store.put("_deltactl/leases/optimize.00000001.json", leases._encode(expired))
     barrier, inside, most = threading.Barrier(4), list[str](), list[int]()
 
     def run(name: str) -> None:
@@ -148,7 +148,7 @@ def test_of_many_at_once_at_most_one_holds(attempt: int) -> None:
 def test_a_name_that_was_free_again_does_not_make_two_holders() -> None:
     """Between our look and our file another run came, with a number that we did not see."""
     scene, store = Scene(), new_store()
-    rival = turns._encode(holder_at(scene.clock, "rival"))
+    rival = leases._encode(holder_at(scene.clock, "rival"))
 
     class Late(FaultyStore):
         def put_if_absent(self, name: str, data: bytes) -> None:
@@ -192,7 +192,7 @@ def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
 def test_a_long_run_renews(monkeypatch: pytest.MonkeyPatch, faults: tuple[Fault, ...]) -> None:
     """Also where the store fails once."""
     scene, store = Scene(), new_store()
-    monkeypatch.setattr(turns, "_RENEWALS", LEASE_MS)  # a thousand times a second
+    monkeypatch.setattr(leases, "_RENEWALS", LEASE_MS)  # a thousand times a second
     with scene.hold(FaultyStore(store, *faults)):
         scene.clock.advance(LEASE_MS * 2)
         name = "_deltactl/leases/optimize.00000001.json"
@@ -207,10 +207,10 @@ def test_a_long_run_renews(monkeypatch: pytest.MonkeyPatch, faults: tuple[Fault,
 
 def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, store = Scene(), new_store()
-    renewal = turns._Renewal(store, "gone", holder_at(scene.clock), scene.clock, print)
+    renewal = leases._Renewal(store, "gone", holder_at(scene.clock), scene.clock, print)
     assert not renewal.renew()
     assert store.contents() == {}
-    monkeypatch.setattr(turns, "_RENEWALS", LEASE_MS)
+    monkeypatch.setattr(leases, "_RENEWALS", LEASE_MS)
     with scene.hold(store):
         for _ in range(1000):
             if scene.warnings:

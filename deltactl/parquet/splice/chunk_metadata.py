@@ -18,7 +18,7 @@ from deltactl.parquet.format import (
     SortingColumn,
 )
 from deltactl.parquet.splice.chunks import Indexes, Span, chunk_span, relocate
-from deltactl.parquet.splice.legal import strip_bounds
+from deltactl.parquet.splice.copy_conditions import strip_bounds
 from deltactl.parquet.splice.pages import Pages
 from deltactl.parquet.splice.schema import LeafPath
 from deltactl.parquet.splice.source import Group, LeafCopy, Source

@@ -25,12 +25,12 @@ _FEW: Final = 4
 def put_together(
     files: Iterable[tuple[str, bytes]], place: Callable[[str], str], where: str
 ) -> list[str]:
-    """Write or replace files of these names and contents; see ``create_together``."""
+    """Write or replace files of these names and contents; see ``create_batch``."""
     writes = ((name, partial(write_new, data=data, durable=False)) for name, data in files)
-    return create_together(writes, place, where, take_place)
+    return create_batch(writes, place, where, take_place)
 
 
-def create_together(
+def create_batch(
     files: Iterable[tuple[str, Callable[[str], None]]],
     place: Callable[[str], str],
     where: str,

@@ -19,10 +19,10 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.writing import base as commit_base
+from deltactl.log.writing import commit_attempts
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.rearrange import Committer, Draft
+from deltactl.log.writing.rewrite import Committer, Draft
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
@@ -196,7 +196,7 @@ def test_a_listing_with_a_hole_is_not_jumped_over(holes: int) -> None:
 
 def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = build()
-    monkeypatch.setattr(commit_base, "_MAX_ATTEMPTS", 5)
+    monkeypatch.setattr(commit_attempts, "_MAX_ATTEMPTS", 5)
 
     class Crowded(ForwardingStore):
         def put_if_absent(self, name: str, data: bytes) -> None:
