@@ -13,7 +13,6 @@ import typer
 
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
-from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
@@ -44,6 +43,8 @@ class Report:
         name = ReportOptions.take(params).report
         if name is None:
             return None
+        from deltactl.cli.options.output_file import choose_output_file
+
         return cls(choose_output_file("--report", name, "run.html"))
 
     def write(self, session: Session, raised: BaseException | None) -> None:
