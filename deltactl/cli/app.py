@@ -151,7 +151,7 @@ def main() -> NoReturn:
     # With the default thresholds the collector scans the values of a long history many times.
     gc.set_threshold(200_000, 50, 50)
     # By default Arrow's allocator returns freed pages to the kernel after 10 ms. Using them again
-    # costs a page fault each. The pages that it keeps are within the peak.
+    # costs a page fault each. Keeping freed pages does not raise the peak of the memory.
     # The variable is read when pyarrow is first imported, which is after this line.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")
     # Nothing here multiplies matrices, but numpy's library for that starts threads as it is loaded.

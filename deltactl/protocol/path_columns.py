@@ -19,9 +19,9 @@ from deltactl.protocol.paths import ABSOLUTE, decode_path, normalize_path
 _PERCENT: Final = ord("%")
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 1 << 14
-# First, escapes of non-ASCII control and space characters, which `encode_path` writes; then,
-# escapes of other characters, and all lower-case escapes. A colon may be escaped in the first part
-# of a path.
+# _JAVA_ESCAPED: escapes that `encode_path` writes (non-ASCII control and space characters).
+# _NOT_JAVA: escapes that it never writes (other characters, and lower-case digits). %3A is in
+# neither: a colon is escaped in the first segment of some paths only.
 _JAVA_ESCAPED: Final = (
     r"%C2%(?:[89][0-9A-F]|A0)|%E1%9A%80|%E2%80%(?:8[0-9A]|A[89F])|%E2%81%9F|%E3%80%80"
 )

@@ -81,7 +81,10 @@ class Directories(Protocol):
     """Methods of a store with directories, where empty ones and incomplete files can remain."""
 
     def remove_directories(self, names: Sequence[str]) -> list[str]:
-        """Remove those of these directories that are empty, in this order; return their names."""
+        """Remove the empty ones, one after the other; return the names of the removed directories.
+
+        A directory is removed if it is empty when its turn comes: name children before parents.
+        """
         ...
 
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:

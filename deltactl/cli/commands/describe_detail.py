@@ -50,7 +50,8 @@ def command(
         bool,
         typer.Option(
             "--layout",
-            help="Also show the share of files that a query for one value skips, now and clustered",
+            help="Also show the share of files that a query for one value skips: now, and after "
+            "clustering",
         ),
     ] = False,
 ) -> None:

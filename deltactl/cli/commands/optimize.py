@@ -114,7 +114,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--include-clustered",
-            help="Deprecated. Also merge files that other writers Z-ordered",
+            help="Deprecated: use --cluster-by or --zorder-by. Also merge files that other "
+            "writers Z-ordered",
         ),
     ] = False,
     target_size: Annotated[
@@ -192,8 +193,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     verify: Annotated[
         Verification,
         typer.Option(
-            help="counts: compare rows and nulls in the written footers; full: also read all rows "
-            "again"
+            help="counts: compare the numbers of rows and nulls in the new footers with those of "
+            "the inputs; full: also read all rows again and compare them"
         ),
     ] = _DEFAULTS.verify,
     if_needed: Annotated[

@@ -64,7 +64,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TABLE",
-            help="Keep files that this table uses, such as a shallow clone; may be repeated",
+            help="Also keep files that another table uses, for example a shallow clone; may be "
+            "repeated",
             show_default=False,
         ),
     ] = None,

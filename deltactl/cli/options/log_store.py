@@ -60,7 +60,9 @@ class LogStoreOptions(Options):
     ] = None
 
     def resolve(self, sources: Sequence[Source]) -> DynamoDbLogStore | None:
-        """Return the log store by all sources; ``None`` if the storage itself decides.
+        """Return the log store that the option, the environment or the settings request.
+
+        ``None`` if they request none: the storage itself decides which writer commits first.
 
         Raises:
             UsageError: a log store that is not known, or its options without it.

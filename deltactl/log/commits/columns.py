@@ -34,7 +34,7 @@ ACTIONS = (*FILE_ACTIONS, *NON_FILE_ACTIONS, *_NOTES)
 
 _BLOCK_BYTES = 4 << 20
 _FEW_BYTES = 256 << 10  # threads for less data cost more time than they save
-_PRESENT = pa.struct([])  # only whether it is present is used; its content may be anything
+_PRESENT = pa.struct([])  # only its presence matters; its content is not read
 MEMBERS = {
     "path": pa.string(),
     "size": pa.int64(),

@@ -194,7 +194,7 @@ class ContentChecker:
         try:
             said = None if file.stats is None else Statistics(file.stats)
         except ValueError as error:
-            problem = f"its statistics are not JSON: {error}"[:300]
+            problem = f"its statistics cannot be parsed: {error}"[:300]
         else:
             if file.has_vector and (said is None or not said.counts_rows):
                 # Required if rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).

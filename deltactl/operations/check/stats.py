@@ -69,11 +69,11 @@ class Statistics:
         try:
             node = json.loads(text, parse_float=Decimal)
         except RecursionError as error:
-            raise ValueError("it is nested too deeply") from error
+            raise ValueError("the JSON is nested too deeply") from error
         except ArithmeticError as error:
-            raise ValueError("it contains a number out of range") from error
+            raise ValueError("the JSON has a number that is out of range") from error
         if not isinstance(node, dict):
-            raise ValueError("it is not an object")
+            raise ValueError("the JSON is not an object")
         self._node = node
 
     @property

@@ -160,7 +160,7 @@ class OptimizeOptions:
         if self.layout is not None and self.zorder_by is not None:
             raise UsageError(
                 "--layout cannot be combined with --zorder-by",
-                hint="Remove it, or use --cluster-by.",
+                hint="Remove --layout, or use --cluster-by instead of --zorder-by.",
             )
         if not self.places_rows:
             return

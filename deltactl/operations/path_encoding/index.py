@@ -49,7 +49,7 @@ def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
 
 
 def _roots(uri: str) -> tuple[str, ...]:
-    """Return the prefixes of absolute names below the table's root."""
+    """Return the prefixes that mark an absolute name as below the root of the table."""
     if not is_local_uri(uri):
         name = canonical_paths(pa.array([uri.rstrip("/")]), "")[0].as_py()
         return (f"{name}/",)
