@@ -118,7 +118,7 @@ def test_a_log_that_must_not_be_listed(
     real = os.scandir
 
     def refuse(path: Any = ".") -> Any:
-        if "_delta_log" in os.fsdecode(path):
+        if not isinstance(path, int) and "_delta_log" in os.fsdecode(path):
             raise PermissionError(13, "Permission denied", os.fsdecode(path))
         return real(path)
 

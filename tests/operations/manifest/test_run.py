@@ -404,7 +404,7 @@ def test_since_a_version_whose_commits_are_gone_compares_all(tmp_path: Path) -> 
     told: list[str] = []
     report = generate(builder.store, ManifestOptions(since=0), warn=told.append)
     assert set(states(report)) == {"p=a", "p=c"}
-    assert any("gone from the log" in message for message in told)
+    assert any("deleted from the log" in message for message in told)
 
 
 def test_an_older_version_can_be_named() -> None:

@@ -180,7 +180,7 @@ def test_a_clone_that_is_noted_after_the_plan_stops_the_vacuum(at: int) -> None:
         clone.builder.commit({"add": scene.absolute(add)}, operation="CLONE")
 
     store = Meanwhile(scene.dated(), "put" if at == 1 else "put_if_absent", make_clone, 1)
-    with pytest.raises(ConflictError, match="a shallow clone of this table was made"):
+    with pytest.raises(ConflictError, match="a shallow clone of this table was created"):
         scene.vacuum(store)
     assert {used, gone} <= scene.names()
     assert scene.vacuum().files_removed == 1

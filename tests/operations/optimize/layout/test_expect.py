@@ -145,7 +145,7 @@ def test_runs_only_if_lookups_skip_too_little(skip: float, is_run: bool) -> None
 
 
 def test_a_limit_for_lookups_needs_columns() -> None:
-    with pytest.raises(UsageError, match="--if-needed skip: the run places no rows"):
+    with pytest.raises(UsageError, match="--if-needed skip needs clustering columns"):
         run(build().store, need=Need(skip=0.5))
 
 

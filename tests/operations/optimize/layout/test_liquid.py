@@ -170,7 +170,7 @@ def test_options_beside_the_definition() -> None:
     for options, message in (
         ({"cluster_by": "w,id"}, "own clustering columns: id, w"),
         ({"zorder_by": "id"}, "own clustering columns: id, w"),
-        ({"zorder_by": "id", "layout": "tile"}, "no meaning with --zorder-by"),
+        ({"zorder_by": "id", "layout": "tile"}, "cannot be combined with --zorder-by"),
     ):
         with pytest.raises(UsageError, match=message):
             run(builder.store, dry_run=True, **options)

@@ -254,7 +254,7 @@ def test_rows_that_change_on_their_way_are_noticed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         tasks._Job, "_digest_stored", lambda job, file: RowDigest(file.num_records, 1)
     )
-    with pytest.raises(VerificationError, match="do not hold the rows"):
+    with pytest.raises(VerificationError, match="do not contain the rows"):
         run(builder.store, cluster_by="id")
     assert list(builder.store.list_from(LOG, "")) == before
     live = {add["path"] for add in builder.state.files.values()}
@@ -270,7 +270,7 @@ def test_a_lost_and_a_doubled_row_are_noticed(monkeypatch: pytest.MonkeyPatch) -
             yield batch.take(pa.array([0, *range(batch.num_rows - 1)]))
 
     monkeypatch.setattr(tasks._Job, "_sort", lose_one)
-    with pytest.raises(VerificationError, match="do not hold the rows"):
+    with pytest.raises(VerificationError, match="do not contain the rows"):
         run(builder.store, cluster_by="id")
 
 
@@ -316,11 +316,11 @@ def test_readers_agree(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"cluster_by": "id", "zorder_by": "id"}, "cannot be combined"),
-        ({"layout": "tile"}, "without --cluster-by"),
+        ({"layout": "tile"}, "needs --cluster-by"),
         ({"cluster_by": "id", "layout": "spiral"}, "is not tile"),
         ({"cluster_by": "id", "purge": True}, "--purge"),
         ({"zorder_by": "id", "rewrite": "copy"}, "--rewrite copy"),
-        ({"full": True}, "--full has no meaning"),
+        ({"full": True}, "--full needs --cluster-by"),
         ({"cluster_by": " "}, "needs at least one column"),
         ({"cluster_by": "id,nope"}, "no column 'nope'"),
         ({"cluster_by": "id,ID"}, "twice"),
