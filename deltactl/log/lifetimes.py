@@ -83,7 +83,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class Lifetimes:
     """The versions in which files were live: each row of ``files`` from ``born`` to ``died`` - 1.
 
     ``files`` has ``path``, ``vector_file``, ``key`` and ``size_bytes``; versions count from
@@ -97,8 +97,8 @@ class Stretches:
     died: Counts = field(repr=False)
 
     @classmethod
-    def of(cls, sweep: LogSweep, first: int) -> Stretches:
-        """Convert the events of the commits to stretches of versions from ``first`` on."""
+    def of(cls, sweep: LogSweep, first: int) -> Lifetimes:
+        """Convert the events of the commits to lifetimes from version ``first`` on."""
         events = sweep.events
         codes, order = _sort_events(events)
         version = events["version"].to_numpy()[order]
@@ -122,7 +122,7 @@ class Stretches:
         return cls(first, sweep.last, files, born[chosen], died[chosen])
 
     def mask(self, names: pa.Array | pa.ChunkedArray) -> Flags:
-        """Return a mask of the stretches that need one of the given files."""
+        """Return a mask of the lifetimes that need one of the given files."""
         hit = pc.or_(
             pc.is_in(self.files["path"], value_set=names),
             pc.and_(
@@ -133,7 +133,7 @@ class Stretches:
         return np.asarray(hit.to_numpy(), np.bool_)
 
     def count(self, chosen: Flags, weights: Counts | None = None) -> Counts:
-        """Return for each version the number (or weight) of the chosen stretches with it."""
+        """Return for each version the number (or weight) of the chosen lifetimes with it."""
         changes = np.zeros(self.last - self.first + 2, np.int64)
         weight = 1 if weights is None else weights[chosen]
         np.add.at(changes, self.born[chosen] - self.first, weight)
@@ -142,7 +142,7 @@ class Stretches:
         return totals
 
     def sizes(self) -> Counts:
-        """Return the bytes of the data file of each stretch; 0 if the log has no size."""
+        """Return the bytes of the data file of each lifetime; 0 if the log has no size."""
         found: Counts = pc.fill_null(self.files["size_bytes"], 0).to_numpy()
         return found
 

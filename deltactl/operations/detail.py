@@ -102,9 +102,9 @@ def _load_any(
     from deltactl.log.snapshot import load_snapshot
 
     snapshot = load_snapshot(store, version, warn=warn, listing=listing)
-    begun = None if survey is None else survey(snapshot)
-    sizes = count_table_sizes(_iter_files(snapshot, begun), snapshot.properties.target_file_size)
-    layout = None if begun is None else begun.report()
+    watched = None if survey is None else survey(snapshot)
+    sizes = count_table_sizes(_iter_files(snapshot, watched), snapshot.properties.target_file_size)
+    layout = None if watched is None else watched.report()
     return replace(_report(store, warn, snapshot, sizes), layout=layout)
 
 

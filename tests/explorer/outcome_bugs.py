@@ -80,8 +80,8 @@ def _name_after_the_newest() -> AbstractContextManager[object]:
 def _trust_the_log() -> AbstractContextManager[object]:
     """A full vacuum looks, like one that is lite, at what commits removed, and at nothing else."""
 
-    def lite(self: Any, bookmark: int | None) -> Any:
-        return self._plan_lite(min(self.listing.commits), bookmark)
+    def lite(self: Any, vacuumed_version: int | None) -> Any:
+        return self._plan_lite(min(self.listing.commits), vacuumed_version)
 
     return patch.object(vacuum_planning.Planner, "_plan_full", lite)
 

@@ -22,7 +22,7 @@ from deltactl.log.history.columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported
@@ -155,7 +155,7 @@ def run_hint(data: bytes) -> None:
 def run_bookmark(data: bytes) -> None:
     """``_last_vacuum_info``: never an error."""
     stored(f"{LOG}/_last_vacuum_info", data)
-    read_bookmark(STORE)
+    read_last_vacuum_info(STORE)
 
 
 @cache

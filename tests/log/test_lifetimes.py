@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.lifetimes import (
-    Stretches,
+    Lifetimes,
     first_commit,
     first_rebuildable,
     sweep_commits,
@@ -36,12 +36,12 @@ def build() -> TableBuilder:
     )
 
 
-def stretches_of(builder: TableBuilder, first: int | None = None) -> Stretches:
+def lifetimes_of(builder: TableBuilder, first: int | None = None) -> Lifetimes:
     listing = list_log(builder.store)
     snapshot = load_snapshot(builder.store, warn=lambda message: None, listing=listing)
     start = first_commit(listing)
     sweep = sweep_commits(builder.store, listing, snapshot.metadata, start, snapshot.version)
-    return Stretches.of(
+    return Lifetimes.of(
         sweep, first_rebuildable(builder.store, listing) if first is None else first
     )
 
@@ -67,7 +67,7 @@ def test_live_files_of_every_version_as_the_model_has_them(
         builder.checkpoint(first)
         builder.forget_commits(first)
         first = first if builder.store.stat_many([commit_path(0)]) == [None] else 0
-    found = stretches_of(builder)
+    found = lifetimes_of(builder)
     assert found.first == first
     everything = np.ones(len(found.born), np.bool_)
     counts = found.count(everything)
@@ -92,7 +92,7 @@ def test_vectors_are_needed_by_the_versions_that_name_them() -> None:
     builder.delete_rows(path, [0])
     builder.delete_rows(path, [1])
     vectors = sorted(n for batch in builder.store.walk() for n in batch if n.endswith(".bin"))
-    found = stretches_of(builder)
+    found = lifetimes_of(builder)
     needed = {name: found.count(found.mask(pa.array([name]))).tolist() for name in vectors}
     assert sorted(needed.values()) == [[0, 0, 0, 1], [0, 0, 1, 0]]
     assert found.count(found.mask(pa.array([path]))).tolist() == [0, 1, 1, 1]

@@ -150,7 +150,7 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
 
 
 def _find_error(report: CloneReport) -> PartialSuccessError | None:
-    """Return the error of a shallow clone whose files are gone: a vacuum removed them meanwhile."""
+    """Return the error of a shallow clone whose files a vacuum removed during the run."""
     if not report.gone:
         return None
     first = report.gone[0]

@@ -133,7 +133,7 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
 
 
 def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None:
-    """Return the error of a restore whose files are gone: a vacuum removed them meanwhile."""
+    """Return the error of a restore whose files a vacuum removed during the run."""
     if not report.gone:
         return None
     first = report.gone[0]

@@ -108,5 +108,5 @@ def _cleanup(plan: CleanupPlan) -> dict[str, Any]:
         "reason": plan.reason,
         "files": [info.name for info in plan.files],
         "bytes": plan.size_bytes,
-        "versions_lost": [list(stretch) for stretch in plan.lost],
+        "versions_lost": [list(versions) for versions in plan.lost],
     }

@@ -69,7 +69,7 @@ def find_started(target: Store) -> Started | None:
     """Return the record of a clone that did not finish; ``None`` if the target is empty.
 
     Raises:
-        ConflictError: another run made a table in the target during this run.
+        ConflictError: another run created a table in the target during this run.
         SafetyError: the target has other files.
     """
     started = read_started(target)
@@ -80,7 +80,8 @@ def find_started(target: Store) -> Started | None:
             if not name.startswith(f"{OWN_DIR}/"):
                 if list_log(target).latest_version is not None:
                     raise ConflictError(
-                        f"another run made a table at {target.uri} meanwhile", hint="Rerun."
+                        f"another run made a table at {target.uri} during this run",
+                        hint="Rerun.",
                     )
                 raise SafetyError(
                     f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",

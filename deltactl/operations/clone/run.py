@@ -81,7 +81,7 @@ def clone_table(
         UnsupportedFeatureError: a table feature forbids it.
         PredicateError: ``where`` is not about partition columns.
         SafetyError: a rule that protects data refuses; nothing was copied.
-        DataFileError: files of the source are missing; no table was made.
+        DataFileError: files of the source are missing; no table was created.
         ConflictError: another clone into the same target is running, or another writer committed
             first.
         InterruptedRunError: ``cancel`` was set before the commit.

@@ -22,8 +22,8 @@ from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
 from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
-from deltactl.operations.restore.vacuums import describe_start, find_open_vacuums
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.path_columns import absolute_mask
@@ -66,15 +66,15 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
 
     def look() -> list[str]:
         listing = list_log(source)
-        begun = find_open_vacuums(source, listing)
-        return [describe_start(listing, it) for it in begun if it > plan.version + 1]
+        found = find_open_vacuums(source, listing)
+        return [describe_start(listing, it) for it in found if it > plan.version + 1]
 
-    begun = outlast_cleanup(look)
-    if begun:
+    unfinished = outlast_cleanup(look)
+    if unfinished:
         raise ConflictError(
-            f"the vacuum that began in {begun[-1]} has no VACUUM END: it may be removing files of "
-            f"version {plan.version}; no table was made",
-            hint="Rerun when it has ended. If it was killed, clone the present version, or add "
+            f"the vacuum that began in {unfinished[-1]} has no VACUUM END: it may be removing "
+            f"files of version {plan.version}; no table was created",
+            hint="Rerun when it has ended. If it was killed, clone the latest version, or add "
             "--deep instead of --shallow.",
         )
 
@@ -96,16 +96,16 @@ def noted(
         return
     note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id)
     owners = [snapshot.store, *_find_owners(snapshot, context)]
-    begun: list[Store] = []
+    started: list[Store] = []
     try:
         for store in owners:
-            begun.append(store)
+            started.append(store)
             _write(store, note)
         yield tuple(store.uri for store in owners)
     except CommitOutcomeUnknownError:
         raise
     except DeltactlError:  # no other: after it, there is certainly no commit
-        for store in begun:
+        for store in started:
             _drop(store, note)
         raise
     for store in owners:

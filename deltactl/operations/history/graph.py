@@ -14,7 +14,7 @@ from deltactl.log.commits.events import EVENTS, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import Selection, read_history
-from deltactl.log.lifetimes import Stretches, first_rebuildable, sweep_commits
+from deltactl.log.lifetimes import Lifetimes, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.storage.store import Store
@@ -107,12 +107,12 @@ def _count_range(
     sweep = sweep_commits(store, listing, snapshot.metadata, first + 1, last)
     start = _named_files(sweep, snapshot)
     events = pa.concat_tables([sweep.events, start])
-    stretches = Stretches.of(replace(sweep, first=first, events=events), first)
+    lifetimes = Lifetimes.of(replace(sweep, first=first, events=events), first)
     # A remove of a file that was not live has no effect, although the sweep ends the file at it.
-    was_there = pc.is_in(stretches.files["key"], value_set=start["key"]).to_numpy()
-    real = (stretches.born > first) | was_there
-    files = stretches.count(real)
-    sizes = stretches.count(real, stretches.sizes())
+    was_there = pc.is_in(lifetimes.files["key"], value_set=start["key"]).to_numpy()
+    real = (lifetimes.born > first) | was_there
+    files = lifetimes.count(real)
+    sizes = lifetimes.count(real, lifetimes.sizes())
     # Files without an action in the range were live in all of its versions.
     other_files = snapshot.num_files - int(files[0])
     other_bytes = snapshot.size_bytes - int(sizes[0])

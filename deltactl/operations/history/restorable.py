@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.lifetimes import Flags, Stretches, first_commit, first_rebuildable, sweep_commits
+from deltactl.log.lifetimes import Flags, Lifetimes, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -68,14 +68,14 @@ def _find(
     sweep = sweep_commits(
         store, listing, snapshot.metadata, start, snapshot.version, known=snapshot.tail.sweep
     )
-    stretches = _with_untouched(Stretches.of(sweep, first), snapshot)
+    lifetimes = _with_untouched(Lifetimes.of(sweep, first), snapshot)
     names = list_names(store)
     if damaged:
         names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))
-    gone = ~_present(store, stretches.files["path"], names)
-    gone |= ~_present(store, stretches.files["vector_file"], names)
-    total = stretches.count(np.ones(len(gone), np.bool_))
-    missing = stretches.count(gone)
+    gone = ~_present(store, lifetimes.files["path"], names)
+    gone |= ~_present(store, lifetimes.files["vector_file"], names)
+    total = lifetimes.count(np.ones(len(gone), np.bool_))
+    missing = lifetimes.count(gone)
     found = dict.fromkeys(listing.commits, _NOT_REBUILDABLE)
     for index, (num_files, num_gone) in enumerate(
         zip(total.tolist(), missing.tolist(), strict=True)
@@ -91,22 +91,22 @@ def _judge(num_files: int, num_gone: int) -> Restorable:
     return Restorable(state, num_files, num_gone)
 
 
-def _with_untouched(stretches: Stretches, snapshot: Snapshot) -> Stretches:
+def _with_untouched(lifetimes: Lifetimes, snapshot: Snapshot) -> Lifetimes:
     """Add the live files without an action in the range: they were always live."""
-    known = stretches.files["key"].combine_chunks()
-    parts = [stretches.files.select(["path", "vector_file"])]
+    known = lifetimes.files["key"].combine_chunks()
+    parts = [lifetimes.files.select(["path", "vector_file"])]
     for batch in snapshot.file_batches(("path", *KEY_COLUMNS)):
         untouched = batch.filter(pc.invert(pc.is_in(file_keys(batch), value_set=known)))
         vectors = vector_files(untouched["deletion_vector"])
         parts.append(pa.table({"path": untouched["path"], "vector_file": vectors}))
     files = pa.concat_tables(parts)
-    added = files.num_rows - len(stretches.born)
-    return Stretches(
-        stretches.first,
-        stretches.last,
+    added = files.num_rows - len(lifetimes.born)
+    return Lifetimes(
+        lifetimes.first,
+        lifetimes.last,
         files,
-        np.concatenate([stretches.born, np.full(added, stretches.first)]),
-        np.concatenate([stretches.died, np.full(added, stretches.last + 1)]),
+        np.concatenate([lifetimes.born, np.full(added, lifetimes.first)]),
+        np.concatenate([lifetimes.died, np.full(added, lifetimes.last + 1)]),
     )
 
 

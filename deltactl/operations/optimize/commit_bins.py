@@ -325,7 +325,7 @@ def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
     """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, with the names of Delta."""
     added = sorted(file.size_bytes for bin_ in bins for file in bin_.added)
     removed_files = sum(bin_.removed.num_rows for bin_ in bins)
-    removed_bytes = sum(pc.sum(bin_.removed["size_bytes"]).as_py() or 0 for bin_ in bins)
+    removed_bytes = sum(map(_input_bytes, bins))
 
     def quantile(share: float) -> int:
         return added[min(int(len(added) * share), len(added) - 1)] if added else 0

@@ -36,14 +36,16 @@ from deltactl.operations.restore.state import restored_state
 from deltactl.operations.restore.vacuums import (
     PastVacuum,
     Range,
-    describe_start,
     find_ends,
-    find_open_vacuums,
     find_past_vacuums,
-    find_vacuum_commits,
     find_whole_version,
 )
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum_commits import (
+    describe_start,
+    find_open_vacuums,
+    find_vacuum_commits,
+)
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -200,20 +202,20 @@ def _warn_of_vacuums(
 
     def look() -> tuple[tuple[str, ...], tuple[Range, ...]]:
         listing = list_log(current.store)
-        begun = find_open_vacuums(current.store, listing)
+        unfinished = find_open_vacuums(current.store, listing)
         return (
-            tuple(describe_start(listing, version) for version in begun),
+            tuple(describe_start(listing, version) for version in unfinished),
             find_ends(listing, current, target, now_ms),
         )
 
     try:
-        begun, ends = outlast_cleanup(look)
+        unfinished, ends = outlast_cleanup(look)
     except CorruptLogError as error:
         context.warn(
             f"it is not known whether a vacuum removes files of the version: {error.message}"
         )
         return ()
-    for vacuum in begun:
+    for vacuum in unfinished:
         context.warn(
             f"the vacuum that began in {vacuum} has no VACUUM END: it may remove files that are "
             "restored now; they are checked again after the commit"

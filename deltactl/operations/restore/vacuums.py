@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +11,15 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, VersionNotFoundError, Warn
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.lifetimes import Stretches, first_commit, sweep_commits, version_ranges
+from deltactl.log.lifetimes import Lifetimes, first_commit, sweep_commits, version_ranges
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.run_tags import RUN_TAG
 from deltactl.operations.history.restorable import State, find_restorable
 from deltactl.operations.vacuum.journal import list_runs, read_run
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.store import Store
-from deltactl.units import format_timestamp
 
-_START: Final = "VACUUM START"
-_END: Final = "VACUUM END"
-_MOST_COMMITS: Final = 1000
-_MOST_BYTES: Final = 1 << 14
 Range = tuple[int, int]
 
 
@@ -60,50 +52,6 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
     return tuple(found)
 
 
-def find_vacuum_commits(store: Store, listing: LogListing, after: int) -> tuple[int, ...]:
-    """Return the versions after ``after`` in which vacuums ended, as far as the log has them."""
-    found = _vacuum_commits(store, listing, after + 1)
-    return tuple(version for version, operation, _ in found if operation == _END)
-
-
-def find_open_vacuums(store: Store, listing: LogListing) -> tuple[int, ...]:
-    """Return the versions among the newest in which vacuums began that did not end.
-
-    An END with the id of a run belongs to that run; another one to the first that began.
-    """
-    latest = listing.latest_version or 0
-    begun: list[tuple[int, str | None]] = []
-    for version, operation, run in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
-        if operation == _START:
-            begun.append((version, run))
-        elif same := [it for it in begun if it[1] == run]:
-            begun.remove(same[0])
-    return tuple(version for version, _ in begun)
-
-
-def describe_start(listing: LogListing, version: int) -> str:
-    """Return the version and the time in which a vacuum began, for a message."""
-    return f"version {version}, {format_timestamp(listing.commits[version].modified_ms)}"
-
-
-def _vacuum_commits(
-    store: Store, listing: LogListing, first: int
-) -> Iterator[tuple[int, str, str | None]]:
-    """Yield version, operation and run of the commits of vacuums, which are small, in order."""
-    small = {
-        version: info.name
-        for version, info in sorted(listing.commits.items())
-        if version >= first and info.size_bytes <= _MOST_BYTES
-    }
-    for (version, name), data in zip(
-        small.items(), store.read_many([*small.values()]), strict=True
-    ):
-        info = parse_commit_info(name, data) or {}
-        if (operation := info.get("operation")) in (_START, _END):
-            tags = info.get("tags")
-            yield version, operation, tags.get(RUN_TAG) if isinstance(tags, dict) else None
-
-
 def find_whole_version(
     store: Store, listing: LogListing, target: int, missing: Sequence[str], warn: Warn
 ) -> int | None:
@@ -133,7 +81,7 @@ def find_ends(
     if first > min(last, current.version - 1):
         return ()
     sweep = sweep_commits(store, listing, current.metadata, first, current.version)
-    lifetimes = Stretches.of(sweep, target.version)
+    lifetimes = Lifetimes.of(sweep, target.version)
     hit = lifetimes.died <= last
     for batch in target.file_batches(KEY_COLUMNS):
         back = pc.is_in(lifetimes.files["key"], value_set=file_keys(batch))

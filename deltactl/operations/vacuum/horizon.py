@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import LogSweep
-from deltactl.log.lifetimes import Counts, Flags, Stretches, version_ranges
+from deltactl.log.lifetimes import Counts, Flags, Lifetimes, version_ranges
 from deltactl.log.physical_names import locate
 from deltactl.storage.store import Store
 
@@ -36,13 +36,13 @@ class Horizon:
 _SHOWN_COSTS = 100
 
 
-def locate_lifetimes(store: Store, lifetimes: Stretches) -> Stretches:
+def locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
     """Replace names of the log with physical names; names outside of the root become null."""
     files = lifetimes.files
     for column in ("path", "vector_file"):
         position = files.schema.get_field_index(column)
         files = files.set_column(position, column, locate(store, files[column]))
-    return Stretches(lifetimes.first, lifetimes.last, files, lifetimes.born, lifetimes.died)
+    return Lifetimes(lifetimes.first, lifetimes.last, files, lifetimes.born, lifetimes.died)
 
 
 def find_horizon(
@@ -62,7 +62,7 @@ def find_horizon(
         missing: names of files that do not exist.
     """
     touched = _touched(store, sweep, planned["path"], missing)
-    lifetimes = locate_lifetimes(store, Stretches.of(touched, first))
+    lifetimes = locate_lifetimes(store, Lifetimes.of(touched, first))
     now_gone = np.zeros(len(lifetimes.born), np.bool_)
     if missing is not None and len(missing):
         now_gone = lifetimes.mask(missing)
@@ -95,20 +95,20 @@ def _touched(
     return replace(sweep, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 
 
-def _costs(lifetimes: Stretches, hit: Flags, planned: pa.Table) -> Counts:
+def _costs(lifetimes: Lifetimes, hit: Flags, planned: pa.Table) -> Counts:
     """Return the bytes of planned files that each version needs, without deletion vectors."""
     sizes = _planned_sizes(lifetimes, planned)
     return lifetimes.count(hit, sizes)
 
 
-def _planned_sizes(lifetimes: Stretches, planned: pa.Table) -> Counts:
+def _planned_sizes(lifetimes: Lifetimes, planned: pa.Table) -> Counts:
     index = pc.index_in(lifetimes.files["path"], value_set=planned["path"].combine_chunks())
     sizes: Counts = pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy()
     return sizes
 
 
 def _needed_bytes(
-    lifetimes: Stretches,
+    lifetimes: Lifetimes,
     hit: Flags,
     ends: Flags,
     planned: pa.Table,

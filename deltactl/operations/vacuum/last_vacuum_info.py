@@ -16,7 +16,7 @@ _NAME = f"{LOG_DIR}/_last_vacuum_info"
 _KEY = "latestCommitVersionOutsideOfRetentionWindow"
 
 
-def read_bookmark(store: Store) -> int | None:
+def read_last_vacuum_info(store: Store) -> int | None:
     """Return the version up to which all removed files are vacuumed; ``None`` if unknown."""
     try:
         node = json.loads(store.read(_NAME))
@@ -30,7 +30,7 @@ def read_bookmark(store: Store) -> int | None:
     return version
 
 
-def write_bookmark(store: Store, version: int | None) -> None:
+def write_last_vacuum_info(store: Store, version: int | None) -> None:
     """Write the version; ``None`` means that the next vacuum needs a listing."""
     node = {} if version is None else {_KEY: version}
     store.put(_NAME, (json.dumps(node, separators=(",", ":")) + "\n").encode())

@@ -31,8 +31,8 @@ class VacuumPlan:
     whose files are kept.
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
-    ``bookmark`` is the value for ``_last_vacuum_info``: the version up to which this plan deletes
-    all removed files; ``None`` if unknown.
+    ``vacuumed_version`` is the value for ``_last_vacuum_info``: the version up to which this plan
+    deletes all removed files; ``None`` if unknown.
     """
 
     version: int
@@ -51,8 +51,8 @@ class VacuumPlan:
     kept: Mapping[str, int] = field(default_factory=dict)
     foreign: tuple[str, ...] = ()
     complete_since: int | None = None
-    bookmark: int | None = None
-    bookmark_before: int | None = None
+    vacuumed_version: int | None = None
+    vacuumed_before: int | None = None
     current_at_cutoff: int | None = None
     horizon: Horizon | None = None
     clones: tuple[CloneNote, ...] = ()

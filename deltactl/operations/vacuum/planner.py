@@ -20,7 +20,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.candidates import HIDDEN, Filters
 from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.kept_files import KeepRules, keep_names
-from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.vacuum.listing import (
     Listing,
     empty_directories,
@@ -44,7 +44,7 @@ class _Log:
 
     sweep: LogSweep
     current: int | None
-    bookmark: int | None
+    vacuumed_version: int | None
     complete_since: int | None = None
 
 
@@ -66,8 +66,8 @@ class Planner:
             SafetyError: lite was requested but is incomplete, or a file cannot be located.
             TableError: a version to keep cannot be rebuilt, or the log is damaged.
         """
-        bookmark = self._read_bookmark()
-        start = 0 if bookmark is None else bookmark + 1
+        vacuumed_version = self._read_last_vacuum_info()
+        start = 0 if vacuumed_version is None else vacuumed_version + 1
         oldest = first_commit(self.listing)
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
@@ -75,28 +75,29 @@ class Planner:
                 f"lite cannot see which files were removed before version {oldest}: "
                 + (
                     "those commits are no longer in the log, and no earlier run handled them"
-                    if bookmark is None
-                    else f"the last vacuum saw the commits up to version {bookmark}"
+                    if vacuumed_version is None
+                    else f"the last vacuum saw the commits up to version {vacuumed_version}"
                 ),
                 hint="Run once with --mode full, which lists the files; lite works from then on.",
             )
-        if self._lists(bookmark):
-            return self._plan_full(bookmark)
-        return self._plan_lite(start, bookmark)
+        if self._lists(vacuumed_version):
+            return self._plan_full(vacuumed_version)
+        return self._plan_lite(start, vacuumed_version)
 
     @property
     def lists(self) -> bool:
         """Return whether a plan needs a listing of all files; reads ``_last_vacuum_info``."""
-        return self._lists(self._read_bookmark())
+        return self._lists(self._read_last_vacuum_info())
 
-    def _lists(self, bookmark: int | None) -> bool:
-        covered = bookmark is not None and bookmark + 1 >= first_commit(self.listing)
+    def _lists(self, vacuumed_version: int | None) -> bool:
+        first = first_commit(self.listing)
+        covered = vacuumed_version is not None and vacuumed_version + 1 >= first
         return self.options.needs_listing or not (covered or self.options.mode == "lite")
 
-    def _read_bookmark(self) -> int | None:
-        bookmark = read_bookmark(self.store)
+    def _read_last_vacuum_info(self) -> int | None:
+        version = read_last_vacuum_info(self.store)
         # A later version is of an earlier table at this address.
-        return None if bookmark is not None and bookmark > self.snapshot.version else bookmark
+        return None if version is not None and version > self.snapshot.version else version
 
     @property
     def store(self) -> Store:
@@ -126,7 +127,7 @@ class Planner:
             known=known or self.snapshot.tail.sweep,
         )
 
-    def _plan_lite(self, start: int, bookmark: int | None) -> VacuumPlan:
+    def _plan_lite(self, start: int, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from the files that commits removed since ``start``, without a listing."""
         current = self._current_at_cutoff()
         if current is None or start > current:
@@ -138,8 +139,8 @@ class Planner:
                 NO_FILES,
                 # There may be no commit since the run that wrote `_last_vacuum_info`.
                 complete_since=min(start, self.snapshot.version),
-                bookmark=bookmark,
-                bookmark_before=bookmark,
+                vacuumed_version=vacuumed_version,
+                vacuumed_before=vacuumed_version,
                 current_at_cutoff=current,
                 clones=self.clones,
             )
@@ -153,14 +154,14 @@ class Planner:
             names = without_few(names, self._keep_batches(sweep, current, first))
             self._find_tables_and_links(filters, parent_directories(names))
             found = filters.select(names)
-        plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
+        plan = self._finish("lite", found, filters, _Log(sweep, current, vacuumed_version, start))
         if found.num_rows:
             whole = self._sweep(min(start, max(first, first_commit(self.listing))), sweep)
             horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
             plan = replace(plan, horizon=horizon)
         return plan
 
-    def _plan_full(self, bookmark: int | None) -> VacuumPlan:
+    def _plan_full(self, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from a listing of all files under the root."""
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
@@ -186,7 +187,7 @@ class Planner:
         filters.count_non_utf8(listing.non_utf8)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"
-        plan = self._finish(mode, found, filters, _Log(sweep, current, bookmark))
+        plan = self._finish(mode, found, filters, _Log(sweep, current, vacuumed_version))
         plan = self._with_directories(plan, listing, filters)
         if found.num_rows:
             missing = self._missing(sweep, listing, hidden)
@@ -302,8 +303,8 @@ class Planner:
             kept={reason: count for reason, count in sorted(filters.kept.items()) if count},
             foreign=tuple(sorted(folder or "." for folder in filters.foreign)),
             complete_since=log.complete_since,
-            bookmark=log.bookmark if holds_back else log.current,
-            bookmark_before=log.bookmark,
+            vacuumed_version=log.vacuumed_version if holds_back else log.current,
+            vacuumed_before=log.vacuumed_version,
             current_at_cutoff=log.current,
             clones=self.clones,
         )

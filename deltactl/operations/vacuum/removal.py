@@ -32,7 +32,7 @@ from deltactl.operations.vacuum.journal import (
     write_journal,
     write_record,
 )
-from deltactl.operations.vacuum.last_vacuum_info import write_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import write_last_vacuum_info
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport
@@ -338,8 +338,8 @@ class VacuumRun:
                 self._store, with_status(self._record, status, files_removed=len(totals.removed))
             )
         is_clean = is_whole and not (totals.changed or totals.came_back or totals.lost)
-        if is_clean and plan.bookmark != plan.bookmark_before:
-            write_bookmark(self._store, plan.bookmark)
+        if is_clean and plan.vacuumed_version != plan.vacuumed_before:
+            write_last_vacuum_info(self._store, plan.vacuumed_version)
 
     def _report(self, *, interrupted: bool) -> VacuumReport:
         totals = self._totals

@@ -18,7 +18,7 @@ from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
-from deltactl.operations.vacuum.last_vacuum_info import write_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import write_last_vacuum_info
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
@@ -67,8 +67,8 @@ def vacuum_table(
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
         context.warn_of_refusal(refusal)
-        if not dry_run and plan.bookmark != plan.bookmark_before:
-            write_bookmark(store, plan.bookmark)
+        if not dry_run and plan.vacuumed_version != plan.vacuumed_before:
+            write_last_vacuum_info(store, plan.vacuumed_version)
         if not dry_run:
             abort_ended_uploads(store, context.clock, context.warn)
         return VacuumReport(plan, context.engine.name, dry_run=dry_run)

@@ -16,7 +16,10 @@ from deltactl.operations.vacuum.journal import (
     with_status,
     write_record,
 )
-from deltactl.operations.vacuum.last_vacuum_info import read_bookmark, write_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import (
+    read_last_vacuum_info,
+    write_last_vacuum_info,
+)
 from deltactl.storage.errors import no_versions_error
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
@@ -73,8 +76,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     names = [*moved, *kept]
     if dry_run:
         return UndoReport(run_id, True, tuple(names), impossible)
-    if names and read_bookmark(store) is not None:
-        write_bookmark(store, None)  # a lite run would never consider them again
+    if names and read_last_vacuum_info(store) is not None:
+        write_last_vacuum_info(store, None)  # a lite run would never consider them again
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
     impossible |= {name: error.message for name, error in failed.items()}
     _remove_directories(store, run_id, moved)

@@ -23,8 +23,8 @@ from deltactl.operations.restore import presence
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
-from deltactl.operations.restore.vacuums import find_open_vacuums
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum_commits import find_open_vacuums
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store

@@ -10,7 +10,7 @@ import pytest
 from deltactl.errors import ConflictError, SafetyError
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
-from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.stores import CountingStore, opened_as
 from tests.support.table_builder import LOG, commit_path
@@ -46,7 +46,7 @@ def test_files_of_a_noted_clone_stay(mode: str) -> None:
     (note,) = report.plan.clones
     assert report.to_dict()["clones"] == [note.to_dict()]
     # The next lite run must look at the kept files again.
-    assert read_bookmark(scene.store) is None
+    assert read_last_vacuum_info(scene.store) is None
     drop_note(scene.store, note)
     assert set(scene.plan(mode=mode)) == {names["used"], names["vector"]}
 

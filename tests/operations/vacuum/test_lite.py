@@ -1,4 +1,4 @@
-"""By the log alone: what lite finds, where it refuses, and the bookmark that Spark shares."""
+"""By the log alone: what lite finds, where it refuses, and `_last_vacuum_info` as in Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from deltactl.errors import SafetyError
-from deltactl.operations.vacuum.last_vacuum_info import read_bookmark, write_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import (
+    read_last_vacuum_info,
+    write_last_vacuum_info,
+)
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -25,7 +28,7 @@ def scene_with_work() -> tuple[Scene, str, str]:
     return scene, keep, gone
 
 
-def bookmark(scene: Scene) -> Any:
+def last_vacuum_info(scene: Scene) -> Any:
     return json.loads(scene.store.read(INFO))
 
 
@@ -37,7 +40,7 @@ def test_lite_finds_what_commits_removed_and_lists_nothing() -> None:
     assert counting.names.get("walk", []) == ["_symlink_format_manifest"]
     assert counting.calls["walk_tree"] == 0
     assert scene.names() == {keep, "orphan.parquet"}
-    assert bookmark(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
+    assert last_vacuum_info(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
 
 
 def test_lite_finds_vectors_and_change_data() -> None:
@@ -63,13 +66,13 @@ def test_lite_keeps_other_tables_whole_too() -> None:
     scene.remove(40, gone)
     scene.plant(50, "p=a/_delta_log/00000000000000000000.json")
     assert scene.plan(mode="full") == scene.plan(mode="lite") == {}
-    assert scene.vacuum(mode="lite").plan.bookmark is None
+    assert scene.vacuum(mode="lite").plan.vacuumed_version is None
 
 
 def test_lite_names_a_version_that_exists() -> None:
     scene, _, _ = scene_with_work()
     version = scene.builder.version
-    write_bookmark(scene.store, version)
+    write_last_vacuum_info(scene.store, version)
     plan = scene.vacuum(mode="lite", dry_run=True).plan
     assert (plan.version, plan.complete_since) == (version, version)
 
@@ -94,10 +97,10 @@ def test_lite_refuses_where_it_cannot_see_and_names_the_way_out() -> None:
     with pytest.raises(SafetyError, match="before version 2") as refused:
         scene.vacuum(mode="lite")
     assert "--mode full" in str(refused.value.hint)
-    write_bookmark(scene.store, 0)
+    write_last_vacuum_info(scene.store, 0)
     with pytest.raises(SafetyError, match="up to version 0"):
         scene.vacuum(mode="lite")
-    write_bookmark(scene.store, 1)
+    write_last_vacuum_info(scene.store, 1)
     assert scene.plan(mode="lite") == {gone: "tombstone"}
 
 
@@ -106,7 +109,7 @@ def test_auto_lists_the_first_time_then_works_by_the_log() -> None:
     first = scene.vacuum(mode="auto")
     assert first.plan.mode == "full"
     assert scene.names() == {keep}
-    assert bookmark(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
+    assert last_vacuum_info(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
     counting = CountingStore(scene.store)
     second = scene.vacuum(counting, mode="auto")
     assert (second.plan.mode, second.plan.is_empty) == ("lite", True)
@@ -139,12 +142,12 @@ def test_spark_after_a_full_run_of_its_own_makes_auto_list_again() -> None:
 def test_a_bookmark_that_says_nothing_is_none(content: bytes) -> None:
     scene = Scene()
     scene.store.put(INFO, content)
-    assert read_bookmark(scene.store) is None
+    assert read_last_vacuum_info(scene.store) is None
 
 
 def test_a_bookmark_beyond_the_table_is_of_another_one() -> None:
     scene, _, gone = scene_with_work()
-    write_bookmark(scene.store, 99)
+    write_last_vacuum_info(scene.store, 99)
     assert scene.plan(mode="lite") == {gone: "tombstone"}
 
 
@@ -181,7 +184,7 @@ def test_the_bookmark_stays_where_change_data_is_too_young() -> None:
     scene.plant(1, "_change_data/x.parquet")
     cdc = {"path": "_change_data/x.parquet", "size": 7, "dataChange": False}
     scene.ago(35, lambda: scene.builder.commit({"cdc": {**cdc, "partitionValues": {}}}))
-    assert scene.vacuum(mode="lite", dry_run=True).plan.bookmark is None
+    assert scene.vacuum(mode="lite", dry_run=True).plan.vacuumed_version is None
 
 
 def test_lite_by_a_table_that_is_younger_than_the_cutoff_does_nothing() -> None:

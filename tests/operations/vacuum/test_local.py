@@ -205,7 +205,7 @@ def test_lite_leaves_alone_what_links_lead_to(disk: Disk, tmp_path: Path) -> Non
     report = disk.vacuum(mode="lite")
     assert (report.plan.files.num_rows, report.failures) == (0, ())
     assert report.plan.kept == {"reached by a symbolic link": 1}
-    assert report.plan.bookmark is None, "a later run has to come back to it"
+    assert report.plan.vacuumed_version is None, "a later run has to come back to it"
 
 
 def test_an_inventory_is_believed_in_names_only(disk: Disk, tmp_path: Path) -> None:

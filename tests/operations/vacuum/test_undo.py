@@ -10,7 +10,7 @@ import pytest
 
 from deltactl.errors import DeltactlError
 from deltactl.operations.vacuum.journal import list_runs
-from deltactl.operations.vacuum.last_vacuum_info import read_bookmark
+from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
 from tests.support.clock import FixedClock
 from tests.support.stores import FaultyStore
@@ -60,7 +60,7 @@ def test_quarantined_files_come_back_as_they_were() -> None:
     report = scene.vacuum(quarantine=True)
     assert report.quarantined_until_ms == NOW + 7 * DAY
     assert gone.isdisjoint(scene.names())
-    assert read_bookmark(scene.store) is not None
+    assert read_last_vacuum_info(scene.store) is not None
     assert scene.plan() == {}, "what lies in quarantine is hidden"
     shown = undo_vacuum(scene.store, "last", dry_run=True)
     assert gone.isdisjoint(scene.names())
@@ -68,7 +68,7 @@ def test_quarantined_files_come_back_as_they_were() -> None:
     assert set(undone.restored) == set(shown.restored) == gone
     assert undone.impossible == {}
     assert {name: scene.store.read(name) for name in gone} == before
-    assert read_bookmark(scene.store) is None, "lite has to see them again"
+    assert read_last_vacuum_info(scene.store) is None, "lite has to see them again"
     assert set(scene.plan()) == gone
     assert list_runs(scene.store)[-1].status == "undone"
 

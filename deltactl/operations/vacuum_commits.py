@@ -1,0 +1,64 @@
+"""Find the commits in which vacuums started and ended.
+
+Source: the operations VACUUM START and VACUUM END of Delta on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from deltactl.log.commits.info import parse_commit_info
+from deltactl.log.listing import LogListing
+from deltactl.log.writing.run_tags import RUN_TAG
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+_START: Final = "VACUUM START"
+_END: Final = "VACUUM END"
+_MOST_COMMITS: Final = 1000
+_MOST_BYTES: Final = 1 << 14
+
+
+def find_vacuum_commits(store: Store, listing: LogListing, after: int) -> tuple[int, ...]:
+    """Return the versions after ``after`` in which vacuums ended, as far as the log has them."""
+    found = _vacuum_commits(store, listing, after + 1)
+    return tuple(version for version, operation, _ in found if operation == _END)
+
+
+def find_open_vacuums(store: Store, listing: LogListing) -> tuple[int, ...]:
+    """Return the recent versions with a VACUUM START that has no VACUUM END.
+
+    An END with the id of a run belongs to that run; another one to the first that began.
+    """
+    latest = listing.latest_version or 0
+    unfinished: list[tuple[int, str | None]] = []
+    for version, operation, run in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
+        if operation == _START:
+            unfinished.append((version, run))
+        elif same := [it for it in unfinished if it[1] == run]:
+            unfinished.remove(same[0])
+    return tuple(version for version, _ in unfinished)
+
+
+def describe_start(listing: LogListing, version: int) -> str:
+    """Return the version and the time in which a vacuum began, for a message."""
+    return f"version {version}, {format_timestamp(listing.commits[version].modified_ms)}"
+
+
+def _vacuum_commits(
+    store: Store, listing: LogListing, first: int
+) -> Iterator[tuple[int, str, str | None]]:
+    """Yield version, operation and run of the commits of vacuums, which are small, in order."""
+    small = {
+        version: info.name
+        for version, info in sorted(listing.commits.items())
+        if version >= first and info.size_bytes <= _MOST_BYTES
+    }
+    for (version, name), data in zip(
+        small.items(), store.read_many([*small.values()]), strict=True
+    ):
+        info = parse_commit_info(name, data) or {}
+        if (operation := info.get("operation")) in (_START, _END):
+            tags = info.get("tags")
+            yield version, operation, tags.get(RUN_TAG) if isinstance(tags, dict) else None
