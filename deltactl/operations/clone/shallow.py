@@ -21,7 +21,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
-from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.deletion_vectors import vector_files

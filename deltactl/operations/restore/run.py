@@ -27,12 +27,11 @@ from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
-from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.restore.report import RestoreReport
-from deltactl.operations.restore.state import restored_state
 from deltactl.operations.restore.vacuums import (
     PastVacuum,
     Range,
@@ -40,6 +39,7 @@ from deltactl.operations.restore.vacuums import (
     find_past_vacuums,
     find_whole_version,
 )
+from deltactl.operations.restored_state.state import restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import (
     describe_start,
