@@ -1,4 +1,4 @@
-"""Describe commands from their declarations: for ``--help``, manual pages, completions."""
+"""Describe commands and options, for ``--help``, manual pages and completions."""
 
 from __future__ import annotations
 

@@ -373,7 +373,7 @@ def add_new(store: MemoryStore) -> None:
 
 def test_two_syncs_racing_add_each_file_once(store: MemoryStore) -> None:
     add_new(store)
-    with pytest.raises(ConflictError, match="another run was faster"):
+    with pytest.raises(ConflictError, match="another run committed first"):
         run(RacingStore(store, lambda: run(store)))
     assert ids(store) == [1, 2, 3]
     assert run(store).files_added == 0
