@@ -277,7 +277,7 @@ class Table:
     def repair_checkpoints(
         self, *, engine: Engine | None = None, dry_run: bool = False
     ) -> RepairReport:
-        """Check all checkpoints and ``_last_checkpoint``; rewrite those that differ from the commits.
+        """Check all checkpoints and ``_last_checkpoint``; rewrite those with wrong content.
 
         Raises:
             DeltactlError: the latest version cannot be rebuilt, or the store failed.

@@ -22,7 +22,7 @@ _M_ARENA_MAX: Final = -8  # of mallopt(3)
 
 
 def load_arrow(*, uses_system_pool: bool = False) -> None:
-    """Import Arrow, and make its first array while pandas is hidden, which deltactl does not use.
+    """Import Arrow, and make its first array while pandas is hidden: deltactl does not use pandas.
 
     pyarrow would import pandas only to check whether the values are pandas objects. That takes as
     long as all other imports together. Later imports of pandas still work; only pyarrow runs
@@ -30,8 +30,8 @@ def load_arrow(*, uses_system_pool: bool = False) -> None:
 
     Args:
         uses_system_pool: take memory from the C library, which keeps fewer free pages than Arrow's
-            own allocator; which one is faster depends on the command. The variable of the
-            environment decides, if it is set.
+            own allocator; which one is faster depends on the command. If the
+            variable ``ARROW_DEFAULT_MEMORY_POOL`` is set, it decides.
     """
     finder: Any = _NoPandas
     sys.meta_path.insert(0, finder)

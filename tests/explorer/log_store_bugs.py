@@ -100,7 +100,7 @@ LOG_STORE_BUGS: Sequence[Bug] = (
         "item complete before the copy",
         _complete_first,
         "append against append",
-        "an item tells the truth",
+        "items agree with the files",
         model="dynamodb",
     ),
     Bug(

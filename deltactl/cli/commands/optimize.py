@@ -206,9 +206,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="WHAT=THRESHOLD",
-            help="Run only if at least this much would be rewritten: files=N or size=SIZE; or if a "
-            "query for one value of a clustering column skips less than skip=SHARE of the files. "
-            "May be repeated: one condition is enough",
+            help="files=N, size=SIZE: run only if at least this much would be rewritten. "
+            "skip=SHARE: run only if a query for one value of a clustering column skips less than "
+            "this share of the files. May be repeated: one condition is enough",
             show_default=False,
         ),
     ] = None,

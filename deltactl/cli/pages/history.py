@@ -54,7 +54,7 @@ def render_commits(
     now_ms: int,
     left: Callable[[Row], Cell] = lambda _row: "",
 ) -> None:
-    """Add a line per commit, then their problems; ``left`` returns which files of a version exist."""
+    """Add a line per commit, then their problems; ``left`` returns how many files still exist."""
     wide = page.width >= _WIDE
     lines = [
         [

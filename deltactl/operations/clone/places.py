@@ -86,7 +86,7 @@ def find_started(target: Store) -> Started | None:
                     )
                 raise SafetyError(
                     f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",
-                    hint=f"Choose an empty directory. If it is the rest of an unfinished "
-                    f"clone without {STARTED}, delete it and rerun.",
+                    hint="Choose an empty directory. If this one is left over from an unfinished "
+                    f"clone (without {STARTED}), delete it and rerun.",
                 )
     return None
