@@ -103,7 +103,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l codec -r -d 'z
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l rewrite -r -a 'auto copy encode' -d 'auto: copy large row groups, encode small ones; copy: copy every row group that can be copied; encode: copy none'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l min-row-group -r -d 'With --rewrite auto: copy row groups of at least this compressed size'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l verify -r -a 'counts full' -d 'counts: compare the numbers of rows and nulls in the new footers with those of the inputs; full: also read all rows again and compare them'
-complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l if-needed -r -d 'Run only if at least this much would be rewritten: files=N or size=SIZE; or if a query for one value of a clustering column skips less than skip=SHARE of the files. May be repeated: one condition is enough'
+complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l if-needed -r -d 'files=N, size=SIZE: run only if at least this much would be rewritten. skip=SHARE: run only if a query for one value of a clustering column skips less than this share of the files. May be repeated: one condition is enough'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l check -d 'Change nothing; exit 3 if there are files to rewrite'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l dry-run -d 'Show what would be done, and change nothing'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l engine -r -a 'auto spark local' -d 'Where tasks run, by default auto: Spark if a cluster is named or the input is large, else this process'
