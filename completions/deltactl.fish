@@ -150,7 +150,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine -d 'M
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine-for -r -d 'Minimum time that quarantined files are kept'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l no-journal -d 'Do not record removed files (disables --undo)'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l undo -r -d 'Restore the files that a run removed (run id, or last), from quarantine or from object versions of the bucket'
-complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l purge-quarantine -d 'Delete quarantined files whose time (--quarantine-for) has passed'
+complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l purge-quarantine -d 'Delete quarantined files whose quarantine time has passed'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l forget-clone -r -a '(__fish_complete_directories)' -d 'Delete the record of a shallow clone. Vacuum then no longer keeps the files of the clone'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l if-needed -r -d 'Run only if at least this much would be done: files=N or size=SIZE'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l check -d 'Change nothing; exit 3 if there are files to remove'

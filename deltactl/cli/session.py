@@ -199,11 +199,7 @@ class Session:
         Raises:
             UsageError: a variable that an option refers to is not set.
         """
-        options = resolve_references(
-            parse_storage_options(self.options.storage_option), self.environ
-        )
-        rate = self.options.max_requests_per_second
-        return options if rate is None else {**options, RATE_OPTION: str(rate)}
+        return self._resolve_pairs(self.options.storage_option)
 
     def resolve_options(self, pairs: Sequence[str] | None) -> dict[str, str]:
         """Return the storage options of another table; without ``pairs``, those of this one.
@@ -214,6 +210,9 @@ class Session:
         if not pairs:
             return self.storage_options
         self._warn_of_secrets("--source-storage-option", pairs)
+        return self._resolve_pairs(pairs)
+
+    def _resolve_pairs(self, pairs: Sequence[str]) -> dict[str, str]:
         options = resolve_references(parse_storage_options(pairs), self.environ)
         rate = self.options.max_requests_per_second
         return options if rate is None else {**options, RATE_OPTION: str(rate)}

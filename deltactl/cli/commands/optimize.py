@@ -133,8 +133,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Merge files smaller than this  "
-            f"[default: {DEFAULT_MIN_SHARE:.0%} of target size]",
+            help=f"Merge files smaller than this  [default: {DEFAULT_MIN_SHARE:.0%} of target]",
         ),
     ] = None,
     min_input_files: Annotated[

@@ -125,7 +125,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--purge-quarantine",
-            help="Delete quarantined files whose time (--quarantine-for) has passed",
+            help="Delete quarantined files whose quarantine time has passed",
         ),
     ] = False,
     forget_clone: Annotated[

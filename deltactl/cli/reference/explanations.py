@@ -170,7 +170,7 @@ EXPLANATIONS: Final = {
         ("A concurrent change of the same files, of the schema, or of the protocol.",),
         "The other writer's commit is kept; changes that conflict with it were not committed.",
         (
-            "Rerun: this is safe. Only a conflict has exit status 4.",
+            "Rerun: this is safe.",
             "Skip partitions that are being written with `deltactl optimize --skip-hot 1h`.",
         ),
     ),
