@@ -234,7 +234,7 @@ class TableChecks(Checks):
             return
         reason = str(outcome.value)
         if not reason.startswith("UNSUPPORTED_FEATURE"):
-            rule = "who crashed stops nobody" if state.dead else "no false alarm"
+            rule = "a crashed program does not block others" if state.dead else "no false alarm"
             raise Violation(rule, f"{program.name} ended with {outcome.kind}: {reason}")
 
     def _check_orphans(self, state: State, files: Mapping[str, Entry]) -> None:
@@ -246,7 +246,7 @@ class TableChecks(Checks):
             if owner is None or not (
                 state.faulty >> owner & 1 or (outcome is not None and outcome.kind == "unknown")
             ):
-                raise Violation("nobody leaves files behind", name)
+                raise Violation("no program leaves files behind", name)
         if orphans and self._recover is not None and orphans not in self._recovered:
             recovered = self._recover(state.world)
             if recovered is not None:
@@ -257,7 +257,7 @@ class TableChecks(Checks):
         """After an error they stay for the next log cleanup: what named them may still arrive."""
         for name in self._reading.unnamed_sidecars(files):
             if not state.faults and owner_of(name) is not None:
-                raise Violation("nobody leaves files behind", name)
+                raise Violation("no program leaves files behind", name)
 
     def _check_recovery(self, world: int, before: Mapping[str, Entry]) -> None:
         after = self._worlds.files(world)
