@@ -78,7 +78,7 @@ COMMANDS: Final = (
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "maintain",
-        "Run the most useful maintenance of many tables, within a budget",
+        "Run the most useful work on many tables, within a budget",
         has_engine=True,
         commits=True,
         has_time_limit=True,
