@@ -26,7 +26,7 @@ from deltactl.log.writing.restore import Restoration, restore_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.manifest.refresh import refresh_manifests
 from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -300,8 +300,8 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
 def _follow(versions: Versions, plan: RestorePlan, version: int, context: RunContext) -> None:
     """Run the steps after a commit that the table properties require, as the restore set them."""
     current = versions.current
-    if plan.state is not None and not current.properties.flag(AUTO_PROPERTY):
+    if plan.state is not None and not current.properties.refreshes_manifests:
         restored = TableProperties(plan.state.metadata.configuration)
-        if restored.flag(AUTO_PROPERTY):
+        if restored.refreshes_manifests:
             refresh_manifests(current.store, None, context)
     follow_commit(current, version, context)
