@@ -24,8 +24,7 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.repeats import find_repeats
-from deltactl.protocol.arrow_arrays import empty_table
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store

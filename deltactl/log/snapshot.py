@@ -25,8 +25,7 @@ from deltactl.log.replay import (
 )
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
-from deltactl.protocol.arrow_arrays import empty_table
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, empty_table
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 

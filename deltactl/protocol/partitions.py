@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.protocol.arrow_arrays import array_of, texts_of
+from deltactl.protocol.arrow_schemas import array_of, texts_of
 from deltactl.protocol.partition_texts import text_parser
 
 _MAP_TYPE: Final = pa.map_(pa.string(), pa.string())

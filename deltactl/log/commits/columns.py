@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltactl.log.commits.lines import CommitLines, Positions
-from deltactl.protocol.arrow_arrays import empty_table, flags_of
-from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE
+from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE, empty_table, flags_of
 
 NON_FILE_ACTIONS = (
     "protocol",

@@ -29,7 +29,7 @@ from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.protocol.actions import parse_metadata
-from deltactl.protocol.arrow_arrays import array_of, flags_of
+from deltactl.protocol.arrow_schemas import array_of, flags_of
 
 __all__ = ["CommitParser", "ParsedActions"]
 

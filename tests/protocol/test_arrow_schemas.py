@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from deltactl.protocol.arrow_arrays import array_of, empty_table, flags_of, numbers_of, texts_of
+from deltactl.protocol.arrow_schemas import array_of, empty_table, flags_of, numbers_of, texts_of
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64", "bool"])
