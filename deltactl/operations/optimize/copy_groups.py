@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.data_file import DataFile, LoggedFloats
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import GroupChoice, Reason, Target, choose_columns
+from deltactl.parquet.splice.float_bounds import find_sampled, find_skipped_by
 from deltactl.parquet.splice.source import (
     Group,
     LeafCopy,
@@ -99,12 +100,16 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A row group to copy, of which the columns of ``choice.encoded`` are encoded."""
+    """A row group to copy, of which the columns of ``choice.encoded`` are encoded.
+
+    ``sampled``: copied columns whose rows must be read for the statistics.
+    """
 
     source: Source
     group: Group
     choice: GroupChoice
     leaves: Sequence[LeafCopy]
+    sampled: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,23 @@ def plan_steps(
             continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
             room -= not isinstance(step, Skip) and not continues
             steps.append(_count(step, group, counts))
-    return list(_join(steps))
+    return list(_join(_sample(steps, source, rule.target, None if deleted else file.floats)))
+
+
+def _sample(
+    steps: Sequence[Step], source: Source, target: Target, logged: LoggedFloats | None
+) -> Iterator[Step]:
+    """Yield the steps of a file with the columns to read; ``logged`` if no row is deleted."""
+    choices = [step.choice for step in steps if isinstance(step, Copy)]
+    # The bounds in the log are of all rows: so must be those that are written.
+    copies_all = all(isinstance(step, Copy) or step == Skip(0) for step in steps)
+    skipped_by = find_skipped_by(source, choices, logged if copies_all else None)
+    for step in steps:
+        if isinstance(step, Copy):
+            sampled = find_sampled(source, step.group, step.choice, target, skipped_by)
+            yield replace(step, sampled=sampled)
+        else:
+            yield step
 
 
 def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

@@ -259,8 +259,8 @@ def _prepare_copy(
             for live in reader.read_groups(opened(), file, None, groups)
         )
         beside = pa.Table.from_batches(batches, reader.schema)
-    if step.choice.sampled:
-        reader = spec.reader.select(set(step.choice.sampled))
+    if step.sampled:
+        reader = spec.reader.select(set(step.sampled))
         facts = FactCollector(reader.schema, spec.stats_columns)
         for live in reader.read_groups(opened(), file, None, groups):
             facts.collect(live.columns)
