@@ -75,7 +75,8 @@ class OptimizePlan:
     ``files``: the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
     ``num_records``, perhaps ``FLOAT_STATS``, and ``bin``, in the order of the output's rows.
     ``partitions`` has one row for each partition with a bin: ``partition``, ``files_before``,
-    ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
+    ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files
+    by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
     bin is a cluster whose rows are exchanged between files, and ``skipping`` is the share that
