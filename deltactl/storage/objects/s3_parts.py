@@ -27,6 +27,9 @@ _COPIES_AT_ONCE: Final = 4
 _READ_BYTES: Final = 16 << 20
 # Uploads of all bins of this process share it.
 _slots = threading.BoundedSemaphore(PARALLEL_REQUESTS)
+# Buckets to which a range was copied. There may be others of the same name elsewhere: their first
+# copies are only more of those that are refused, read and sent.
+_copied_to: set[str] = set()
 
 _Part = dict[str, Any]
 
@@ -52,7 +55,7 @@ class _Service(Protocol):
 class S3Parts:
     """A multipart upload; implements ``part_assembly.CopyingUpload``.
 
-    The first copy of a range shows whether the service copies ranges. Then up to four are in
+    The first copy to a bucket shows whether the service copies ranges. Then up to four are in
     progress at once. An error of one of them is raised by a later call.
     """
 
@@ -62,7 +65,8 @@ class S3Parts:
         self._place, self._ended = service.begin_upload(key)
         self._parts: list[_Part | Future[_Part]] = []
         self._size_bytes = 0
-        self._copies: bool | None = None
+        self._bucket = key.partition("/")[0]
+        self._copies = True
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[_Part]] = deque()
 
@@ -74,12 +78,16 @@ class S3Parts:
 
     def copy(self, source: str, offset: int, length: int) -> None:
         """Add a range as the next part; see ``CopyingUpload.copy``."""
-        if self._copies is False:
+        if not self._copies:
             raise CannotCopyError("the service refused an earlier copy")
         number, etag = len(self._parts) + 1, self._service.etag_of(source)
-        if self._copies is None:
-            self._parts.append(self._copy(number, source, (offset, length), etag))
-            self._copies = True
+        if self._bucket not in _copied_to:
+            try:
+                self._parts.append(self._copy(number, source, (offset, length), etag))
+            except CannotCopyError:
+                self._copies = False
+                raise
+            _copied_to.add(self._bucket)
         else:
             self._raise_failures(at_once=_COPIES_AT_ONCE)
             if self._pool is None:

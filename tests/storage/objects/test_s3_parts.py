@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from deltactl.storage.objects import s3_parts
 from deltactl.storage.objects.s3_parts import S3Parts
-from deltactl.storage.objects.services import Entry
+from deltactl.storage.objects.services import CannotCopyError, Entry
 
 _AT_ONCE = 4
 
@@ -24,6 +25,7 @@ class _Service:
         self.log: list[str] = []
         self.completed: list[dict[str, Any]] = []
         self.fails: set[int] = set()
+        self.refuses = self.holds_first = False
         self.most = 0
         self._running = 0
         self._lock = threading.Lock()
@@ -48,11 +50,13 @@ class _Service:
             self.started.append(number)
             self._running += 1
             self.most = max(self.most, self._running)
+        if self.refuses:
+            raise PermissionError("no copies")
         if number in self.fails:
             with self._lock:
                 self._running -= 1
             raise OSError("refused")
-        if number > 1:
+        if number > 1 or self.holds_first:
             assert self.may_answer.wait(60)
         with self._lock:
             self._running -= 1
@@ -72,6 +76,12 @@ class _Service:
 
     def abort_upload(self, key: str, upload_id: str) -> None:
         self.log.append(f"aborted after {sorted(self.ended)}")
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bucket is known."""
+    monkeypatch.setattr(s3_parts, "_copied_to", set())
 
 
 def _start(service: _Service, copies: int) -> tuple[S3Parts, threading.Thread]:
@@ -132,3 +142,29 @@ def test_a_failure_is_raised_before_more_is_sent() -> None:
             parts.add(b"more")
     parts.abandon()
     assert service.log == ["aborted after [1]", "ended"]
+
+
+def test_only_the_first_copy_to_a_bucket_is_waited_for() -> None:
+    service = _Service()
+    first = S3Parts(service, "bucket/first")
+    first.copy("bucket/source", 0, 10)
+    assert service.ended == [1]
+    first.finish()
+    service.holds_first = True
+    second = S3Parts(service, "bucket/second")
+    second.copy("bucket/source", 0, 10)  # would wait for ever
+    assert service.ended == [1]
+    service.may_answer.set()
+    second.finish()
+    assert service.ended == [1, 1]
+
+
+def test_a_service_that_copies_nothing_is_not_asked_again() -> None:
+    service = _Service()
+    service.refuses = True
+    parts = S3Parts(service, "bucket/made")
+    for _ in range(2):
+        with pytest.raises(CannotCopyError):
+            parts.copy("bucket/source", 0, 10)
+    assert service.started == [1]
+    parts.abandon()
