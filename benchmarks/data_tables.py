@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.columns import chosen, decimals, join, uuids, with_nulls
 from benchmarks.log_tables import PROTOCOL, commit_info, metadata_of, write_commit
+from deltactl.parquet.footer import RowFacts, read_file_stats
+from deltactl.protocol.stats import encode_stats
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 _SEED = 731
 _START_MS = 1_704_067_200_000
@@ -44,6 +47,16 @@ DELTA_COLUMNS = {
     "active": "boolean",
     "day": "date",
 }
+
+
+_KINDS = {"long": "integer", "double": "float"}
+_STATS = StatsColumns(
+    tuple(
+        StatsLeaf((name,), _KINDS.get(kind, kind.partition("(")[0]))
+        for name, kind in DELTA_COLUMNS.items()
+    )
+)
+_FLOATS = frozenset(leaf.path for leaf in _STATS.leaves if leaf.kind == "float")
 
 
 def make_rows(file: int, num_rows: int) -> pa.Table:
@@ -104,7 +117,9 @@ def write_data_table(table: Path, rows_per_file: Iterable[int]) -> None:
             "size": (table / name).stat().st_size,
             "modificationTime": _START_MS + number * 1000,
             "dataChange": True,
-            "stats": json.dumps({"numRecords": num_rows}),
+            "stats": encode_stats(
+                read_file_stats(pq.read_metadata(table / name), _STATS, RowFacts(_FLOATS)), _STATS
+            ),
         }
         lines.append(json.dumps({"add": add}))
     write_commit(log, 0, lines)

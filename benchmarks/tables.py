@@ -14,7 +14,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-_FORMAT = 2  # to be raised when a builder writes something else than before
+# To be raised when a builder writes something else than before.
+_FORMAT = 2
+_FORMATS = {"data": 3, "clone": 3, "large": 3, "half": 3}
 
 
 _SMALL_ROWS = 8_000  # 0.9 MB of the twenty columns
@@ -28,7 +30,7 @@ def default_cache() -> Path:
 
 def ensure_table(name: str, scale: float, cache: Path) -> Path:
     """The folder of a table, built now if it is not there."""
-    folder = cache / f"{name}-{scale:g}-v{_FORMAT}"
+    folder = cache / f"{name}-{scale:g}-v{_FORMATS.get(name, _FORMAT)}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")

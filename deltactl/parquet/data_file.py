@@ -4,18 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 
 import pyarrow as pa
 
 from deltactl.protocol.deletion_vectors import (
     DeletionVector,
 )
+from deltactl.protocol.stats import Path
+
+FLOAT_STATS: Final = "float_stats"
+"""Column of files, if they may be copied: see ``keep_float_stats``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFloats:
+    """Statistics in ``add.stats`` by which readers already skip a file, for its float leaves.
+
+    ``leaves`` has minimum, maximum and number of nulls by physical path: all three are in the log,
+    and the bounds are finite numbers.
+    """
+
+    num_records: int
+    leaves: Mapping[Path, tuple[float, float, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file to read, as described by its ``add`` action; ``path`` is decoded."""
+    """One data file to read, as described by its ``add`` action; ``path`` is decoded.
+
+    ``floats`` is ``None`` if it is not known, or if the bounds are those of more rows than are
+    live.
+    """
 
     path: str
     size_bytes: int
@@ -23,6 +44,7 @@ class DataFile:
     deletion_vector: DeletionVector | None = None
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
+    floats: LoggedFloats | None = None
 
 
 def iter_data_files(files: pa.Table) -> Iterator[DataFile]:
@@ -36,8 +58,42 @@ def iter_data_files(files: pa.Table) -> Iterator[DataFile]:
                 deletion_vector=_vector(row["deletion_vector"]),
                 base_row_id=row["base_row_id"],
                 default_row_commit_version=row["default_row_commit_version"],
+                floats=_floats(row),
             )
 
 
 def _vector(node: Mapping[str, Any] | None) -> DeletionVector | None:
     return None if node is None else DeletionVector(**node)
+
+
+def _floats(row: Mapping[str, Any]) -> LoggedFloats | None:
+    found = row.get(FLOAT_STATS)
+    if not found or row["deletion_vector"] is not None:
+        return None
+    stats = found[0]
+    if stats["numRecords"] is None or stats["tightBounds"] is False:
+        return None
+    leaves = {
+        path: (lower, upper, nulls)
+        for path, lower in _walk(stats["minValues"])
+        if (upper := _find(stats["maxValues"], path)) is not None
+        and (nulls := _find(stats["nullCount"], path)) is not None
+        and isfinite(lower)
+        and isfinite(upper)
+    }
+    return LoggedFloats(stats["numRecords"], leaves)
+
+
+def _walk(node: Mapping[str, Any] | None, above: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the values of a struct, and of structs in it, that are not null."""
+    for name, value in (node or {}).items():
+        if isinstance(value, dict):
+            yield from _walk(value, (*above, name))
+        elif value is not None:
+            yield (*above, name), value
+
+
+def _find(node: Mapping[str, Any] | None, path: Path) -> Any:
+    for name in path:
+        node = None if node is None else node.get(name)
+    return node

@@ -16,8 +16,13 @@ from pyarrow import orc
 
 from deltactl.cli.settings.file import load_config_file
 from deltactl.cli.settings.settable import SETTABLE
-from deltactl.errors import UsageError
-from deltactl.operations.optimize.copy_groups import CopyRule, RewriteCounts, plan_steps
+from deltactl.errors import DataFileError, UsageError
+from deltactl.operations.optimize.copy_groups import (
+    CopyRule,
+    RewriteCounts,
+    open_source,
+    plan_steps,
+)
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.vacuum.inventory import read_inventory
 from deltactl.parquet.broken_footers import find_broken_footers
@@ -271,9 +276,12 @@ def run_splice(data: bytes) -> None:
         by_column.setdefault(leaf.path[0], []).append(leaf)
     columns = read_stored_columns(arrow_schema(_SPLICED, "physical"), WriteOptions())
     rule = CopyRule(CopyTarget(columns, StatsColumns(leaves), by_column=by_column), 0)
-    file = DataFile(info.name, info.size_bytes)
+    try:
+        source = open_source(STORE, DataFile(info.name, info.size_bytes))
+    except DataFileError:
+        return
     for is_local in (True, False):
-        plan_steps(STORE, rule, file, None, counts=RewriteCounts(), is_local=is_local, room=9)
+        plan_steps(STORE, rule, source, None, counts=RewriteCounts(), is_local=is_local, room=9)
 
 
 def _spliced_files() -> list[bytes]:

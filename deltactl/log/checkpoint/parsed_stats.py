@@ -209,7 +209,8 @@ def _fit_leaf(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_boolean(type_):
         return value if isinstance(value, bool) else None
     if pa.types.is_floating(type_):
-        return _SPECIAL_FLOATS[value] if value in _SPECIAL_FLOATS else float(value)
+        # Readers parse no other strings: to them, such a bound is missing.
+        return _SPECIAL_FLOATS.get(str(value)) if isinstance(value, str | bool) else float(value)
     if pa.types.is_decimal(type_):
         return Decimal(value)  # Arrow refuses values with more digits than the column
     if pa.types.is_temporal(type_):

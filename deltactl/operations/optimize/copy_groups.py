@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.data_file import DataFile, LoggedFloats
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import GroupChoice, Reason, Target, choose_columns
+from deltactl.parquet.splice.float_bounds import find_sampled, find_skipped_by
 from deltactl.parquet.splice.source import (
     Group,
     LeafCopy,
@@ -27,8 +28,10 @@ from deltactl.parquet.splice.source import (
 )
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS
 from deltactl.protocol.deletion_vectors import ensure_within
-from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
+
+_FOOTERS_AHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,16 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A row group to copy, of which the columns of ``choice.encoded`` are encoded."""
+    """A row group to copy, of which the columns of ``choice.encoded`` are encoded.
+
+    ``sampled``: copied columns whose rows must be read for the statistics.
+    """
 
     source: Source
     group: Group
     choice: GroupChoice
     leaves: Sequence[LeafCopy]
+    sampled: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +134,7 @@ Step = Encode | Copy | Skip
 def plan_steps(
     store: Store,
     rule: CopyRule,
-    file: DataFile,
+    source: Source,
     deleted: BitMap64 | None,
     *,
     counts: RewriteCounts,
@@ -139,25 +146,19 @@ def plan_steps(
     Args:
         store: of the table.
         rule: when to copy.
-        file: the file.
+        source: the file.
         deleted: its deleted rows.
         counts: are increased.
         is_local: reading single page headers is cheap: all are checked.
         room: how many row groups may be copied.
     """
-    try:
-        source = open_source(store, file)
-    except DataFileError:
-        # If Arrow can still read the file, it is encoded; else the encoding fails with the reason.
-        counts.encode(1, file.size_bytes, [Reason.INVALID])
-        return [Encode(None)]
     if deleted is not None:
-        ensure_within(deleted, source.metadata.num_rows, file.path)
+        ensure_within(deleted, source.metadata.num_rows, source.name)
     steps: list[Step] = []
     with ExitStack() as stack:
-        read_ranges = partial(store.read_ranges, file.path)
+        read_ranges = partial(store.read_ranges, source.name)
         if is_local:
-            opened = stack.enter_context(store.open_input(file.path))
+            opened = stack.enter_context(store.open_input(source.name))
             read_ranges = partial(_read_each, opened)
         for group in source.groups:
             found = classify(rule, source, group, deleted, room=room)
@@ -170,11 +171,46 @@ def plan_steps(
             continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
             room -= not isinstance(step, Skip) and not continues
             steps.append(_count(step, group, counts))
-    return list(_join(steps))
+    return list(_join(_sample(steps, source, rule.target, None if deleted else source.floats)))
+
+
+def _sample(
+    steps: Sequence[Step], source: Source, target: Target, logged: LoggedFloats | None
+) -> Iterator[Step]:
+    """Yield the steps of a file with the columns to read; ``logged`` if no row is deleted."""
+    choices = [step.choice for step in steps if isinstance(step, Copy)]
+    # The bounds in the log are of all rows: so must be those that are written.
+    copies_all = all(isinstance(step, Copy) or step == Skip(0) for step in steps)
+    skipped_by = find_skipped_by(source, choices, logged if copies_all else None)
+    for step in steps:
+        if isinstance(step, Copy):
+            sampled = find_sampled(source, step.group, step.choice, target, skipped_by)
+            yield replace(step, sampled=sampled)
+        else:
+            yield step
 
 
 def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     return [opened.read_at(length, offset) for offset, length in ranges]
+
+
+def open_sources(
+    store: Store, rule: CopyRule | None, files: Sequence[DataFile]
+) -> Generator[Source | DataFileError | None, None, None]:
+    """Yield each file as a source; ``None`` if it is too small, an error if it is not valid.
+
+    On object stores, the footers of the next few files are requested in advance.
+    """
+
+    def work(file: DataFile) -> Source | DataFileError | None:
+        if rule is None or not rule.may_copy(file):
+            return None
+        try:
+            return open_source(store, file)
+        except DataFileError as error:
+            return error
+
+    yield from map_requests(store, work, files, at_once=_FOOTERS_AHEAD)
 
 
 def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> RewriteCounts:
@@ -217,7 +253,8 @@ def open_source(store: Store, file: DataFile) -> Source:
     """
     ensure_readable_path(file.path)
     with naming_file(file.path):
-        return read_source(file.path, parse_footer(store, file.path, file.size_bytes))
+        footer = parse_footer(store, file.path, file.size_bytes)
+        return read_source(file.path, footer, file.floats)
 
 
 def classify(

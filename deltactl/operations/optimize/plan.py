@@ -26,6 +26,7 @@ from deltactl.operations.optimize.choice import (
     select_for_layout,
     sums,
 )
+from deltactl.operations.optimize.float_stats import float_stats_type, keep_float_stats
 from deltactl.operations.optimize.layout.existing import Kept
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
@@ -39,6 +40,7 @@ from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
 from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
+from deltactl.parquet.data_file import FLOAT_STATS
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
@@ -71,9 +73,10 @@ class OptimizePlan:
     """The plan of an optimize. Pure: no I/O.
 
     ``files``: the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
-    ``num_records`` and ``bin``, in the order of the output's rows. ``partitions`` has one row
-    for each partition with a bin: ``partition``, ``files_before``, ``files_after``,
-    ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
+    ``num_records``, perhaps ``FLOAT_STATS``, and ``bin``, in the order of the output's rows.
+    ``partitions`` has one row for each partition with a bin: ``partition``, ``files_before``,
+    ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files
+    by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
     bin is a cluster whose rows are exchanged between files, and ``skipping`` is the share that
@@ -151,7 +154,9 @@ def plan_optimize(
     keeps = request is None and options.keeps_layouts
     # The other files of a partition show its layout.
     wanted = None if keeps else names
-    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, wanted, request)
+    files, unmatched, table_bytes = loaded or load_files(
+        snapshot, predicate, wanted, request, options.copies_from_bytes
+    )
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -249,18 +254,26 @@ def load_files(
     predicate: PartitionPredicate | None = None,
     names: pa.ChunkedArray | None = None,
     request: LayoutRequest | None = None,
+    copies_from_bytes: int | None = None,
 ) -> tuple[pa.Table, int, int]:
     """Return matching files, the number of others, and the table's bytes.
 
-    Of the statistics only those of the columns of a layout are kept.
+    Of the statistics only those of the columns of a layout are kept, and those of floats of files
+    from ``copies_from_bytes``.
     """
     kind = None if request is None else bounds_type(snapshot.metadata, request.paths)
+    floats = None
+    if request is None and copies_from_bytes is not None:
+        floats = float_stats_type(snapshot)
     tables, unmatched, table_bytes = [], 0, 0
     for batch in snapshot.file_batches(_READ_COLUMNS):
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         counted = batch.append_column("num_records", num_records(batch["stats"]))
         if kind is not None:
             counted = counted.append_column(BOUNDS, parse_bounds(batch["stats"], kind))
+        if floats is not None and copies_from_bytes is not None:
+            kept = keep_float_stats(batch, floats, copies_from_bytes)
+            counted = counted.append_column(FLOAT_STATS, kept)
         counted = counted.drop_columns("stats")
         if names is not None:
             counted = counted.filter(pc.is_in(counted["path"], value_set=names))
@@ -275,6 +288,8 @@ def load_files(
         tables = [empty.append_column("num_records", pa.array([], pa.int64()))]
         if kind is not None:
             tables = [tables[0].append_column(BOUNDS, pa.array([], kind))]
+        if floats is not None:
+            tables = [tables[0].append_column(FLOAT_STATS, pa.array([], pa.list_(floats)))]
     return pa.concat_tables(tables), unmatched, table_bytes
 
 

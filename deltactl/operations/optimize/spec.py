@@ -28,6 +28,8 @@ from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
+from deltactl.storage.parallel import map_requests
+from deltactl.storage.store import Store
 
 _SAMPLED_FOOTERS = 16
 _LEAST_ROW_GROUP_BYTES = 4 << 20
@@ -137,18 +139,24 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
     rows = np.unique(
         np.linspace(0, plan.files.num_rows - 1, _SAMPLED_FOOTERS).round().astype(np.int64)
     )
-    codecs: Counter[str] = Counter()
-    sample = plan.files.select(["path", "size_bytes"]).take(pa.array(rows))
-    for path, size_bytes in zip(*sample.to_pydict().values(), strict=True):
-        # A broken file is reported by its bin, and must not stop the others here.
-        with suppress(DataFileError), naming_file(path):
-            footer = parse_footer(snapshot.store, path, size_bytes)
-            metadata = footer.metadata
-            if (
-                metadata.num_row_groups
-                and metadata.num_columns
-                and not find_broken_footers([footer])
-            ):
-                codecs[metadata.row_group(0).column(0).compression.lower()] += 1
+    sample = plan.files.select(["path", "size_bytes"]).take(pa.array(rows)).to_pydict()
+    found = map_requests(
+        snapshot.store,
+        lambda file: _first_codec(snapshot.store, *file),
+        zip(sample["path"], sample["size_bytes"], strict=True),
+    )
+    codecs = Counter(codec for codec in found if codec is not None)
     known = (resolve_codec(name) for name, _ in codecs.most_common())
     return next((codec for codec in known if codec is not None), "zstd")
+
+
+def _first_codec(store: Store, path: str, size_bytes: int) -> str | None:
+    """Return the codec of the first column chunk of a file; ``None`` if there is none."""
+    # A broken file is reported by its bin, and must not stop the others here.
+    with suppress(DataFileError), naming_file(path):
+        footer = parse_footer(store, path, size_bytes)
+        metadata = footer.metadata
+        if metadata.num_row_groups and metadata.num_columns and not find_broken_footers([footer]):
+            codec: str = metadata.row_group(0).column(0).compression
+            return codec.lower()
+    return None

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import DeltactlError, VerificationError
+from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import (
     Copy,
@@ -25,6 +25,7 @@ from deltactl.operations.optimize.copy_groups import (
     RewriteCounts,
     Skip,
     Step,
+    open_sources,
     plan_steps,
 )
 from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
@@ -37,6 +38,7 @@ from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.reader import LiveBatch, RowReader
 from deltactl.parquet.splice.copy_conditions import Reason
+from deltactl.parquet.splice.source import Source
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns
@@ -99,10 +101,11 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     counts = _Counts()
     with (
         _open_writer(store, name, spec, task) as writer,
-        closing(open_in_turn(store, task.files, _leave(spec, writer))) as sources,
+        closing(open_in_turn(store, task.files, _leave(spec, writer))) as opened,
+        closing(open_sources(store, _rule_of(spec, writer), task.files)) as sources,
     ):
-        for file, source in zip(task.files, sources, strict=True):
-            _rewrite_file(store, spec, file, source, writer=writer, counts=counts)
+        for entry in zip(task.files, opened, sources, strict=True):
+            _rewrite_file(store, spec, entry, writer=writer, counts=counts)
         written = writer.close()
     try:
         _ensure_counts(name, counts, written)
@@ -123,6 +126,10 @@ def name_output(spec: RewriteSpec, task: RewriteTask, attempt: int, file: str = 
     """Return the name of an output; its parts are found again by ``find_orphaned_outputs``."""
     suffix = "" if spec.write_options.codec == "none" else f".{spec.write_options.codec}"
     return f"{task.folder}part-{task.number:05d}-{spec.run_id}-{attempt}.c{file}{suffix}.parquet"
+
+
+_Opened = tuple[DataFile, pa.NativeFile | None, Source | DataFileError | None]
+"""A file; its data if it is too small to be copied, else its footer, or why that is not valid."""
 
 
 @dataclass(slots=True)
@@ -179,28 +186,34 @@ def _open_writer(
 
 def _leave(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> Callable[[DataFile], bool]:
     """Return a mask of files that are opened only when it is known that they are not copied."""
-    rule = spec.copy
-    if rule is None or not isinstance(writer, SpliceWriter):
-        return lambda file: False
-    return rule.may_copy
+    rule = _rule_of(spec, writer)
+    return (lambda file: False) if rule is None else rule.may_copy
+
+
+def _rule_of(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> CopyRule | None:
+    return spec.copy if isinstance(writer, SpliceWriter) else None
 
 
 def _rewrite_file(
     store: Store,
     spec: RewriteSpec,
-    file: DataFile,
-    source: pa.NativeFile | None,
+    entry: _Opened,
     *,
     writer: DataFileWriter | SpliceWriter,
     counts: _Counts,
 ) -> None:
     """Append the live rows of a file."""
+    file, data, source = entry
     first_row, physical_rows = counts.rows, 0
     deleted = read_deletion_vector(store, file)
     with ExitStack() as stack:
         # A file that is copied as a whole is never opened.
-        opened = cache(lambda: stack.enter_context(spec.reader.open(store, file, source)))
-        for step in _plan_steps(store, spec, file, deleted, opened, writer=writer, counts=counts):
+        opened = cache(lambda: stack.enter_context(spec.reader.open(store, file, data)))
+        if source is None or isinstance(source, DataFileError):
+            steps: Sequence[Step] = [_encode_whole(spec, file, source, opened, counts)]
+        else:
+            steps = _plan_steps(store, spec, source, deleted, writer=writer, counts=counts)
+        for step in steps:
             if isinstance(step, Skip):
                 physical_rows += step.num_rows
             elif isinstance(step, Copy):
@@ -218,25 +231,39 @@ def _rewrite_file(
     counts.end_file(file, first_row, physical_rows)
 
 
+def _encode_whole(
+    spec: RewriteSpec,
+    file: DataFile,
+    error: DataFileError | None,
+    opened: Callable[[], pq.ParquetFile],
+    counts: _Counts,
+) -> Step:
+    """Return the step for a file that is not copied, and count it."""
+    if error is None:
+        reason = Reason.ENCODE if spec.copy is None else Reason.SMALL
+        counts.groups.encode(opened().num_row_groups, file.size_bytes, [reason])
+    else:
+        # If Arrow can still read the file, it is encoded; else the encoding fails with the reason.
+        counts.groups.encode(1, file.size_bytes, [Reason.INVALID])
+    return Encode(None)
+
+
 def _plan_steps(
     store: Store,
     spec: RewriteSpec,
-    file: DataFile,
+    source: Source,
     deleted: BitMap64 | None,
-    opened: Callable[[], pq.ParquetFile],
     *,
     writer: DataFileWriter | SpliceWriter,
     counts: _Counts,
 ) -> Sequence[Step]:
-    if isinstance(writer, SpliceWriter) and spec.copy is not None and spec.copy.may_copy(file):
-        room = ROOM_FOR_ROW_GROUPS - writer.num_groups
-        return plan_steps(
-            store, spec.copy, file, deleted,
-            counts=counts.groups, is_local=writer.is_local, room=room,
-        )  # fmt: skip
-    reason = Reason.ENCODE if spec.copy is None else Reason.SMALL
-    counts.groups.encode(opened().num_row_groups, file.size_bytes, [reason])
-    return [Encode(None)]
+    assert isinstance(writer, SpliceWriter) and spec.copy is not None  # noqa: S101, PT018
+    return plan_steps(
+        store, spec.copy, source, deleted,
+        counts=counts.groups,
+        is_local=writer.is_local,
+        room=ROOM_FOR_ROW_GROUPS - writer.num_groups,
+    )  # fmt: skip
 
 
 def with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.RecordBatch:
@@ -259,8 +286,8 @@ def _prepare_copy(
             for live in reader.read_groups(opened(), file, None, groups)
         )
         beside = pa.Table.from_batches(batches, reader.schema)
-    if step.choice.sampled:
-        reader = spec.reader.select(set(step.choice.sampled))
+    if step.sampled:
+        reader = spec.reader.select(set(step.sampled))
         facts = FactCollector(reader.schema, spec.stats_columns)
         for live in reader.read_groups(opened(), file, None, groups):
             facts.collect(live.columns)

@@ -52,8 +52,8 @@ class FileBounds:
 
 def bounds_type(metadata: Metadata, paths: Sequence[Path]) -> pa.StructType:
     """Return the type of the statistics of the columns with these physical paths."""
-    bounds = _nest({path: _leaf_type(metadata.data_schema, path) for path in paths})
-    nulls = _nest({path: pa.int64() for path in paths})
+    bounds = nest_types({path: _leaf_type(metadata.data_schema, path) for path in paths})
+    nulls = nest_types({path: pa.int64() for path in paths})
     return pa.struct(
         [
             pa.field("numRecords", pa.int64()),
@@ -71,12 +71,13 @@ def _leaf_type(schema: StructType, path: Path) -> pa.DataType:
     return arrow_type(level, "physical")
 
 
-def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+def nest_types(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+    """Return the struct of leaves with these paths."""
     firsts = dict.fromkeys(path[0] for path in leaves)
     members = []
     for first in firsts:
         below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first}
-        members.append(pa.field(first, below.get(()) or _nest(below)))
+        members.append(pa.field(first, below.get(()) or nest_types(below)))
     return pa.struct(members)
 
 

@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isnan
-from struct import calcsize, unpack
 from typing import Final
 
 from deltactl.parquet.calendar import legacy_columns
@@ -65,14 +63,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """The decision for a row group: columns to copy, and columns to encode with the reason.
-
-    ``sampled``: copied columns whose rows must be read for the statistics.
-    """
+    """The decision for a row group: columns to copy, and columns to encode with the reason."""
 
     copied: Sequence[str]
     encoded: Mapping[str, Reason]
-    sampled: Sequence[str] = ()
 
 
 def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
@@ -80,23 +74,19 @@ def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
     names = frozenset(column.name for column in target.columns)
     legacy = legacy_columns(source.metadata, names)
     copied: list[str] = []
-    sampled: list[str] = []
     encoded: dict[str, Reason] = {}
     for column in target.columns:
         reason = _refuse(source, group, column, target)
         if reason is None and column.name in legacy and _holds_times(column.shape):
             reason = Reason.CALENDAR
-        if reason is not None:
+        if reason is None:
+            copied.append(column.name)
+        else:
             encoded[column.name] = reason
-            continue
-        copied.append(column.name)
-        leaves = target.by_column.get(column.name, ())
-        if _needs_rows(source, group, source.columns[column.name], leaves):
-            sampled.append(column.name)
     if target.complete & encoded.keys():  # they are computed together
         encoded |= {name: Reason.ROW_IDS for name in copied if name in target.complete}
         copied = [name for name in copied if name not in target.complete]
-    return GroupChoice(copied, encoded, sampled)
+    return GroupChoice(copied, encoded)
 
 
 def _refuse(source: Source, group: Group, wanted: StoredColumn, target: Target) -> Reason | None:
@@ -114,7 +104,7 @@ def _refuse(source: Source, group: Group, wanted: StoredColumn, target: Target) 
         return Reason.CODEC
     if _is_from_defective_writer(source.created_by, chunks):
         return Reason.WRITER
-    if wanted.name in target.complete and any(_null_count(chunk) != 0 for chunk in chunks):
+    if wanted.name in target.complete and any(null_count(chunk) != 0 for chunk in chunks):
         return Reason.ROW_IDS
     leaves = target.by_column.get(wanted.name, ())
     if not all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves):
@@ -134,8 +124,7 @@ def codec_of(chunk: ThriftStruct) -> str:
 
 
 _DELTA_BYTE_ARRAY: Final = 7
-_FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
-_MR: Final = re.compile(r"parquet-mr (?:compatible )?version (\d+)\.(\d+)")
+PARQUET_MR: Final = re.compile(r"parquet-mr (?:compatible )?version (\d+)\.(\d+)")
 _CPP: Final = re.compile(r"parquet-cpp version (\d+)\.(\d+)")
 _SAFE_BYTE_ARRAYS: Final = (1, 8)
 _SAFE_SIZES: Final = (1, 3)
@@ -151,7 +140,7 @@ def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -
     """
     if (cpp := _CPP.match(created_by)) is not None:
         return _version(cpp) < _SAFE_PAGES
-    found = _MR.match(created_by)
+    found = PARQUET_MR.match(created_by)
     if found is None:
         return created_by.strip() == "parquet-mr"  # of a version that is not known
     if _version(found) < _SAFE_SIZES:
@@ -177,7 +166,8 @@ def _holds_times(shape: tuple[object, ...]) -> bool:
     )
 
 
-def _null_count(chunk: ThriftStruct) -> int | None:
+def null_count(chunk: ThriftStruct) -> int | None:
+    """Return the nulls of a chunk; ``None`` if the footer does not say."""
     column = chunk.struct(ColumnChunk.META_DATA)
     if column.integer(ColumnMetaData.NUM_VALUES) == 0:
         return 0
@@ -200,7 +190,7 @@ def _is_described(
     if path not in stored.leaves:
         return False
     chunk = chunks[stored.leaves.index(path)]
-    nulls = _null_count(chunk)
+    nulls = null_count(chunk)
     if nulls is None:
         return False
     column = chunk.struct(ColumnChunk.META_DATA)
@@ -237,37 +227,6 @@ def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool
     # A writer may have increased the last character: the text in the log must not depend on it.
     logged = truncate_maximum(text, prefix) if upper else truncate_minimum(text, prefix)
     return logged is not None and len(logged) < len(text)
-
-
-def _needs_rows(
-    source: Source, group: Group, column: StoredColumn, leaves: Sequence[StatsLeaf]
-) -> bool:
-    """Return whether rows must be read for facts that no footer has (NaN, nulls of lists)."""
-    kinds = {leaf.kind for leaf in leaves}
-    if "nested" in kinds:
-        return True
-    if "float" not in kinds:
-        return False
-    return any(_may_have_nan(source, chunk) for chunk in chunks_of(group, column))
-
-
-def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
-    """Return whether a chunk has NaN, or its footer does not show it."""
-    column = chunk.struct(ColumnChunk.META_DATA)
-    form = _FLOATS.get(column.integer(ColumnMetaData.TYPE) or 0)
-    if form is None:
-        return False
-    count = column.struct(ColumnMetaData.STATISTICS).integer(Statistics.NAN_COUNT)
-    if count is not None:
-        return count != 0
-    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound. Writers
-    # with the order of IEEE 754 count NaN instead, and exclude it from bounds.
-    if source.has_total_order or not _MR.match(source.created_by):
-        return True
-    bound = column.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
-    if not isinstance(bound, bytes):
-        return False  # no bounds, so none that leave a NaN out
-    return len(bound) != calcsize(form) or isnan(unpack(form, bound)[0])
 
 
 def strip_bounds(source: Source, column: ThriftStruct) -> None:

@@ -7,7 +7,7 @@ still succeed, because Arrow accepts more files than can be copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.data_file import LoggedFloats
 from deltactl.parquet.footer_bytes import Footer
 from deltactl.parquet.format import (
     CODECS,
@@ -61,7 +62,7 @@ class Source:
     """A file to copy from. ``columns`` are by name.
 
     ``has_orders``: its bounds have an order that the format defines; ``has_total_order``: some of
-    its bounds have the order of IEEE 754.
+    its bounds have the order of IEEE 754. ``floats`` are those of the log, if known.
     """
 
     name: str
@@ -72,9 +73,10 @@ class Source:
     has_orders: bool
     has_total_order: bool
     metadata: pq.FileMetaData = field(repr=False)
+    floats: LoggedFloats | None = field(default=None, repr=False)
 
 
-def read_source(name: str, footer: Footer) -> Source:
+def read_source(name: str, footer: Footer, floats: LoggedFloats | None = None) -> Source:
     """Return a file as a source of copies.
 
     Raises:
@@ -83,7 +85,7 @@ def read_source(name: str, footer: Footer) -> Source:
     if broken := find_broken_footers([footer]):
         raise broken[0]
     try:
-        return _read_source(name, footer)
+        return replace(_read_source(name, footer), floats=floats)
     except ThriftError as error:
         raise DataFileError(f"has a footer that is not valid: {error}") from error
 

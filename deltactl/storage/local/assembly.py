@@ -10,7 +10,7 @@ from typing import Final
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import mapped_errors
-from deltactl.storage.local.files import DurableWriter, open_to_read
+from deltactl.storage.local.files import DurableWriter, open_to_read, start_writing
 
 _AT_ONCE_BYTES: Final = 64 << 20  # so that an interrupt does not wait for a whole file
 _READ_BYTES: Final = 1 << 20
@@ -37,6 +37,7 @@ class LocalAssembly(DurableWriter):
         self.flush()
         with mapped_errors("copy", source, self._where):
             done = copy_range(self._descriptor_of(source), self.fileno(), offset, length)
+        start_writing(self.fileno())  # so that `close` has less to wait for
         if done < length:
             raise StorageError(f"{source!r} ends {length - done} bytes before the end of a copy")
 

@@ -13,6 +13,7 @@ from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.s3_client import S3Client
+from deltactl.storage.objects.s3_parts import NO_COPIES, S3Parts, error_code
 from deltactl.storage.objects.services import (
     CannotCopyError,
     CommonService,
@@ -27,8 +28,6 @@ _PART_BYTES: Final = 50 << 20
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096
-# Answers of services that do not copy parts.
-_NO_COPIES: Final = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied"})
 # A batch may fail for single keys with these codes.
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
@@ -163,9 +162,9 @@ class S3Service(CommonService):
         except (PermissionError, NotImplementedError) as error:
             raise CannotCopyError(str(error)) from error
         except OSError as error:
-            if _error_code(error) == "PreconditionFailed":
+            if error_code(error) == "PreconditionFailed":
                 raise StorageError("it was replaced while it was copied") from error
-            if _error_code(error) not in _NO_COPIES:
+            if error_code(error) not in NO_COPIES:
                 raise
             raise CannotCopyError(str(error)) from error
         after = _facts(before.size_bytes, answer["CopyObjectResult"]["ETag"], answer)
@@ -193,7 +192,7 @@ class S3Service(CommonService):
             raise CannotCopyError("the service copies no parts")
 
         self._note_etag(key, before.version)
-        assembly = PartAssembly(put, lambda: _Parts(self, target), read)
+        assembly = PartAssembly(put, lambda: S3Parts(self, target), read)
         try:
             assembly.copy(key, 0, before.size_bytes)
             assembly.close()
@@ -203,12 +202,12 @@ class S3Service(CommonService):
 
     def open_output(self, key: str) -> Any:
         """Open a writer that retries each part separately."""
-        return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
+        return PartWriter(lambda data: self.put(key, data), lambda: S3Parts(self, key))
 
     def open_assembly(self, key: str) -> Any:
         """Open a writer that also copies ranges of other objects, without reading them."""
         return PartAssembly(
-            lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range_as_noted
+            lambda data: self.put(key, data), lambda: S3Parts(self, key), self.read_range_as_noted
         )
 
     def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:
@@ -279,7 +278,11 @@ class S3Service(CommonService):
 
     def call(self, operation: str, **request: Any) -> Any:
         """Send a request that may be sent twice."""
-        return self._retry.call(lambda: self._fs.call(operation, **request))
+        return self.call_anew(operation, lambda: request)
+
+    def call_anew(self, operation: str, request: Callable[[], Mapping[str, Any]]) -> Any:
+        """Send a request that may be sent twice, and that is made for each attempt."""
+        return self._retry.call(lambda: self._fs.call(operation, **request()))
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 keys."""
@@ -362,77 +365,12 @@ def _entry(key: str, size: int, modified: datetime) -> Entry:
     return {"name": key, "type": "file", "size": size, "LastModified": modified}
 
 
-class _Parts:
-    """A multipart upload."""
-
-    def __init__(self, service: S3Service, key: str) -> None:
-        self._service, self._key = service, key
-        self._place, self._ended = service.begin_upload(key)
-        self._parts: list[dict[str, Any]] = []
-        self._size_bytes = 0
-
-    def add(self, data: bytes) -> None:
-        number = len(self._parts) + 1
-        answer = self._service.call("upload_part", **self._place, PartNumber=number, Body=data)
-        self._note(answer, len(data))
-
-    def copy(self, source: str, offset: int, length: int) -> None:
-        bucket, _, name = source.partition("/")
-        try:
-            answer = self._service.call(
-                "upload_part_copy",
-                **self._place,
-                PartNumber=len(self._parts) + 1,
-                CopySource={"Bucket": bucket, "Key": name},
-                CopySourceRange=f"bytes={offset}-{offset + length - 1}",
-                CopySourceIfMatch=self._service.etag_of(source),
-            )
-        except (PermissionError, NotImplementedError) as error:
-            raise CannotCopyError(str(error)) from error
-        except OSError as error:
-            if _error_code(error) not in _NO_COPIES:
-                raise
-            raise CannotCopyError(str(error)) from error
-        self._note(answer["CopyPartResult"], length)
-
-    def _note(self, answer: Mapping[str, Any], length: int) -> None:
-        checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
-        checksums.pop("ChecksumType", None)
-        number = len(self._parts) + 1
-        self._parts.append({"PartNumber": number, "ETag": answer["ETag"], **checksums})
-        self._size_bytes += length
-
-    def finish(self) -> None:
-        try:
-            parts = {"Parts": self._parts}
-            self._service.call("complete_multipart_upload", **self._place, MultipartUpload=parts)
-        except FileNotFoundError:
-            # The upload does not exist: a first attempt may have completed it, and its answer was
-            # lost.
-            found = self._service.stat(self._key)
-            if found is None or found["size"] != self._size_bytes:
-                raise
-        with suppress(Exception):  # the object is complete
-            self._ended()
-
-    def abandon(self) -> None:
-        with suppress(Exception):
-            self._service.abort_upload(self._key, self._place["UploadId"])
-            self._ended()
-
-
 def _facts(size_bytes: int, etag: str, answer: Mapping[str, Any]) -> StoredFacts:
     """Return the facts of an object from its ETag and its encryption."""
     digest = etag.strip('"')
     is_md5 = "-" not in digest and answer.get("ServerSideEncryption") in (None, "AES256")
     is_md5 = is_md5 and "SSECustomerAlgorithm" not in answer
     return StoredFacts(size_bytes, {"md5": digest} if is_md5 else {}, etag)
-
-
-def _error_code(error: OSError) -> str:
-    """Return the code in the answer of the service; empty if there is none."""
-    answer = getattr(error.__cause__, "response", None)
-    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def _refused(code: str | None, message: str | None) -> Exception:

@@ -26,6 +26,7 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.storage.assembly import open_assembly
 from deltactl.storage.network.counts import requests_sent
+from deltactl.storage.objects import s3_parts
 from deltactl.storage.objects.part_assembly import PartAssembly
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
@@ -144,7 +145,11 @@ def _error(status: int, code: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("method", "target"), [("PUT", _PART.format(2)), ("POST", r"\.parquet\?uploadId=")]
+    ("method", "target"),
+    [
+        *(("PUT", _PART.format(number)) for number in (1, 2, 3)),
+        ("POST", r"\.parquet\?uploadId="),
+    ],
 )
 def test_a_failed_upload_leaves_no_parts(scene: Scene, method: str, target: str) -> None:
     scene.add(_error(412, "PreconditionFailed"), method, target)
@@ -155,6 +160,18 @@ def test_a_failed_upload_leaves_no_parts(scene: Scene, method: str, target: str)
     assert scene.notes() == []
     assert scene.table.snapshot().num_files == 3
     scene.table.optimize(COPIED)
+    scene.ensure_optimized()
+    assert scene.parts() == 0
+
+
+def test_several_parts_are_copied_at_once(scene: Scene) -> None:
+    process = scene.start_until_second_part(answer_after_seconds=5)
+    while not scene.proxy.find("PUT", _PART.format(3)):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    assert not scene.proxy.find("POST", r"\.parquet\?uploadId="), "the second has no answer yet"
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
     scene.ensure_optimized()
     assert scene.parts() == 0
 
@@ -199,7 +216,7 @@ def test_a_second_signal_ends_the_process_and_the_next_run_aborts_the_upload(sce
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert scene.parts() == 2
+    assert scene.parts() >= 2
     scene.table.optimize(COPIED)
     scene.ensure_optimized()
     assert scene.parts() == 0
@@ -211,11 +228,11 @@ def test_the_next_run_aborts_the_upload_of_a_killed_one(scene: Scene, command: s
     process = scene.start_until_second_part()
     process.kill()
     process.communicate()
-    assert scene.parts() == 2
+    assert scene.parts() >= 2
     (note,) = scene.notes()
     assert note.startswith("_deltactl/uploads/")
     scene.table.optimize(COPIED, dry_run=True)
-    assert scene.parts() == 2, "a dry run changes nothing"
+    assert scene.parts() >= 2, "a dry run changes nothing"
     if command == "vacuum":
         scene.table.vacuum(VacuumOptions())
         assert scene.table.snapshot().num_files == 3
@@ -237,10 +254,13 @@ def test_a_missing_right_is_a_warning(scene: Scene) -> None:
     scene.ensure_optimized()
     assert [text for text in warnings if "AbortIncompleteMultipartUpload" in text]
     assert len(scene.notes()) == 1
-    assert scene.parts() == 2
+    assert scene.parts() >= 2
 
 
-def test_ranges_that_the_service_does_not_copy_are_read_and_sent(scene: Scene) -> None:
+def test_ranges_that_the_service_does_not_copy_are_read_and_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_parts, "_copied_to", set())  # as in a new process
     scene.proxy.add(Rule(_error(501, "NotImplemented"), "PUT", _PART.format(r"\d+"), times=1))
     before = requests_sent()
     report = scene.table.optimize(COPIED)
@@ -248,6 +268,19 @@ def test_ranges_that_the_service_does_not_copy_are_read_and_sent(scene: Scene) -
     assert report.rewritten.groups_encoded == 0
     read = (requests_sent() - before).bytes_read
     assert report.rewritten.bytes_copied < read < 1.03 * report.rewritten.bytes_copied
+    scene.ensure_optimized()
+    assert scene.parts() == 0
+
+
+def test_a_later_range_that_the_service_does_not_copy_is_read_and_sent(scene: Scene) -> None:
+    scene.add(_error(403, "AccessDenied"), "PUT", _PART.format(2))
+    # The second attempt to send it begins with its first byte again.
+    scene.add(_error(503, "SlowDown"), "PUT", _PART.format(2))
+    before = requests_sent()
+    report = scene.table.optimize(COPIED)
+    assert report.rewritten is not None
+    read = (requests_sent() - before).bytes_read
+    assert read >= report.rewritten.bytes_copied / 3
     scene.ensure_optimized()
     assert scene.parts() == 0
 

@@ -107,8 +107,14 @@ WRITERS: Final[Mapping[str, Callable[[Path, pa.Table], None]]] = {
 }
 
 
-def make_delta_table(folder: Path, paths: Sequence[Path], schema: pa.Schema = SCHEMA) -> None:
-    """Name these files in the log of a new table, without statistics."""
+def make_delta_table(
+    folder: Path,
+    paths: Sequence[Path],
+    schema: pa.Schema = SCHEMA,
+    stats: Sequence[str | None] | None = None,
+) -> None:
+    """Name these files in the log of a new table; without statistics, if none are given."""
+    texts = stats or [None] * len(paths)
     fields = [
         {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
         for f in schema
@@ -121,8 +127,9 @@ def make_delta_table(folder: Path, paths: Sequence[Path], schema: pa.Schema = SC
     ]  # fmt: skip
     lines += [
         {"add": {"path": path.name, "partitionValues": {}, "size": path.stat().st_size,
-                 "modificationTime": 1000 + number, "dataChange": True}}
-        for number, path in enumerate(paths)
+                 "modificationTime": 1000 + number, "dataChange": True,
+                 **({} if text is None else {"stats": text})}}
+        for number, (path, text) in enumerate(zip(paths, texts, strict=True))
     ]  # fmt: skip
     (folder / "_delta_log").mkdir()
     (folder / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)))

@@ -12,6 +12,7 @@ import pytest
 
 from deltactl.errors import StorageError
 from deltactl.storage.local import assembly as local_assembly
+from deltactl.storage.local.files import start_writing
 from deltactl.storage.local.store import LocalStore
 
 CONTENT = os.urandom(3_000_000)
@@ -74,6 +75,7 @@ def test_a_full_disk_is_an_error_and_not_a_reason_to_read(
 
 _LARGE = """
 import os, resource, sys
+from deltactl.storage.local.files import start_writing
 from deltactl.storage.local.store import LocalStore
 
 store = LocalStore(sys.argv[1])
@@ -95,3 +97,14 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     )
     assert (tmp_path / "made").stat().st_size == 1 << 30
     assert int(done.stdout) < 8 << 10, "KiB"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a system call of Linux")
+def test_the_kernel_is_told_to_write_a_file_that_nothing_waits_for(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        file.write(CONTENT)
+        assert start_writing(file.fileno())
+    reading, writing = os.pipe()
+    assert not start_writing(writing), "a pipe has no content on a disk"
+    os.close(reading)
+    os.close(writing)

@@ -1,0 +1,153 @@
+"""Decide which copied columns must be decoded, because their footer does not show NaN. No I/O.
+
+Bounds of footers leave out NaN, and most writers do not count it. Readers order NaN differently:
+by the bounds of the other values, some readers skip a file that has a row for them. So the log gets
+no bounds of a column with NaN, and the rows show whether there is one. They need not be read if
+``add.stats`` of the input has bounds: then every reader already skips the input by these bounds.
+The bounds of the output contain them, so that it is not skipped where the input was not.
+
+Source: docs/adr/0022-copy-row-groups.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from math import isnan
+from struct import calcsize, unpack
+from typing import Final
+
+from deltactl.parquet.data_file import LoggedFloats
+from deltactl.parquet.format import ColumnChunk, ColumnMetaData, Statistics
+from deltactl.parquet.splice.copy_conditions import (
+    PARQUET_MR,
+    GroupChoice,
+    Target,
+    chunks_of,
+    null_count,
+)
+from deltactl.parquet.splice.schema import LeafPath
+from deltactl.parquet.splice.source import Group, Source
+from deltactl.parquet.thrift import ThriftStruct
+from deltactl.protocol.stats import Path
+
+_FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
+
+
+def find_sampled(
+    source: Source, group: Group, choice: GroupChoice, target: Target, skipped_by: Set[LeafPath]
+) -> list[str]:
+    """Return the copied columns whose rows must be read for facts that no footer has.
+
+    These are nulls of lists and maps, and NaN of floats except the leaves of ``skipped_by``.
+    """
+    sampled = []
+    for name in choice.copied:
+        kinds = {leaf.kind for leaf in target.by_column.get(name, ())}
+        column = source.columns[name]
+        chunks = zip(column.leaves, chunks_of(group, column), strict=True)
+        if "nested" in kinds or (
+            "float" in kinds
+            and any(
+                path not in skipped_by and _may_have_nan(source, chunk) for path, chunk in chunks
+            )
+        ):
+            sampled.append(name)
+    return sampled
+
+
+def find_skipped_by(
+    source: Source,
+    choices: Iterable[GroupChoice],
+    logged: LoggedFloats | None,
+) -> frozenset[LeafPath]:
+    """Return the float leaves by whose bounds in the log readers already skip this file.
+
+    Args:
+        source: the file; it has no deletion vector.
+        choices: for each of its row groups with rows: all are copied.
+        logged: its statistics in the log.
+
+    The bounds in the footer contain those in the log, and are written for the output: they are what
+    encoding would write, or in a column with NaN, what readers used before.
+    """
+    if logged is None or logged.num_records != source.metadata.num_rows:
+        return frozenset()
+    if not source.has_orders or source.has_total_order:
+        # Its readers know that bounds leave NaN out. Readers of the output do not.
+        return frozenset()
+    copied = frozenset(source.columns).intersection(*(choice.copied for choice in choices))
+    found = set()
+    for path, bounds in logged.leaves.items():
+        if path[0] in copied and _contains(source, path, bounds):
+            found.add(_stored(path))
+    return frozenset(found)
+
+
+def _contains(source: Source, path: Path, logged: tuple[float, float, int]) -> bool:
+    """Return whether the footer's bounds of a leaf contain those in the log, with equal nulls.
+
+    Both zeros are equal: the log gets -0.0 as a minimum and 0.0 as a maximum.
+    """
+    column = source.columns[path[0]]
+    if _stored(path) not in column.leaves:
+        return False
+    number = column.first_leaf + column.leaves.index(_stored(path))
+    lower, upper, nulls = [], [], 0
+    for group in source.groups:
+        chunk = group.chunks[number]
+        metadata = chunk.struct(ColumnChunk.META_DATA)
+        chunk_nulls = null_count(chunk)
+        if chunk_nulls is None:
+            return False
+        nulls += chunk_nulls
+        if chunk_nulls == metadata.integer(ColumnMetaData.NUM_VALUES):
+            continue
+        statistics = metadata.struct(ColumnMetaData.STATISTICS)
+        if statistics.integer(Statistics.NAN_COUNT) is not None:
+            return False  # the footer shows whether there is NaN
+        lower.append(_read_float(metadata, statistics.get(Statistics.MIN_VALUE)))
+        upper.append(_read_float(metadata, statistics.get(Statistics.MAX_VALUE)))
+    least, most = _known(lower), _known(upper)
+    if not least or not most or nulls != logged[2]:
+        return False
+    return min(least) <= logged[0] and logged[1] <= max(most)
+
+
+def _known(bounds: Sequence[float | None]) -> list[float]:
+    """Return bounds; none if one of them is unknown or NaN."""
+    known = [bound for bound in bounds if bound is not None and not isnan(bound)]
+    return known if len(known) == len(bounds) else []
+
+
+def _stored(path: Path) -> LeafPath:
+    return tuple(name.encode() for name in path)
+
+
+def _read_float(metadata: ThriftStruct, bound: object) -> float | None:
+    form = _FLOATS.get(metadata.integer(ColumnMetaData.TYPE) or 0)
+    if form is None or not isinstance(bound, bytes) or len(bound) != calcsize(form):
+        return None
+    value: float = unpack(form, bound)[0]
+    return value
+
+
+def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
+    """Return whether a chunk has NaN, or its footer does not show it."""
+    metadata = chunk.struct(ColumnChunk.META_DATA)
+    if metadata.integer(ColumnMetaData.TYPE) not in _FLOATS:
+        return False
+    if null_count(chunk) == metadata.integer(ColumnMetaData.NUM_VALUES):
+        return False
+    statistics = metadata.struct(ColumnMetaData.STATISTICS)
+    count = statistics.integer(Statistics.NAN_COUNT)
+    if count is not None:
+        return count != 0
+    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound. Writers
+    # with the order of IEEE 754 count NaN instead, and exclude it from bounds.
+    if source.has_total_order or not PARQUET_MR.match(source.created_by):
+        return True
+    bound = statistics.get(Statistics.MAX_VALUE)
+    if not isinstance(bound, bytes):
+        return False  # no bounds, so none that leave a NaN out
+    value = _read_float(metadata, bound)
+    return value is None or isnan(value)
