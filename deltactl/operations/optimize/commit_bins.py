@@ -18,6 +18,7 @@ from deltactl.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     DeltactlError,
+    InterruptedRunError,
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
@@ -28,7 +29,7 @@ from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
-from deltactl.operations.optimize.report import BinFailure, OptimizeReport
+from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
@@ -91,6 +92,7 @@ class OptimizeRun:
         self._dropped: list[BinFailure] = []
         self._left: list[BinFailure] = []
         self._lost: list[pa.Table] = []
+        self._unfinished: list[pa.Table] = []
         self._failure: DeltactlError | None = None
         self._conflict: ConflictError | None = None
         self._committed: set[str] = set()  # outputs
@@ -126,8 +128,12 @@ class OptimizeRun:
         Raises:
             CommitOutcomeUnknownError: the outcome of a commit is unknown; all outputs are kept.
         """
+        waiting = set(range(len(self._bins)))
         try:
             for outcome in outcomes:
+                if isinstance(outcome, Failed) and isinstance(outcome.error, InterruptedRunError):
+                    continue  # dropped, because the time is up
+                waiting.remove(outcome.task_id)
                 if isinstance(outcome, Failed):
                     self._fail(self._bins[outcome.task_id], outcome.error)
                     continue
@@ -150,6 +156,7 @@ class OptimizeRun:
             raise
         finally:
             self._orphans += self._committer.orphans
+        self._unfinished += [self._bins[number] for number in sorted(waiting)]
         if self._context.engine.leaves_orphans:
             self._delete_orphans(folders)
 
@@ -158,7 +165,22 @@ class OptimizeRun:
         error = None if self._totals.versions else self._failure or self._conflict
         if isinstance(error, ConflictError) and error.reasons:
             error = explain_conflict([left.reason for left in self._left])
-        return self._report(error, interrupted=self._context.is_cancelled)
+        is_partial = bool(self._unfinished or self._lost)
+        return self._report(error, interrupted=self._context.is_cancelled and is_partial)
+
+    def _sum_unfinished(self) -> Unfinished:
+        if not self._unfinished:
+            return Unfinished()
+        files = pa.concat_tables(self._unfinished)
+        groups = group_partitions(files["partition_values"], self._partition_fields)
+        largest = max(map(_sum_bytes, self._unfinished))
+        return Unfinished(
+            len(self._unfinished),
+            files.num_rows,
+            _sum_bytes(files),
+            largest,
+            frozenset(groups.labels()),
+        )
 
     def _batch_is_due(self) -> bool:
         elapsed_ms = (self._context.clock.monotonic() - self._batch_started) * 1000
@@ -264,6 +286,7 @@ class OptimizeRun:
             strays=tuple(self._orphans),
             strays_removed=tuple(self._orphans_removed),
             interrupted=interrupted,
+            unfinished=self._sum_unfinished(),
             run_id=self.run_id,
             options=self.options,
             error=error,

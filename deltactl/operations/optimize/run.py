@@ -289,13 +289,10 @@ def _run_round(
         tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
         return
-    layout_spec = LayoutSpec(spec, run.options.spill_dir)
+    is_local = context.engine.name == "local"
+    layout_spec = LayoutSpec(spec, run.options.spill_dir, context.cancel if is_local else None)
     clusters = build_cluster_tasks(
-        plan.layout,
-        sizes,
-        build,
-        run.options.memory_bytes,
-        is_local=context.engine.name == "local",
+        plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local
     )
     rows = [count_rows(files) for files in bins]
     run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)
