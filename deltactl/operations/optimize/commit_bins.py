@@ -135,7 +135,7 @@ class OptimizeRun:
                     continue  # dropped, because the time is up
                 waiting.remove(outcome.task_id)
                 if isinstance(outcome, Failed):
-                    self._fail(self._bins[outcome.task_id], outcome.error)
+                    self.fail(self._bins[outcome.task_id], outcome.error)
                     continue
                 removed = self._bins[outcome.task_id]
                 _log.debug(
@@ -231,7 +231,8 @@ class OptimizeRun:
             self._failures.append(failure)
         self._discard([bin_])
 
-    def _fail(self, files: pa.Table, raised: Exception) -> None:
+    def fail(self, files: pa.Table, raised: Exception) -> None:
+        """Record the files of a bin that cannot be rewritten, with the reason."""
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
         self._failures.append(self._describe(files, error))
         self._failure = self._failure or error

@@ -63,8 +63,8 @@ class OptimizeReport:
     ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
     a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
     before and after. ``interrupted``: the run was stopped before all bins were done, and
-    ``unfinished`` are those that it did not do. ``error``: set if a run had work and committed nothing: the first failure,
-    else the conflict of every bin.
+    ``unfinished`` are those that it did not do. ``error``: set if a run had work and committed
+    nothing: the first failure, else the conflict of every bin.
     """
 
     plan: OptimizePlan

@@ -18,8 +18,7 @@ from deltactl.operations.optimize.layout.select import (
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.units import GIB, MIB, parse_size
-from tests.operations.optimize.layout.test_existing import reopened
-from tests.operations.optimize.layout.test_run import build, rows_of, run
+from tests.operations.optimize.layout.test_run import build, reopened, rows_of, run
 from tests.support.stores import opened_as
 from tests.support.table_builder import TableBuilder
 
@@ -77,7 +76,7 @@ def test_runs_with_a_limit_place_the_whole_table(how: dict[str, Any]) -> None:
 def test_a_plain_run_with_a_limit_divides_new_files_of_a_layout() -> None:
     builder = build(files=40, rows=50)
     size = total(builder)
-    options = {"target_bytes": size // 80, "max_bytes": size // 4}
+    options: dict[str, Any] = {"target_bytes": size // 80, "max_bytes": size // 4}
     run(builder.store, cluster_by="id", target_bytes=size // 80)
     builder = reopened(builder)
     for n in range(40):
@@ -94,7 +93,7 @@ def test_a_cluster_that_is_too_large_is_named_with_the_size_to_raise() -> None:
     builder = build(files=10)
     size = total(builder)
     for how in ({"zorder_by": "id"}, {"cluster_by": "id"}):
-        options = {**how, "max_bytes": size // 2}
+        options: dict[str, Any] = {**how, "max_bytes": size // 2}
         plan = run(builder.store, dry_run=True, **options).plan
         assert plan.is_empty
         (reason,) = plan.left_alone
@@ -104,7 +103,8 @@ def test_a_cluster_that_is_too_large_is_named_with_the_size_to_raise() -> None:
         assert warning.startswith("10 files are not rewritten, because")
         raised = warning.partition("raise it to ")[2].removesuffix(" or more")
         assert raised in reason
-        assert run(builder.store, dry_run=True, **how, max_bytes=parse_size(raised)).plan.num_bins == 1
+        options["max_bytes"] = parse_size(raised)
+        assert run(builder.store, dry_run=True, **options).plan.num_bins == 1
     assert not warnings_of(builder, cluster_by="id", max_bytes=size)
 
 

@@ -83,7 +83,7 @@ def partitioned() -> TableBuilder:
 
 
 @pytest.mark.parametrize("how", [{}, {"cluster_by": "id"}])
-def test_finished_clusters_are_kept_and_the_others_are_counted(how: dict[str, str]) -> None:
+def test_finished_clusters_are_kept_and_the_others_are_counted(how: dict[str, Any]) -> None:
     found: dict[int, set[str]] = {}
     for limit in range(100):
         builder = partitioned()
