@@ -117,8 +117,8 @@ def test_the_forecast_of_a_plain_run_that_keeps_a_layout(layout: Any, where: str
     random = np.random.default_rng(3)
     for file in range(4):
         rows = [
-            {"a": a, "b": float(a % 97), "s": "new", "p": file % 2}
-            for a in random.integers(0, 1 << 40, 4000).tolist()
+            {"a": int(random.integers(0, 1 << 40)), "b": b, "s": "new", "p": file % 2}
+            for b in random.lognormal(0, 1, 4000).tolist()
         ]
         builder.append(rows, stats=stats_of(rows))
     options: dict[str, Any] = {"target_bytes": target, "where": where}
