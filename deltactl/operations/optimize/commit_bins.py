@@ -165,8 +165,7 @@ class OptimizeRun:
         error = None if self._totals.versions else self._failure or self._conflict
         if isinstance(error, ConflictError) and error.reasons:
             error = explain_conflict([left.reason for left in self._left])
-        is_partial = bool(self._unfinished or self._lost)
-        return self._report(error, interrupted=self._context.is_cancelled and is_partial)
+        return self._report(error, interrupted=self._context.is_cancelled)
 
     def _sum_unfinished(self) -> Unfinished:
         if not self._unfinished:

@@ -62,8 +62,8 @@ class OptimizeReport:
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
     ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
     a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
-    before and after. ``interrupted``: the run was stopped before all bins were done, and
-    ``unfinished`` are those that it did not do. ``error``: set if a run had work and committed
+    before and after. ``interrupted``: the run was stopped, and ``unfinished`` are the bins
+    that it did not do, if any. ``error``: set if a run had work and committed
     nothing: the first failure, else the conflict of every bin.
     """
 
