@@ -1,8 +1,29 @@
-"""The entry point of ``python -m deltactl``."""
+"""The entry point of ``deltactl`` and ``python -m deltactl``."""
 
 from __future__ import annotations
 
-from deltactl.cli.app import main
+import os
+import signal
+from types import FrameType
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the program on the command line, and exit."""
+    # The imports below take a part of a second, in which Ctrl-C would print a traceback.
+    before = signal.signal(signal.SIGINT, _end_at_once)
+    from deltactl.cli.app import main as run_main
+
+    signal.signal(signal.SIGINT, before)
+    run_main()
+
+
+def _end_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End the process as an interrupted run ends; nothing was begun."""
+    os.write(2, b"error: interrupted\n")
+    # Not an exception: an import could handle or print it.
+    os._exit(128 + signal.SIGINT)
+
 
 if __name__ == "__main__":
     main()

@@ -287,6 +287,7 @@ def format_count(n: int, noun: str | None = None, plural: str | None = None) -> 
     return f"{n:,} {noun if abs(n) == 1 else plural or f'{noun}s'}"
 
 
+KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 TIB = 1 << 40

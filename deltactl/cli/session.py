@@ -377,13 +377,15 @@ class Session:
             )
             yield replace(context, run_id=self.run_id)
 
-    def find_interruption(self, done: str, *, is_part_done: bool) -> DeltactlError | None:
+    def find_interruption(
+        self, done: str, *, is_part_done: bool, hint: str = "Rerun to finish the rest."
+    ) -> DeltactlError | None:
         """Return the error of a run that a signal or the time limit stopped, if one did.
 
         ``done``: the part of the message that says what was finished.
         """
         return self._cancellation.find_error(
-            f"interrupted; {done}", hint="Rerun to finish the rest.", is_part_done=is_part_done
+            f"interrupted; {done}", hint=hint, is_part_done=is_part_done
         )
 
     def raise_if_cancelled(

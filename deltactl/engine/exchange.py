@@ -131,6 +131,8 @@ def exchange(
         return opened.finish()
 
     read_results = _run_all(read, list(sources), workers)
+    spool.end_adding()
+    pa.default_memory_pool().release_unused()  # writing needs blocks of other sizes
     destinations = np.flatnonzero(spool.rows).tolist()
     usual = int(spool.rows.sum()) // max(1, len(destinations))
 
@@ -155,11 +157,17 @@ def gather(
         size_bytes += int(batch.nbytes)
         rows += batch.num_rows
         if size_bytes >= most_bytes or rows >= most_rows:
-            joined = _join(held, schema)
-            held, size_bytes, rows = [], 0, 0
-            yield joined
+            size_bytes = rows = 0
+            yield _take_joined(held, schema)
     if rows:
-        yield _join(held, schema)
+        yield _take_joined(held, schema)
+
+
+def _take_joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the joined batches, and clear the list: a caller that waits must not keep them."""
+    joined = _join(batches, schema)
+    batches.clear()
+    return joined
 
 
 def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -95,6 +95,16 @@ class Spool:
             if self._held_bytes > self._memory_bytes:
                 self._spill()
 
+    def end_adding(self) -> None:
+        """Spill all rows if some are spilled: the memory is for the rows to write from now on.
+
+        Raises:
+            StorageError: the disk is full, or failed.
+        """
+        with self._lock:
+            if self._file is not None and self._held:
+                self._spill()
+
     def take(self, destination: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a destination; rows in memory are freed.
 

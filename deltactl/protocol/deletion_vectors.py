@@ -27,6 +27,7 @@ from deltactl.protocol.z85 import decode_words, z85_decode, z85_encode
 UUID_RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
 INLINE: Final = "i"
+STORAGE_TYPES: Final = (UUID_RELATIVE, ABSOLUTE, INLINE)
 
 FRAME_OVERHEAD: Final = 8
 """Bytes around each stored bitmap: its size before, its checksum after."""
@@ -71,7 +72,7 @@ class DeletionVector:
                 f"deletion vector {self.path_or_inline_dv!r} lacks one of storageType,"
                 " pathOrInlineDv, sizeInBytes and cardinality"
             )
-        if self.storage_type not in (UUID_RELATIVE, ABSOLUTE, INLINE):
+        if self.storage_type not in STORAGE_TYPES:
             raise UnsupportedFeatureError(
                 f"deletion vector {self.path_or_inline_dv!r} has storage type"
                 f" {self.storage_type!r}, which deltactl does not support"

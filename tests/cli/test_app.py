@@ -259,6 +259,21 @@ def test_signals_end_a_command(number: int, code: int, word: str) -> None:
     assert (child.returncode, err) == (code, f"error: {word}\n")
 
 
+def test_an_interrupt_while_the_program_is_imported(process: RunCli) -> None:
+    program = (
+        "import os, signal, sys; sys.modules.pop('typer', None)\n"
+        "class Finder:\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "from deltactl.__main__ import main\n"
+        "main()"
+    )
+    ran = process("-c", program, "--version")
+    assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_cancel_an_orderly_command(number: int, code: int) -> None:
     child = start("wait-here", "--orderly", "-q")

@@ -32,6 +32,7 @@ from deltactl.units import (
     format_compact_size,
     format_count,
     format_duration,
+    format_size,
     parse_duration,
     parse_size,
 )
@@ -281,7 +282,9 @@ def _run(
         report = optimize_table(store, options, context, dry_run=dry_run)
         if report.interrupted:
             stopped = session.find_interruption(
-                _committed(report), is_part_done=bool(report.versions)
+                f"{_committed(report)}{_unfinished(report)}",
+                is_part_done=bool(report.versions),
+                hint=_hint_to_finish(report),
             )
             if stopped is not None:
                 _present(session, report, stopped)
@@ -348,6 +351,26 @@ def _committed(report: OptimizeReport) -> str:
     removed = format_count(report.files_removed, "file")
     versions = ", ".join(map(str, report.versions))
     return f"{removed} became {report.files_added} in version {versions}"
+
+
+def _unfinished(report: OptimizeReport) -> str:
+    rest = report.unfinished
+    if not rest.bins:
+        return ""
+    files = format_count(rest.files, "file")
+    return f"; {format_count(rest.bins, 'bin')} left ({files}, {format_size(rest.bytes)})"
+
+
+def _hint_to_finish(report: OptimizeReport) -> str:
+    """Return what to do after a run that was stopped: a cluster is begun again from its start."""
+    layout = report.plan.layout
+    if layout is None or not report.unfinished.bins or layout.request.kind == "zorder":
+        return "Rerun to finish the rest."
+    size = format_size(report.unfinished.largest_bytes)
+    return (
+        f"Rerun to finish the rest. The largest cluster has {size}, and is begun again: allow "
+        "enough time for it, or divide clusters with --max-bytes."
+    )
 
 
 def _parse_min_cluster(text: str | None) -> int:

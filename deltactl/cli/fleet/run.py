@@ -65,7 +65,10 @@ def expand_tables(options: FleetOptions, session: Session) -> list[str]:
         for address in found:
             tables.setdefault(session.open_store(address).uri, address)
     if not tables:
-        raise UsageError(f"--tables-from {options.tables_from} contains no table")
+        raise UsageError(
+            f"--tables-from {options.tables_from} contains no table",
+            hint="Write one table per line; empty lines and lines with # are ignored.",
+        )
     return list(tables.values())
 
 
@@ -74,8 +77,16 @@ def _read_words(name: str | None) -> Iterator[str]:
         return
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        raise UsageError(f"--tables-from {name}: {error}") from error
+    except OSError as error:
+        raise UsageError(
+            f"--tables-from {name}: cannot be read: {error.strerror or error}",
+            hint="Give a readable text file with one table per line, or - for standard input.",
+        ) from error
+    except UnicodeError as error:
+        raise UsageError(
+            f"--tables-from {name}: is not UTF-8 text: {error}",
+            hint="Give a text file with one table per line.",
+        ) from error
     lines = (line.strip() for line in text.splitlines())
     yield from (line for line in lines if line and not line.startswith("#"))
 

@@ -37,6 +37,7 @@ _NO_VECTORS: Final = (
     "another writer deleted rows of its input files, and deletion vectors may not be written here"
 )
 _NO_OFFSETS: Final = "another writer deleted rows of its input files, whose order was not kept"
+_SOME_GONE: Final = "another writer removed some of its input files, whose rows are in new files"
 _RESTORED: Final = "another writer restored rows of its input files"
 _OTHER_IDS: Final = "another writer changed the row ids or facts of its input files"
 _ALL_GONE: Final = "other writers removed all of its input files"
@@ -145,8 +146,10 @@ class Winners:
         is_removed = any(self._remove_keys[at] == key for at in removes)
         if not adds:
             # A `remove` of another vector than the newest leaves the file live for readers.
-            changes = [self._data_changes[at] for at in removes]
-            return carried.drop(row) if is_removed and all(changes) else _REWRITTEN
+            if not (is_removed and all(self._data_changes[at] for at in removes)):
+                return _REWRITTEN
+            carried.drop(row)
+            return None
         if len(adds) > 1:
             return _REWRITTEN
         return carried.replace(row, adds[0], is_removed)
@@ -190,15 +193,14 @@ class _Carried:
         self._deleted = BitMap64()
         self._is_ordered = bin_.inputs is not None and len(bin_.added) <= 1
 
-    def drop(self, row: int) -> str | None:
+    def drop(self, row: int) -> None:
         """Delete all rows of an input that others removed."""
-        if not self._is_ordered:
-            return _NO_OFFSETS
-        start, end = self._span(row)
         self._kept[row] = False
+        if not self._is_ordered:
+            return  # the verdict depends on whether other inputs are left
+        start, end = self._span(row)
         if start < end:
             self._deleted.add_range(start, end)
-        return None
 
     def replace(self, row: int, add: int, is_removed: bool) -> str | None:
         """Apply the vector with which others added an input again."""
@@ -249,6 +251,8 @@ class _Carried:
         removed = self._files.take(pa.array(self._rows[self._kept]))
         if not removed.num_rows:
             return Verdict(None, _ALL_GONE)
+        if not self._is_ordered and not self._kept.all():
+            return Verdict(None, _SOME_GONE)
         count = len(self._deleted)
         bin_ = replace(self._bin, removed=removed, inputs=self._inputs())
         if not count:

@@ -139,6 +139,7 @@ class TableWork:
             was_done=done.was_done,
             error=done.error,
             is_stopped=done.is_stopped,
+            unfinished=done.unfinished,
             failed=done.failed,
         )
 
@@ -190,7 +191,7 @@ class _Done:
     """The effect of an operation, without time and requests.
 
     ``failed``: the partitions with bins that failed or were dropped, each with a reason;
-    ``lost_bytes``: bytes that were read for such bins.
+    ``lost_bytes``: bytes that were read for such bins. ``unfinished``: see ``Outcome``.
     """
 
     effect: Effect = field(default_factory=Effect)
@@ -201,6 +202,7 @@ class _Done:
     was_done: bool = False
     failed: Mapping[str, str] = field(default_factory=dict)
     lost_bytes: int = 0
+    unfinished: frozenset[str] | None = None
 
     @property
     def is_in_vain(self) -> bool:
@@ -244,6 +246,7 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
         report.interrupted,
         failed=lost,
         lost_bytes=read,
+        unfinished=report.unfinished.partitions,
     )
 
 

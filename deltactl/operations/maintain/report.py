@@ -20,7 +20,8 @@ class Outcome:
     ``measured`` is ``None`` if it failed. ``failed`` are the partitions with bins that failed or
     were lost, each with a reason; the others are done, also if there is an ``error``. ``note`` says
     what is worth knowing. ``was_done``: there was nothing left to do, because another run, or an
-    action before, had done it. ``is_stopped``: the time or a signal ended it before the end.
+    action before, had done it. ``is_stopped``: the time or a signal ended it before the end;
+    ``unfinished`` are the partitions with bins that were not done, ``None`` if it is not known.
     """
 
     name: ActionName
@@ -32,6 +33,7 @@ class Outcome:
     error: DeltactlError | None = None
     was_done: bool = False
     is_stopped: bool = False
+    unfinished: frozenset[str] | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def settle(self, action: Action) -> Action:
@@ -42,7 +44,8 @@ class Outcome:
             why = self.error.message
         if why is not None:
             return action.left(why, "failed")
-        if self.is_stopped:
+        rest = self.unfinished
+        if self.is_stopped and (rest is None or (action.partition or "") in rest):
             return action.left(self.note or "stopped")
         return replace(action, state="done")
 

@@ -9,17 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import Warn
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.clustered import clustered_mask
 from deltactl.operations.optimize.layout.existing import Kept, find_kept
 from deltactl.operations.optimize.layout.request import LayoutRequest
-from deltactl.operations.optimize.layout.select import Placed, divide_clusters
+from deltactl.operations.optimize.layout.select import ClusterLimit, Placed, divide_clusters
 from deltactl.operations.optimize.layout.tags import is_clustered_otherwise
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.operations.optimize.purge import purge_mask
 from deltactl.operations.partition_groups import PartitionGroups
 from deltactl.protocol.partitions import lookup_map
+from deltactl.units import GIB, KIB, MIB, format_count
 
 TARGET_TAG = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes at the time of writing."""
@@ -91,20 +93,21 @@ def select(
     choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
     is_large = choice.sizes >= minimum
     if kept is not None:
-        _leave_placed(choice, kept, is_large, minimum)
+        limit = ClusterLimit.of(options.max_bytes, target)
+        _leave_placed(choice, kept, is_large, limit.finished(minimum))
         is_large &= ~kept.is_laid[choice.groups.ids]
     choice.leave(is_large & ~choice.forced, "large enough")
     return kept
 
 
-def _leave_placed(choice: Choice, kept: Kept, is_large: Array, minimum: int) -> None:
+def _leave_placed(choice: Choice, kept: Kept, is_large: Array, finished_bytes: int) -> None:
     """Exclude the files of a kept layout, except small files that can be merged with others.
 
     If a cluster fills more than one file, its files are merged only for another target size.
     Otherwise each run would write them again.
     """
     placed = kept.placed
-    finished = placed.find_finished(choice.sizes, minimum) & choice.settled
+    finished = placed.find_finished(choice.sizes, finished_bytes) & choice.settled
     done = placed.is_placed & (is_large | finished)
     choice.leave(done & ~choice.forced, IN_LAYOUT)
     _leave_alone(choice, placed)
@@ -127,7 +130,9 @@ def leave_hot(choice: Choice, options: OptimizeOptions, now_ms: int) -> None:
         choice.leave(hot, "in a recently written partition")
 
 
-def select_for_layout(choice: Choice, request: LayoutRequest, options: OptimizeOptions) -> Placed:
+def select_for_layout(
+    choice: Choice, request: LayoutRequest, options: OptimizeOptions, limit: ClusterLimit
+) -> Placed:
     """Exclude files that already have the layout."""
     placed = Placed.of(choice.files, request)
     if options.full:
@@ -137,14 +142,15 @@ def select_for_layout(choice: Choice, request: LayoutRequest, options: OptimizeO
         choice.leave(otherwise, "clustered by other columns (rewrite with --full)")
     choice.forced |= _over_ratio(choice.files, options.max_deleted_rows_ratio)
     if request.kind != "zorder":
-        finished = placed.find_finished(choice.sizes, options.min_cluster_bytes)
+        least = limit.finished(options.min_cluster_bytes)
+        finished = placed.find_finished(choice.sizes, least)
         choice.leave(finished & ~choice.forced, "in a finished cluster")
     _leave_alone(choice, placed)
     return placed
 
 
 def make_bins(
-    choice: Choice, kept: Kept | None, rule: PackingRule
+    choice: Choice, kept: Kept | None, rule: PackingRule, limit: ClusterLimit
 ) -> tuple[list[Array], Kept | None]:
     """Return the bins of a plain run as row indices, by partition, and which layouts they keep.
 
@@ -164,12 +170,18 @@ def make_bins(
     joined = [members for members in packed if not is_placed[ids[members[0]]]]
     chosen = choice.candidates & in_laid
     chosen[rows_of([members for members in packed if is_placed[ids[members[0]]]])] = True
-    bins = [*joined, *divide_groups(choice, chosen, kept.placed)]
+    bins = [*joined, *divide_groups(choice, chosen, kept.placed, limit)]
     return sorted(bins, key=lambda members: int(ids[members[0]])), kept
 
 
-def divide_groups(choice: Choice, chosen: Array, placed: Placed) -> list[Array]:
-    """Return clusters as row indices: files of a partition, with its unfinished clusters."""
+def divide_groups(
+    choice: Choice, chosen: Array, placed: Placed, limit: ClusterLimit, *, full: bool = False
+) -> list[Array]:
+    """Return clusters as row indices: files of a partition, with its unfinished clusters.
+
+    If a partition is divided, parts of one unfinished cluster are left as they are, unless
+    ``full``.
+    """
     rows = np.flatnonzero(chosen)
     order = pc.sort_indices(
         pa.table(
@@ -186,10 +198,23 @@ def divide_groups(choice: Choice, chosen: Array, placed: Placed) -> list[Array]:
     edges = np.flatnonzero(np.diff(choice.groups.ids[rows])) + 1
     clusters: list[Array] = []
     for part in np.split(rows, edges):
-        numbers = divide_clusters(choice.sizes[part])
+        numbers = divide_clusters(choice.sizes[part], limit.most_bytes)
         pieces = np.split(part, np.flatnonzero(np.diff(numbers)) + 1)
         clusters += [piece for piece in pieces if len(piece)]
-    return clusters
+    if full:
+        return clusters
+    alone = [part for part in clusters if _is_of_one_cluster(choice, placed, part)]
+    mask = np.zeros(choice.files.num_rows, np.bool_)
+    mask[rows_of(alone)] = True
+    choice.leave(mask, IN_LAYOUT)
+    return [part for part in clusters if not mask[part[0]]]
+
+
+def _is_of_one_cluster(choice: Choice, placed: Placed, part: Array) -> bool:
+    """Return whether placing these files again would change nothing."""
+    numbers = placed.clusters[part]
+    is_one = numbers[0] >= 0 and bool((numbers == numbers[0]).all())
+    return is_one and not choice.forced[part].any()
 
 
 def _over_ratio(files: pa.Table, ratio: float) -> Array:
@@ -229,8 +254,13 @@ def pack_groups(choice: Choice, candidates: Array, rule: PackingRule) -> list[Ar
     return bins
 
 
-def limit_bytes(choice: Choice, bins: list[Array], max_bytes: int | None) -> list[Array]:
-    """Return the bins that save most files per byte within a limit, in partition order."""
+def limit_bytes(
+    choice: Choice, bins: list[Array], max_bytes: int | None, limit: ClusterLimit, warn: Warn
+) -> list[Array]:
+    """Return the bins that save most files per byte within a limit, in partition order.
+
+    Bins that alone exceed the limit are never taken: the reason and a warning say what to do.
+    """
     if max_bytes is None:
         return bins
     weights = sums(choice.sizes, bins).tolist()
@@ -241,6 +271,31 @@ def limit_bytes(choice: Choice, bins: list[Array], max_bytes: int | None) -> lis
         if weights[index] <= left:
             taken.add(index)
             left -= weights[index]
-    dropped = sum(len(bins[i]) for i in range(len(bins)) if i not in taken)
+    too_large = {i for i, weight in enumerate(weights) if weight > max_bytes}
+    dropped = sum(len(bins[i]) for i in range(len(bins)) if i not in taken | too_large)
     choice.left_alone["over --max-bytes"] = dropped
+    if too_large:
+        files = sum(len(bins[i]) for i in too_large)
+        _explain_too_large(choice, files, max(weights), limit, warn)
     return [bins[i] for i in sorted(taken)]
+
+
+def _explain_too_large(
+    choice: Choice, files: int, largest_bytes: int, limit: ClusterLimit, warn: Warn
+) -> None:
+    needed = largest_bytes
+    if limit.parts_bytes is not None:
+        needed = min(needed, limit.parts_bytes)
+    size = _round_up(needed)
+    choice.left_alone[f"in bins larger than --max-bytes (raise it to {size})"] = files
+    warn(
+        f"{format_count(files, 'file is', 'files are')} not rewritten, because they are rewritten "
+        f"together and are larger than --max-bytes: raise it to {size} or more"
+    )
+
+
+def _round_up(size_bytes: int) -> str:
+    """Return the next size in whole units, as in an option."""
+    units = {"GiB": GIB, "MiB": MIB, "KiB": KIB}
+    name = next((name for name, unit in units.items() if size_bytes >= 16 * unit), "B")
+    return f"{-(-size_bytes // units.get(name, 1))}{name}"

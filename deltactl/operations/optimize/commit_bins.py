@@ -18,6 +18,7 @@ from deltactl.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     DeltactlError,
+    InterruptedRunError,
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
@@ -28,7 +29,7 @@ from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
-from deltactl.operations.optimize.report import BinFailure, OptimizeReport
+from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
@@ -91,6 +92,7 @@ class OptimizeRun:
         self._dropped: list[BinFailure] = []
         self._left: list[BinFailure] = []
         self._lost: list[pa.Table] = []
+        self._unfinished: list[pa.Table] = []
         self._failure: DeltactlError | None = None
         self._conflict: ConflictError | None = None
         self._committed: set[str] = set()  # outputs
@@ -126,10 +128,14 @@ class OptimizeRun:
         Raises:
             CommitOutcomeUnknownError: the outcome of a commit is unknown; all outputs are kept.
         """
+        waiting = set(range(len(self._bins)))
         try:
             for outcome in outcomes:
+                if isinstance(outcome, Failed) and isinstance(outcome.error, InterruptedRunError):
+                    continue  # dropped, because the time is up
+                waiting.remove(outcome.task_id)
                 if isinstance(outcome, Failed):
-                    self._fail(self._bins[outcome.task_id], outcome.error)
+                    self.fail(self._bins[outcome.task_id], outcome.error)
                     continue
                 removed = self._bins[outcome.task_id]
                 _log.debug(
@@ -150,6 +156,7 @@ class OptimizeRun:
             raise
         finally:
             self._orphans += self._committer.orphans
+        self._unfinished += [self._bins[number] for number in sorted(waiting)]
         if self._context.engine.leaves_orphans:
             self._delete_orphans(folders)
 
@@ -159,6 +166,20 @@ class OptimizeRun:
         if isinstance(error, ConflictError) and error.reasons:
             error = explain_conflict([left.reason for left in self._left])
         return self._report(error, interrupted=self._context.is_cancelled)
+
+    def _sum_unfinished(self) -> Unfinished:
+        if not self._unfinished:
+            return Unfinished()
+        files = pa.concat_tables(self._unfinished)
+        groups = group_partitions(files["partition_values"], self._partition_fields)
+        largest = max(map(_sum_bytes, self._unfinished))
+        return Unfinished(
+            len(self._unfinished),
+            files.num_rows,
+            _sum_bytes(files),
+            largest,
+            frozenset(groups.labels()),
+        )
 
     def _batch_is_due(self) -> bool:
         elapsed_ms = (self._context.clock.monotonic() - self._batch_started) * 1000
@@ -209,7 +230,8 @@ class OptimizeRun:
             self._failures.append(failure)
         self._discard([bin_])
 
-    def _fail(self, files: pa.Table, raised: Exception) -> None:
+    def fail(self, files: pa.Table, raised: Exception) -> None:
+        """Record the files of a bin that cannot be rewritten, with the reason."""
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
         self._failures.append(self._describe(files, error))
         self._failure = self._failure or error
@@ -264,6 +286,7 @@ class OptimizeRun:
             strays=tuple(self._orphans),
             strays_removed=tuple(self._orphans_removed),
             interrupted=interrupted,
+            unfinished=self._sum_unfinished(),
             run_id=self.run_id,
             options=self.options,
             error=error,

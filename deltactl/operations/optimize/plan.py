@@ -30,7 +30,12 @@ from deltactl.operations.optimize.float_stats import float_stats_type, keep_floa
 from deltactl.operations.optimize.layout.existing import Kept
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
-from deltactl.operations.optimize.layout.select import LayoutPlan, Placed, count_outputs
+from deltactl.operations.optimize.layout.select import (
+    ClusterLimit,
+    LayoutPlan,
+    Placed,
+    count_outputs,
+)
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.partition_groups import group_partitions
@@ -181,14 +186,17 @@ def plan_optimize(
     if request is None:
         kept = select(choice, snapshot, options, (target, minimum), now_ms)
         rule = PackingRule(target, minimum, options.min_input_files)
-        bins, kept = make_bins(choice, kept, rule)
-        chosen = limit_bytes(choice, bins, options.max_bytes)
+        limit = ClusterLimit.of(options.max_bytes, target)
+        bins, kept = make_bins(choice, kept, rule, limit)
+        whole = limit if kept is not None and kept.is_laid.any() else ClusterLimit()
+        chosen = limit_bytes(choice, bins, options.max_bytes, whole, warn)
         after, layout = _keep_layouts(choice, chosen, kept, target)
     else:
         leave_hot(choice, options, now_ms)
-        placed = select_for_layout(choice, request, options)
-        clusters = divide_groups(choice, choice.candidates, placed)
-        chosen = limit_bytes(choice, clusters, options.max_bytes)
+        limit = ClusterLimit.of(options.max_bytes, target, divides=request.kind != "zorder")
+        placed = select_for_layout(choice, request, options, limit)
+        clusters = divide_groups(choice, choice.candidates, placed, limit, full=options.full)
+        chosen = limit_bytes(choice, clusters, options.max_bytes, limit, warn)
         after = count_outputs(sums(choice.sizes, chosen), target)
         placed_bytes = _sum_placed(choice, chosen, placed)
         layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)

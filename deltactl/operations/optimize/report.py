@@ -28,6 +28,29 @@ class BinFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The bins that a stopped run did not begin, or did not finish: their files are unchanged.
+
+    ``largest_bytes``: the input bytes of the largest one. ``partitions`` are Hive directory names.
+    """
+
+    bins: int = 0
+    files: int = 0
+    bytes: int = 0
+    largest_bytes: int = 0
+    partitions: frozenset[str] = frozenset()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "bins": self.bins,
+            "files": self.files,
+            "bytes": self.bytes,
+            "partitions": len(self.partitions),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class OptimizeReport:
     """The outcome of an optimize.
 
@@ -39,8 +62,9 @@ class OptimizeReport:
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
     ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
     a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
-    before and after. ``error``: set if a run had work and committed nothing: the first failure,
-    else the conflict of every bin.
+    before and after. ``interrupted``: the run was stopped, and ``unfinished`` are the bins
+    that it did not do, if any. ``error``: set if a run had work and committed
+    nothing: the first failure, else the conflict of every bin.
     """
 
     plan: OptimizePlan
@@ -64,6 +88,7 @@ class OptimizeReport:
     strays: tuple[str, ...] = ()
     strays_removed: tuple[str, ...] = ()
     interrupted: bool = False
+    unfinished: Unfinished = Unfinished()
     run_id: str | None = field(default=None, compare=False)
     skipped: str | None = None
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
@@ -137,6 +162,7 @@ class OptimizeReport:
             "strays": list(self.strays),
             "strays_removed": list(self.strays_removed),
             "interrupted": self.interrupted,
+            "unfinished": self.unfinished.to_dict(),
             "run_id": self.run_id,
         }
 

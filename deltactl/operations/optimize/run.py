@@ -23,6 +23,7 @@ from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
+from deltactl.operations.optimize.kept_skipping import expect_kept_skipping
 from deltactl.operations.optimize.layout.build import build_cluster_tasks, estimate_memory
 from deltactl.operations.optimize.layout.distribute import count_rows, run_bins
 from deltactl.operations.optimize.layout.forecast import (
@@ -36,12 +37,12 @@ from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
+from deltactl.operations.optimize.unusable import drop_bins, find_unusable
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import Reason, codec_of
-from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -118,21 +119,25 @@ def try_optimize(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
+    unusable = find_unusable(plan)
+    usable = drop_bins(plan, unusable)
     if options.rewrite == "copy" and options.codec is not None and skipped is None:
-        _ensure_codec(store, plan, options.codec)
+        _ensure_codec(store, usable, options.codec)
     work_bytes = _work_bytes(plan, options)
     if not dry_run:
         abort_ended_uploads(store, context.clock, context.warn)
     if dry_run or plan.is_empty or skipped is not None:
         choice = context.source.choose(work_bytes)
-        forecast = None if skipped is not None else _forecast(snapshot, plan, options)
+        for error in unusable.values() if skipped is None else ():
+            context.warn(f"a real run would fail to rewrite a bin: {error.message}")
+        forecast = None if skipped is not None else _forecast(snapshot, usable, options)
         sampled = (
             {} if skipped is not None else _forecast_clusters(snapshot, plan, options, context)
         )
         return OptimizeReport(
             plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options,
             rewritten=forecast, clusters=tuple(sampled.values()),
-            skipping=_report_skipping(plan, sampled),
+            skipping=_report_skipping(snapshot, plan, sampled, options),
         )  # fmt: skip
     store.ensure_put_if_absent()
     context = replace(context, engine=context.source.open(work_bytes))
@@ -177,7 +182,8 @@ def _forecast_clusters(
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
     clusters = [(number, layout.request_of(number)) for number in largest]
-    placed = [(number, request) for number, request in clusters if request is not None]
+    unusable = find_unusable(plan)
+    placed = [(n, request) for n, request in clusters if request is not None and n not in unusable]
     return {
         number: forecast_cluster(
             snapshot.store,
@@ -191,11 +197,15 @@ def _forecast_clusters(
 
 
 def _report_skipping(
-    plan: OptimizePlan, sampled: Mapping[int, ClusterForecast]
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    sampled: Mapping[int, ClusterForecast],
+    options: OptimizeOptions,
 ) -> LayoutReport | None:
-    if plan.skipping is None:
+    expected = plan.skipping or expect_kept_skipping(snapshot, plan, options.where)
+    if expected is None:
         return None
-    return plan.skipping.report({number: found.opened for number, found in sampled.items()})
+    return expected.report({number: found.opened for number, found in sampled.items()})
 
 
 def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
@@ -257,7 +267,6 @@ def execute_optimize(
             if again.is_empty:
                 run.forget_lost()
                 break
-            vector_files(again.files["deletion_vector"])  # raises if there is one of another kind
             spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
             context.warn(f"the bins that other writers changed were not planned again: {error}")
@@ -276,6 +285,10 @@ def _run_round(
     spec: RewriteSpec,
     context: RunContext,
 ) -> None:
+    """Rewrite the bins of a plan; those that cannot be used count as failed."""
+    unusable = find_unusable(plan)
+    failed = [(files, unusable[n]) for n, files in enumerate(plan.iter_bins()) if n in unusable]
+    plan = drop_bins(plan, unusable)
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     first = run.num_bins  # outputs of all rounds have different names
@@ -284,18 +297,17 @@ def _run_round(
         return _build_task(spec, snapshot, plan, first + number, bins[number])
 
     run.begin_round(snapshot, plan, bins)
+    for files, error in failed:
+        run.fail(files, error)
     folders = (_output_folder(spec, snapshot, files) for files in bins)
     if plan.layout is None:
         tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
         return
-    layout_spec = LayoutSpec(spec, run.options.spill_dir)
+    is_local = context.engine.name == "local"
+    layout_spec = LayoutSpec(spec, run.options.spill_dir, context.cancel if is_local else None)
     clusters = build_cluster_tasks(
-        plan.layout,
-        sizes,
-        build,
-        run.options.memory_bytes,
-        is_local=context.engine.name == "local",
+        plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local
     )
     rows = [count_rows(files) for files in bins]
     run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)

@@ -121,17 +121,21 @@ def _write_options(
     return WriteOptions(
         codec=codec,
         level=options.codec_level,
-        row_group_bytes=_row_group_bytes(options.memory_bytes),
+        row_group_bytes=_row_group_bytes(options.memory_bytes, plan.layout is not None),
         data_page_version="2.0" if snapshot.properties.parquet_format_version >= "2" else "1.0",
         variants=variant_groups(_stored_schema(snapshot)),
     )
 
 
-def _row_group_bytes(memory_bytes: int | None) -> int:
-    """Return an eighth of the memory: each running bin holds a row group decoded and encoded."""
+def _row_group_bytes(memory_bytes: int | None, places_rows: bool) -> int:
+    """Return an eighth of the memory: each running bin holds a row group decoded and encoded.
+
+    If rows are placed, it is a sixteenth: most of the memory is for rows that wait to be written.
+    """
     if memory_bytes is None:
         return DEFAULT_ROW_GROUP_BYTES
-    return min(DEFAULT_ROW_GROUP_BYTES, max(_LEAST_ROW_GROUP_BYTES, memory_bytes // 8))
+    share = memory_bytes // (16 if places_rows else 8)
+    return min(DEFAULT_ROW_GROUP_BYTES, max(_LEAST_ROW_GROUP_BYTES, share))
 
 
 def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:

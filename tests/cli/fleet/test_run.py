@@ -151,7 +151,12 @@ def test_tables_come_from_a_file_or_stdin(
     ("args", "code", "message"),
     [
         ([], 2, "Missing argument 'TABLE'"),
-        (["--tables-from", "absent"], 2, "--tables-from absent: "),
+        (
+            ["--tables-from", "absent"],
+            2,
+            "--tables-from absent: cannot be read: No such file or directory\nhint: Give a",
+        ),
+        (["--tables-from", "binary"], 2, "--tables-from binary: is not UTF-8 text: "),
         (["--tables-from", "empty"], 2, "--tables-from empty contains no table"),
         (["lake/x*"], 1, "no Delta table matches 'lake/x*'"),
         (["s3://*/events"], 2, "'s3://*/events': a bucket cannot be a glob"),
@@ -162,6 +167,7 @@ def test_what_names_no_table(
     fake_cli: RunCli, lake: Path, args: list[str], code: int, message: str
 ) -> None:
     (lake.parent / "empty").write_text("# nothing\n")
+    (lake.parent / "binary").write_bytes(b"\xff\xfe")
     ran = fake_cli("go-round", *args)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith(f"error: {message}")

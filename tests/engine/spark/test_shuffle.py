@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,13 @@ from deltactl.engine.exchange import Exchange, RowCounts, Source
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.engine.spill import PLACE
 from deltactl.errors import DataFileError, InterruptedRunError
+from deltactl.operations.check.options import CheckOptions
+from deltactl.operations.optimize.layout import distribute
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
+from tests.support.table_builder import Column, TableBuilder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,3 +108,21 @@ def test_a_cancelled_exchange_ends(session: SparkSession) -> None:
     cancel.set()
     with pytest.raises(InterruptedRunError):
         exchange(session, cancel=cancel)
+
+
+def test_a_table_is_clustered_by_the_exchange(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both kinds of sessions place the rows of a whole table with the shuffle of Spark."""
+    monkeypatch.setattr(distribute, "EXCHANGED_FROM_BYTES", 1)
+    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id"), Column("v", "string")])
+    for n in range(4):
+        builder.append([{"id": 4 * k + n, "v": f"v{k % 9}"} for k in range(200)])
+    table = Table(str(tmp_path / "t"))
+    options = OptimizeOptions(cluster_by="id,v", target_bytes=table.snapshot().size_bytes // 4)
+    report = table.optimize(options, engine=SparkEngine(session))
+    assert (report.engine, report.files_removed) == ("spark", 4)
+    assert report.files_added > 1
+    assert sorted(table.scan(columns=["id"]).read_all()["id"].to_pylist()) == list(range(800))
+    assert table.optimize(options, dry_run=True).plan.is_empty
+    assert table.check(CheckOptions(proofs=True)).is_sound

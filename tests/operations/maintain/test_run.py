@@ -209,6 +209,26 @@ def test_the_time_of_the_budget_ends_what_runs(tmp_path: Path) -> None:
     assert any(o.measured for table in report.tables for o in table.outcomes)
 
 
+def test_only_partitions_that_are_left_count_as_left(tmp_path: Path) -> None:
+    seen: set[tuple[bool, bool]] = set()
+    for seconds in range(4, 200, 4):
+        root = tmp_path / str(seconds)
+        build(root, commits=3, parts="abcdef")
+        clock = FixedClock(NOW_MS, step_ms=1000)
+        budget = Budget(time_ms=seconds * 1000)
+        table = only(run(root, clock=clock, budget=budget, only=frozenset({"optimize"})))
+        live = load_snapshot(LocalStore(str(root)), warn=lambda said: None).files
+        files = Counter(dict(values)["part"] for values in live["partition_values"].to_pylist())
+        left = {str(action.partition) for action in table.left}
+        assert left == {f"part={part}" for part, count in files.items() if count > 1}
+        done = {str(a.partition) for a in table.actions if a.state == "done"}
+        assert done == {f"part={part}" for part, count in files.items() if count == 1}
+        seen.add((bool(done), bool(left)))
+        if not left:
+            break
+    assert seen == {(False, True), (True, True), (True, False)}
+
+
 def test_windows_and_cool_downs(tmp_path: Path) -> None:
     build(tmp_path)
     clock = FixedClock(NOW_MS)  # 22:13 UTC

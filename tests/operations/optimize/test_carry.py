@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltactl.errors import ConflictError, join_reasons
-from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
+from deltactl.errors import ConflictError, UnsupportedFeatureError, join_reasons
+from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.table import Table
 from tests.operations.optimize.test_races import IN_BATCHES, Race
 from tests.support.table_builder import Action
@@ -317,6 +318,40 @@ def test_a_vector_that_cannot_be_used_costs_its_bin_only(spoil: Any) -> None:
     assert race.partitions_committed(report) == ["b", "c"]
     (reason,) = {dropped.reason for dropped in report.dropped}
     assert "deletion vector of another writer" in reason
+
+
+@pytest.mark.parametrize("options", [OptimizeOptions(), OptimizeOptions(cluster_by="id")])
+def test_a_live_vector_of_an_unknown_type_costs_its_bin_only(options: OptimizeOptions) -> None:
+    race = race_with_vectors()
+    remove, add = race.builder.delete_actions(race.paths["a"][0], [1], "i")
+    add["add"]["deletionVector"]["storageType"] = "x"
+    race.builder.commit(remove, add, operation="DELETE")
+    said: list[str] = []
+    preview = optimize_table(race.store, options, RunContext(warn=said.append), dry_run=True)
+    assert preview.plan.num_bins == 3
+    assert ["storage type 'x'" in text for text in said] == [True]
+    report = race.run(options)
+    assert race.partitions_committed(report) == ["b", "c"]
+    (failure,) = report.failures
+    assert (failure.partition, failure.files) == ("p=a", 3)
+    assert "storage type 'x'" in failure.reason
+    with pytest.raises(UnsupportedFeatureError, match="storage type 'x'"):
+        race.run(options)  # nothing else is left
+
+
+def test_a_live_vector_of_an_unknown_type_in_a_later_round() -> None:
+    race = race_with_vectors()
+
+    def change() -> None:
+        remove, add = race.builder.delete_actions(race.paths["a"][0], [1], "i")
+        add["add"]["deletionVector"]["storageType"] = "x"
+        race.builder.commit(remove, add, operation="DELETE")
+        race.builder.delete_rows(race.paths["b"][0], [1])
+
+    report = race.run(OptimizeOptions(cluster_by="id"), before_1=change)
+    assert race.partitions_committed(report) == ["b", "c"]
+    assert [failure.partition for failure in report.failures] == ["p=a"]
+    assert not report.conflicts
 
 
 _deletes = st.lists(

@@ -38,19 +38,25 @@ class ExpectedSkipping:
         request: the columns and the rule.
         columns: the bounds of each column in all files that are considered.
         sets: the files of each cluster, and its number of outputs.
+        others: the clusters with another layout; a lookup may open all their outputs.
     """
 
     request: LayoutRequest
     columns: tuple[Lookups, ...]
     sets: RewrittenSets
+    others: frozenset[int] = frozenset()
 
     @classmethod
     def of(
-        cls, request: LayoutRequest, bounds: pa.ChunkedArray, sets: RewrittenSets
+        cls,
+        request: LayoutRequest,
+        bounds: pa.ChunkedArray,
+        sets: RewrittenSets,
+        others: frozenset[int] = frozenset(),
     ) -> ExpectedSkipping:
         """Read the bounds of the columns of a layout."""
         columns = tuple(Lookups.of(select_bounds(bounds, path)) for path in request.paths)
-        return cls(request, columns, sets)
+        return cls(request, columns, sets, others)
 
     def find_least(self) -> float | None:
         """Return the share that lookups skip now, for the column with the lowest share."""
@@ -62,7 +68,8 @@ class ExpectedSkipping:
         """Return the shares; ``sampled``: shares of clusters by number, from a sample of rows."""
         opened = self._estimate_opened()
         for number, shares in (sampled or {}).items():
-            opened[number] = shares
+            if number not in self.others:
+                opened[number] = shares
         columns = tuple(
             ColumnSkipping(
                 name,
@@ -87,8 +94,8 @@ class ExpectedSkipping:
         limits = np.minimum(values, _MOST_VALUES).astype(np.int64)
         outputs = self.sets.outputs.tolist()
         opened = [
-            estimate_opened(self.request.layout, files, tuple(row))
-            for files, row in zip(outputs, limits.tolist(), strict=True)
+            estimate_opened(self.request.layout, 1 if number in self.others else files, tuple(row))
+            for number, (files, row) in enumerate(zip(outputs, limits.tolist(), strict=True))
         ]
         return np.array(opened, np.float64).reshape(len(outputs), len(self.columns))
 

@@ -5,8 +5,8 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
 from deltactl.engine.spill import PLACE, Spool, ensure_space
-from deltactl.errors import DeltactlError, VerificationError
+from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.placement import Placement
@@ -62,6 +63,8 @@ class LayoutSpec:
 
     rewrite: RewriteSpec
     spill_dir: str | None
+    cancel: CancelToken | None = None
+    """Ends clusters that are being placed; only for tasks in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
 
     Raises:
         DataFileError: an input is missing or broken.
+        InterruptedRunError: the run was cancelled.
         StorageError: the disk for spilled rows is too small.
         VerificationError: the rows of the outputs are not those of the inputs.
     """
@@ -106,7 +110,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
     placement = sample_placement(
         store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
     )
-    job = _Job(store, spec.rewrite, task, placement, attempt)
+    job = _Job(store, spec.rewrite, task, placement, attempt, spec.cancel)
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
         ensure_space(spec.spill_dir, task.input_bytes * _SPILLED_PER_INPUT_BYTE)
@@ -180,6 +184,7 @@ class _Job:
     task: ClusterTask
     placement: Placement
     attempt: int
+    cancel: CancelToken | None = None
     names: list[str] = field(default_factory=list)
     """All outputs that were started."""
 
@@ -206,6 +211,7 @@ class _Job:
             live_rows = physical_rows = 0
             with rewrite.reader.open(self.store, file, source) as parquet:
                 for live in rewrite.reader.read_groups(parquet, file, deleted):
+                    self._ensure_wanted()
                     rows = with_row_ids(rewrite, file, live)
                     live_rows += rows.num_rows
                     physical_rows += live.num_physical_rows
@@ -226,15 +232,19 @@ class _Job:
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
-        most_bytes = max(1 << 20, self.task.memory_bytes // (4 * self.task.workers))
+        # Twice while they are joined; then a row group, decoded and encoded, is beside them.
+        most_bytes = max(1 << 20, self.task.memory_bytes // (6 * self.task.workers))
         schema = self.spec.reader.schema.append(PLACE)
         ordered = self._sort(gather(batches, schema, most_bytes, rows))
-        return [
-            self._write_file(f"{destination:03d}-{number}", part)
-            for number, part in enumerate(_split(ordered, rows, limit))
-        ]
+        with closing(ordered):
+            files = [
+                self._write_file(f"{destination:03d}-{number}", part)
+                for number, part in enumerate(_split(ordered, rows, limit))
+            ]
+        # Only now: the rows to write no longer need memory.
+        return [Output(file, self._digest_stored(file)) for file in files]
 
-    def _sort(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _sort(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of each batch in the order of the layout, in small batches."""
         for placed in batches:
             places = np.asarray(placed.column(placed.num_columns - 1))
@@ -242,9 +252,11 @@ class _Job:
             leaves = select_leaves(batch, self.task.request.paths)
             order = self.placement.order(leaves, places)
             for start in range(0, batch.num_rows, _SORTED_ROWS):
+                self._ensure_wanted()
                 yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
+            del placed, batch, leaves  # before the next rows are joined
 
-    def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> Output:
+    def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> NewFile:
         rewrite, task = self.spec, self.task.rewrite
         name = name_output(rewrite, task, self.attempt, number)
         with self._lock:
@@ -254,12 +266,17 @@ class _Job:
             for batch in batches:
                 writer.write(batch)
             written = writer.close()
+        pa.default_memory_pool().release_unused()
         file = new_file(self.store, task, written)
-        file = ClusterTags(self.task.request, rewrite.run_id, task.number).mark(file)
-        return Output(file, self._digest_stored(file))
+        return ClusterTags(self.task.request, rewrite.run_id, task.number).mark(file)
+
+    def _ensure_wanted(self) -> None:
+        if self.cancel is not None and self.cancel.is_set():
+            raise InterruptedRunError("interrupted")
 
     def _digest_stored(self, file: NewFile) -> RowDigest:
         """Return the digest of an output, read again from the store."""
+        self._ensure_wanted()
         stored = DataFile(file.path, file.size_bytes, file.partition_values)
         return self._digester.digest_file(self.store, stored)
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,34 @@ ROWS, FILES = 300_000, 8
 _LIMITED = """
 import resource, runpy
 resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))
+runpy.run_module("deltactl", run_name="__main__")
+"""
+
+# A signal arrives while the first output is written.
+_STOPPED = """
+import os, runpy, signal
+from deltactl.parquet.writer import DataFileWriter
+write = DataFileWriter.write
+def stop(writer, batch):
+    os.kill(os.getpid(), signal.SIGINT)
+    DataFileWriter.write = write
+    write(writer, batch)
+DataFileWriter.write = stop
+runpy.run_module("deltactl", run_name="__main__")
+"""
+
+# Another program takes the space after the first bytes were spilled.
+_FILLED = """
+import os, runpy
+from deltactl.engine.spill import Spool
+spill = Spool._spill
+def fill(spool):
+    spill(spool)
+    if not os.path.exists({disk!r} + "/filler"):
+        space = os.statvfs({disk!r})
+        with open({disk!r} + "/filler", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, (space.f_bavail - 16) * space.f_frsize)
+Spool._spill = fill
 runpy.run_module("deltactl", run_name="__main__")
 """
 
@@ -92,6 +121,20 @@ def test_rows_beyond_the_memory_are_on_disk(
     assert total(root) == total(template)
 
 
+def test_a_run_that_is_stopped_while_it_writes(template: Path, tmp_path: Path) -> None:
+    root, spill = Path(shutil.copytree(template, tmp_path / "t")), tmp_path / "spill"
+    spill.mkdir()
+    before = names(root)
+    process = start(root, spill, "-c", _STOPPED)
+    _, error = process.communicate()
+    assert process.returncode == 130
+    assert f"interrupted; nothing was committed; 1 bin left ({FILES} files, " in error
+    assert "or divide clusters with --max-bytes." in error
+    assert names(root) == before
+    assert not list(spill.iterdir())
+    assert total(root) == total(template)
+
+
 def test_a_kill_leaves_the_table_and_no_spilled_rows(template: Path, tmp_path: Path) -> None:
     root, spill = Path(shutil.copytree(template, tmp_path / "t")), tmp_path / "spill"
     spill.mkdir()
@@ -119,3 +162,62 @@ def test_a_full_disk_leaves_the_table_and_no_outputs(template: Path, tmp_path: P
     assert f"cannot write the spill file in '{spill}'" in error
     assert names(root) == before
     assert not list(spill.iterdir())
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 90 MiB: room for the table, and not for a second copy of it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=90m", "none", str(disk)]
+    mounted = subprocess.run(["mount", *options], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("only root may mount the small file system of this test")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_table_on_a_disk_that_becomes_full(
+    template: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    root, spill = Path(shutil.copytree(template, small_disk / "t")), tmp_path / "spill"
+    spill.mkdir()
+    before = names(root)
+    process = start(root, spill)
+    _, error = process.communicate()
+    assert process.returncode == 8
+    assert "No space left on device" in error
+    assert "hint: Free space on the disk, which is full; then rerun." in error
+    assert names(root) == before
+    assert not list(spill.iterdir())
+    assert total(root) == total(template)
+
+
+def test_a_disk_that_is_too_small_for_spilled_rows_is_refused_first(
+    template: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    root = Path(shutil.copytree(template, tmp_path / "t"))
+    before = names(root)
+    process = start(root, small_disk)
+    _, error = process.communicate()
+    assert process.returncode == 8
+    assert f"of rows may be spilled to '{small_disk}', which has" in error
+    assert "--spill-dir" in error
+    assert names(root) == before
+    assert not list(small_disk.iterdir())
+
+
+def test_a_disk_for_spilled_rows_that_others_fill_meanwhile(
+    template: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    """There is room when the run begins, and none when it spills."""
+    root = Path(shutil.copytree(template, tmp_path / "t"))
+    before = names(root)
+    subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
+    process = start(root, small_disk, "-c", _FILLED.format(disk=str(small_disk)))
+    _, error = process.communicate()
+    assert process.returncode == 8
+    assert f"cannot write the spill file in '{small_disk}': No space left on device" in error
+    assert names(root) == before
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+    assert total(root) == total(template)

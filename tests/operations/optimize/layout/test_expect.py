@@ -15,7 +15,7 @@ from deltactl.operations.optimize.layout.placement import learn_placement
 from deltactl.operations.thresholds import Need
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.operations.optimize.layout.test_run import fresh_store, run
+from tests.operations.optimize.layout.test_run import fresh_store, reopened, run
 from tests.support.table_builder import Column, TableBuilder
 
 ROWS, FILES = 20_000, 8
@@ -105,6 +105,36 @@ def test_the_forecast_is_what_comes_true(options: dict[str, Any], partitions: in
     assert [column.column for column in now.columns] == [c.column for c in forecast.columns]
     for column in now.columns:
         assert column.before == pytest.approx(skip_truly(builder.store, column.column), abs=0.05)
+
+
+@pytest.mark.parametrize("where", [None, "p = 0"])
+@pytest.mark.parametrize("layout", ["tile", "hilbert"])
+def test_the_forecast_of_a_plain_run_that_keeps_a_layout(layout: Any, where: str | None) -> None:
+    builder = build(partitions=2)
+    target = open_table(builder).snapshot().size_bytes // 30
+    run(builder.store, cluster_by="a,b", layout=layout, target_bytes=target)
+    builder = reopened(builder)
+    random = np.random.default_rng(3)
+    for file in range(4):
+        rows = [
+            {"a": int(random.integers(0, 1 << 40)), "b": b, "s": "new", "p": file % 2}
+            for b in random.lognormal(0, 1, 4000).tolist()
+        ]
+        builder.append(rows, stats=stats_of(rows))
+    options: dict[str, Any] = {"target_bytes": target, "where": where}
+    forecast = run(builder.store, dry_run=True, **options).skipping
+    assert forecast is not None
+    assert (forecast.layout, [c.column for c in forecast.columns]) == (layout, ["a", "b"])
+    if where is not None:
+        assert forecast.files < open_table(builder).snapshot().num_files
+        return
+    for column in forecast.columns:
+        assert column.before == pytest.approx(skip_truly(builder.store, column.column), abs=0.05)
+    done = run(builder.store, **options)
+    assert done.files_added > 2
+    for column in forecast.columns:
+        truth = skip_truly(builder.store, column.column)
+        assert column.after == pytest.approx(truth, abs=0.08), column
 
 
 def open_table(builder: TableBuilder) -> Table:

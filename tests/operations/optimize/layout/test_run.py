@@ -231,7 +231,9 @@ def test_a_concurrent_delete_loses_its_cluster_only() -> None:
     racing = RacingStore(builder.store, before_1=lambda: builder.remove(paths[2][0]))
     report = run(racing, cluster_by="id")
     assert not report.conflicts
-    assert len(report.dropped) == 1
+    assert [dropped.reason for dropped in report.dropped] == [
+        "another writer removed some of its input files, whose rows are in new files"
+    ]
     assert report.rounds == 2
     expected = [{"id": n, "p": "a"} for n in (0, 1, 3)] + [{"id": -n, "p": "b"} for n in range(4)]
     assert rows_of(builder.store) == multiset(expected)
@@ -375,4 +377,7 @@ def test_inputs_that_others_deleted_need_no_work() -> None:
         RacingStore(builder.store, before_1=lambda: builder.remove(*paths)), cluster_by="id"
     )
     assert not report.versions
+    assert [dropped.reason for dropped in report.dropped] == [
+        "other writers removed all of its input files"
+    ]
     assert not rows_of(builder.store)
