@@ -312,6 +312,6 @@ def explain_foreign(what: str, error: Exception) -> DeltactlError:
         case DeltactlError():
             return error
         case MemoryError():
-            return OutOfMemoryError(f"{what} failed: no memory was left")
+            return OutOfMemoryError(f"{what} failed: out of memory")
         case _:
             return DeltactlError(f"{what} failed: {type(error).__name__}: {error}")

@@ -123,6 +123,7 @@ def broken_footer(error: Exception) -> DataFileError:
 
 
 def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:
+    size_bytes = max(size_bytes, 0)  # the log may have any number
     length = min(length, size_bytes)
     (data,) = store.read_ranges(name, [(size_bytes - length, length)])
     return data

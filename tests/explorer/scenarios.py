@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from unittest.mock import patch
@@ -16,7 +16,8 @@ from deltactl.log.writing import vectors
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum import tasks as vacuum_tasks
-from deltactl.storage import copying
+from deltactl.storage import copying, parallel
+from deltactl.storage.parallel import A, R
 from tests.explorer import tested, writers
 from tests.explorer.invariants import TableChecks
 from tests.explorer.machine import Machine, Setting
@@ -109,6 +110,10 @@ def _recover(worlds: Worlds, world: int) -> int | None:
 def one_thread() -> Iterator[None]:
     """Let the code under test stay on its thread, wait for nothing, and parse equal bytes once."""
     waits = {"sleep": tested.no_wait}
+
+    def one_after_another(work: Callable[[A], R], items: Iterable[A], **_: object) -> Iterator[R]:
+        return map(work, items)
+
     with (
         explored_stores(),
         patch.object(commit_columns, "_read", _remembering(commit_columns._read)),
@@ -116,7 +121,8 @@ def one_thread() -> Iterator[None]:
         patch.object(vectors, "_MOST_INLINE_BYTES", 0),
         patch.object(checkpoint_tasks, "read_ahead", iter),
         patch.object(checkpoint_verify, "read_ahead", iter),
-        patch.object(copying, "each_in_parallel", lambda work, items, **_: map(work, items)),
+        patch.object(copying, "each_in_parallel", one_after_another),
+        patch.object(parallel, "each_in_parallel", one_after_another),
         patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
     ):
         yield
