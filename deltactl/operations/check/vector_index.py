@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import decoded_names
+from deltactl.log.keyed_hash import Hashes, hash_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.keyed_hash import Hashes, hash_names
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.units import format_count
 

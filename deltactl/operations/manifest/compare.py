@@ -68,7 +68,8 @@ def is_same(blocks: Iterable[memoryview], output: Store, name: str) -> bool:
     """Return whether a stored file is equal to the blocks."""
     place = 0
     for part in _cut(blocks):
-        if output.read_ranges(name, [(place, len(part))])[0] != part:
+        # Views of other buffers are compared byte by byte, and as signed numbers.
+        if output.read_ranges(name, [(place, len(part))])[0] != bytes(part):
             return False
         place += len(part)
     return not output.read_ranges(name, [(place, 1)])[0]
@@ -90,7 +91,7 @@ def _cut(blocks: Iterable[T]) -> Iterator[T]:
 
 def _divide(blocks: Iterable[bytes | memoryview], parts: Spill, num_parts: int) -> int:
     """Keep the lines of a text by their hash; return their number."""
-    from deltactl.operations.keyed_hash import hash_names
+    from deltactl.log.keyed_hash import hash_names
 
     count = 0
     for found in _split(blocks):

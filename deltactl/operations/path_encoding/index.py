@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.file_actions import decoded_names
+from deltactl.log.keyed_hash import Hashes, hash_names
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.keyed_hash import Hashes, hash_names
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import is_local_uri

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.operations.keyed_hash import Hashes, hash_names
+from deltactl.log.keyed_hash import Hashes, hash_names
 
 _Versions = npt.NDArray[np.int64]
 _NO_FILES: Final = np.zeros(0, np.uint64)

@@ -57,6 +57,10 @@ class Spill:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        """Free the rows that a version of a table holds as long as somebody uses it."""
+        self.close()
+
     @property
     def folder(self) -> str:
         """Return the directory of the file."""
@@ -83,15 +87,20 @@ class Spill:
             if self._held_bytes > self._memory_bytes:
                 self._spill()
 
-    def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a number; they are kept.
+    def read(self, number: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a number, with given columns or all; they are kept.
+
+        Columns are in the order of the schema.
 
         Raises:
             StorageError: the file cannot be read.
         """
+        chosen = [name for name in self.schema.names if columns is None or name in columns]
+        fields = None if columns is None else [self.schema.names.index(it) for it in chosen]
         for offset, length in self._places.get(number, ()):
-            yield from self._read(offset, length)
-        yield from self._held.get(number, ())
+            yield from self._read(offset, length, fields)
+        for batch in self._held.get(number, ()):
+            yield batch.select(chosen)
 
     def take(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a number; rows in memory are freed.
@@ -105,7 +114,9 @@ class Spill:
             held = self._held.pop(number, [])
         yield from held
 
-    def _read(self, offset: int, length: int) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, offset: int, length: int, fields: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         assert self._file is not None  # noqa: S101 - places are known only after a write
         try:
             data = os.pread(self._file.fileno(), length, offset)
@@ -113,7 +124,7 @@ class Spill:
             raise self._failure("read", error) from error
         if len(data) != length:
             raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
-        yield from decode_rows(data)
+        yield from decode_rows(data, fields)
 
     def _spill(self) -> None:
         """Write all rows that are in memory to the end of the file."""
@@ -155,9 +166,10 @@ def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffe
     return sink.getvalue()
 
 
-def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Arrow stream."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+def decode_rows(data: bytes, fields: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Arrow stream, with given columns or all."""
+    options = pa.ipc.IpcReadOptions(included_fields=fields or [])
+    with pa.ipc.open_stream(pa.py_buffer(data), options=options) as stream:
         yield from stream
 
 
