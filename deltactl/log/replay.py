@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
 from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
-from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore
+from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
 from deltactl.log.commits.key_sets import Flags, KeyHashes, KeySet, KeyTexts
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
@@ -120,15 +120,24 @@ class _Gathered:
         Raises:
             StorageError: the disk for actions that do not fit the memory is too small or failed.
         """
-        self._parts.append(part)
-        self._size_bytes += part.adds.nbytes + part.removes.nbytes
-        if self._stores is None and self._size_bytes > _HELD_BYTES:
-            self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
-        if self._stores is not None:
-            for stored in self._parts:
-                self._stores[0].add(stored.adds)
-                self._stores[1].add(stored.removes)
-            self._parts.clear()
+        if self._stores is None:
+            self._parts.append(part)
+            self._size_bytes += part.adds.nbytes + part.removes.nbytes
+            if self._size_bytes > _HELD_BYTES:
+                self._move_to_disk()
+        else:
+            self._store(part, *self._stores)
+
+    def _move_to_disk(self) -> None:
+        self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
+        while self._parts:
+            self._store(self._parts.pop(0), *self._stores)
+        pa.system_memory_pool().release_unused()  # the C library would keep it
+
+    @staticmethod
+    def _store(part: ParsedActions, adds: RowStore, removes: RowStore) -> None:
+        adds.add(part.adds)
+        removes.add(part.removes)
 
     def reconcile(self) -> Tail:
         """Return the newest action of each file, without those of other kinds."""
@@ -185,12 +194,12 @@ def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
 
 def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:
     """Do the same for actions on disk, by hashes of 128 bits with the key of this process."""
-    sides = [store.hashes(by_text=by_text) for store in (adds, removes)]
-    first, second, seq = (np.concatenate(columns) for columns in zip(*sides, strict=True))
+    first, second, seq = join_hashes((adds, removes), by_text=by_text)
     won = _pick_newest(find_repeated_hashes(first, second), seq)
-    kept = np.split(won, [len(sides[0][2])])
-    hashes = KeyHashes(first[won], second[won])
-    return Tail(adds.select(kept[0]), removes.select(kept[1]), hashes)
+    if not won.all():
+        first, second = first[won], second[won]
+    kept = np.split(won, [adds.num_rows])
+    return Tail(adds.select(kept[0]), removes.select(kept[1]), KeyHashes(first, second))
 
 
 def _pick_newest(repeats: Repeats, seq: Rows) -> Flags:

@@ -114,14 +114,29 @@ class RowStore:
         self._spill.keep([(len(self._counts), it) for it in stored.to_batches()], stored.nbytes)
         self._counts.append(rows.num_rows)
 
-    def hashes(self, *, by_text: bool) -> tuple[Hashes, Hashes, Numbers]:
-        """Return both halves of the hash of each key, and its ``seq``."""
-        keys = self._text_keys if by_text else self._keys
-        none = np.zeros(0, np.uint64)
-        first, second = (np.concatenate([none, *(it[half] for it in keys)]) for half in (0, 1))
-        return first, second, np.concatenate([np.zeros(0, np.int64), *self._seq])
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return sum(self._counts)
+
+    def hashes(self, *, by_text: bool) -> Sequence[tuple[Hashes, Hashes]]:
+        """Return both halves of the hash of each key, in parts."""
+        return self._text_keys if by_text else self._keys
+
+    @property
+    def seq(self) -> Sequence[Numbers]:
+        """Return the ``seq`` of each action, in parts."""
+        return self._seq
 
     def select(self, won: Flags) -> StoredRows:
         """Return the rows of a mask."""
         ends = np.cumsum(np.array(self._counts, np.int64))
         return StoredRows(self._spill, np.split(won, ends)[: len(ends)])
+
+
+def join_hashes(stores: Sequence[RowStore], *, by_text: bool) -> tuple[Hashes, Hashes, Numbers]:
+    """Return both halves of the hash of each key, and its ``seq``, of all rows of the stores."""
+    none, no_seq = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    parts = [it for store in stores for it in store.hashes(by_text=by_text)]
+    first, second = (np.concatenate([none, *(it[half] for it in parts)]) for half in (0, 1))
+    return first, second, np.concatenate([no_seq, *(it for store in stores for it in store.seq)])
