@@ -1,9 +1,9 @@
 """Hash names with a key that is random for each process.
 
 Other people choose the paths, and for a hash without a key, anyone can construct texts with equal
-hashes. With this hash, two texts have equal hashes of 64 bits with a probability of 2^-64, even if
-somebody chose the texts, because the key is chosen later at random and never leaves the process. So
-hashes of two processes differ.
+hashes. With this hash, two texts have equal hashes of 128 bits with a probability of 2^-128, even
+if somebody chose the texts, because the key is chosen later at random and never leaves the process.
+So hashes of two processes differ. A hash of 64 bits never decides alone.
 
 Each 32 bits are the upper half of a sum of the words of the text and of its length, each times a
 random number of 64 bits (Lemire and Kaser, "Strongly universal string hashing is fast", 2014).
@@ -28,6 +28,7 @@ _BLOCK_ROWS: Final = 1 << 14  # then a block's words stay in the cache
 _WORD_BYTES: Final = 4
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
+_SHIFT: Final = np.uint64(33)
 
 
 def hash_names(names: pa.ChunkedArray) -> Hashes:
@@ -49,6 +50,30 @@ def hash_pairs(names: pa.ChunkedArray) -> tuple[Hashes, Hashes]:
     parts = [none, *(_hash(chunk, 4).reshape(2, -1) for chunk in names.chunks)]
     first, second = np.concatenate(parts, axis=1)
     return first, second
+
+
+def sum_of_hashes(texts: pa.Array) -> int:
+    """Return the sum of a hash of 128 bits of each string, which is the same in any order.
+
+    The halves are mixed before they are added. Otherwise strings that exchange words would have the
+    same sum, as each hash is a sum over the words.
+    """
+    halves = _hash(texts, 4).reshape(2, -1)
+    first, second = (int(np.sum(_mix(half), dtype=np.uint64)) for half in halves)
+    return first << 64 | second
+
+
+def add_sums(one: int, other: int) -> int:
+    """Return the sum for the strings of both: each half modulo 2^64."""
+    first = ((one >> 64) + (other >> 64)) % 2**64
+    return first << 64 | (one + other) % 2**64
+
+
+def _mix(hashes: Hashes) -> Hashes:
+    """Return another number for each number, as the end of Murmur3 does with 64 bits."""
+    hashes = (hashes ^ hashes >> _SHIFT) * np.uint64(0xFF51AFD7ED558CCD)
+    hashes = (hashes ^ hashes >> _SHIFT) * np.uint64(0xC4CEB9FE1A85EC53)
+    return hashes ^ hashes >> _SHIFT
 
 
 @dataclass(slots=True)

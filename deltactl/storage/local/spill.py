@@ -58,8 +58,9 @@ class Spill:
         self.close()
 
     def __del__(self) -> None:
-        """Free the rows that a version of a table holds as long as somebody uses it."""
-        self.close()
+        """Close the file of an owner without an end, such as a version of a table."""
+        if self._file is not None:
+            self._file.close()
 
     @property
     def folder(self) -> str:
