@@ -3,8 +3,9 @@
 Paths are compared as Delta on Spark does (:func:`file_keys`). Readers on the Delta kernel compare
 raw path texts, so more files can be live for them: ``by_text`` includes these files.
 
-Source: PROTOCOL.md, "Action Reconciliation". The log's tail and its keys are in memory; the
-checkpoint is streamed, so memory does not depend on the table's size.
+Source: PROTOCOL.md, "Action Reconciliation". The log's tail is in memory, a large one on disk with
+hashes of its keys in memory; the checkpoint is streamed, so memory does not depend on the table's
+size.
 """
 
 from __future__ import annotations
@@ -20,16 +21,21 @@ import pyarrow.compute as pc
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
 from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
+from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
+from deltactl.log.commits.key_sets import Flags, KeyHashes, KeySet, KeyTexts
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.parser import CommitParser
-from deltactl.log.commits.repeats import find_repeats
+from deltactl.log.commits.parser import CommitParser, ParsedActions
+from deltactl.log.commits.repeats import Repeats, Rows, find_repeated_hashes, find_repeats
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
+
+# About 1.5 million adds with statistics.
+_HELD_BYTES: Final = 768 << 20
 
 
 @dataclass(slots=True)
@@ -40,16 +46,28 @@ class Tail:
     the events of commits, if they were requested.
     """
 
-    adds: pa.Table
-    removes: pa.Table
-    keys: pa.ChunkedArray
+    add_rows: FileRows
+    remove_rows: FileRows
+    keys: KeySet
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     by_text: Tail | None = None
     sweep: LogSweep | None = None
 
+    @property
+    def adds(self) -> pa.Table:
+        """Return the live files, all in memory."""
+        return self.add_rows.table
+
+    @property
+    def removes(self) -> pa.Table:
+        """Return the tombstones, all in memory."""
+        return self.remove_rows.table
+
 
 NO_COMMITS: Final = Tail(
-    empty_table(ADD_SCHEMA), empty_table(REMOVE_SCHEMA), pa.chunked_array([], pa.string())
+    HeldRows(empty_table(ADD_SCHEMA)),
+    HeldRows(empty_table(REMOVE_SCHEMA)),
+    KeyTexts(pa.chunked_array([], pa.string())),
 )
 """The empty tail of a version that has a checkpoint."""
 
@@ -73,23 +91,68 @@ def replay_tail(
     contents = zip(names, store.read_many(names), strict=True)
     files = (CommitBytes(name, data, is_compacted(name)) for name, data in contents)
     found = EventCollector() if with_events else None
-    parsed = []
+    gathered, non_file_actions = _Gathered(), NonFileActions()
     for part in CommitParser(partition_keys).parse(
         files if found is None else found.pass_on(files)
     ):
-        parsed.append(part)
+        gathered.add(part)
+        non_file_actions.update(part.non_file_actions)
         if found is not None:
             found.add(part)
-    adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
-    removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
-    result = reconcile(adds, removes, file_keys)
-    if any(normalize_paths(t["encoded_path"]) is not t["encoded_path"] for t in (adds, removes)):
-        result.by_text = reconcile(adds, removes, text_keys)
-    for part in parsed:
-        result.non_file_actions.update(part.non_file_actions)
+    result = gathered.reconcile()
+    result.non_file_actions = non_file_actions
     if found is not None and names:
         result.sweep = _last_commits(found, names)
     return result
+
+
+class _Gathered:
+    """The file actions of all commits: in memory, and on disk once they are too many."""
+
+    def __init__(self) -> None:
+        self._parts: list[ParsedActions] = []
+        self._size_bytes = 0
+        self._stores: tuple[RowStore, RowStore] | None = None
+
+    def add(self, part: ParsedActions) -> None:
+        """Take the actions of the next commits.
+
+        Raises:
+            StorageError: the disk for actions that do not fit the memory is too small or failed.
+        """
+        if self._stores is None:
+            self._parts.append(part)
+            self._size_bytes += part.adds.nbytes + part.removes.nbytes
+            if self._size_bytes > _HELD_BYTES:
+                self._move_to_disk()
+        else:
+            self._store(part, *self._stores)
+
+    def _move_to_disk(self) -> None:
+        self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
+        while self._parts:
+            self._store(self._parts.pop(0), *self._stores)
+        pa.system_memory_pool().release_unused()  # the C library would keep it
+
+    @staticmethod
+    def _store(part: ParsedActions, adds: RowStore, removes: RowStore) -> None:
+        adds.add(part.adds)
+        removes.add(part.removes)
+
+    def reconcile(self) -> Tail:
+        """Return the newest action of each file, without those of other kinds."""
+        if self._stores is not None:
+            result = _reconcile_stored(*self._stores, by_text=False)
+            if any(store.has_other_texts for store in self._stores):
+                result.by_text = _reconcile_stored(*self._stores, by_text=True)
+            return result
+        adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
+        removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
+        result = reconcile(adds, removes, file_keys)
+        paths = [table["encoded_path"] for table in (adds, removes)]
+        if any(normalize_paths(column) is not column for column in paths):
+            result.by_text = reconcile(adds, removes, text_keys)
+        return result
 
 
 def _last_commits(found: EventCollector, names: Sequence[str]) -> LogSweep | None:
@@ -119,15 +182,34 @@ def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
     repeats = find_repeats(keys)
     if len(repeats.rows):
-        seq = np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])[repeats.rows]
-        newest = np.zeros(int(repeats.codes.max()) + 1, np.int64)
-        np.maximum.at(newest, repeats.codes, seq)
-        won = np.ones(len(keys), np.bool_)
-        won[repeats.rows] = newest[repeats.codes] == seq
+        won = _pick_newest(
+            repeats, np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])
+        )
         adds_won, removes_won = np.split(won, [adds.num_rows])
         adds, removes = adds.filter(pa.array(adds_won)), removes.filter(pa.array(removes_won))
         keys = keys.filter(pa.array(won))
-    return Tail(adds.drop_columns("seq"), removes.drop_columns("seq"), keys)
+    rows = [HeldRows(table.drop_columns("seq")) for table in (adds, removes)]
+    return Tail(rows[0], rows[1], KeyTexts(keys))
+
+
+def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:
+    """Do the same for actions on disk, by hashes of 128 bits with the key of this process."""
+    first, second, seq = join_hashes((adds, removes), by_text=by_text)
+    won = _pick_newest(find_repeated_hashes(first, second), seq)
+    if not won.all():
+        first, second = first[won], second[won]
+    kept = np.split(won, [adds.num_rows])
+    return Tail(adds.select(kept[0]), removes.select(kept[1]), KeyHashes(first, second))
+
+
+def _pick_newest(repeats: Repeats, seq: Rows) -> Flags:
+    """Return the rows with the greatest ``seq`` of their key."""
+    won = np.ones(len(seq), np.bool_)
+    if len(repeats.rows):
+        newest = np.zeros(int(repeats.codes.max()) + 1, np.int64)
+        np.maximum.at(newest, repeats.codes, seq[repeats.rows])
+        won[repeats.rows] = newest[repeats.codes] == seq[repeats.rows]
+    return won
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +243,8 @@ def live_batches(
     if head is not None:
         for batch in read_adds(store, head, _with_keys(columns, tail), share.pieces):
             yield _without(batch, tail, keys_of).select(columns)
-    if share.with_tail and tail.adds.num_rows:
-        yield tail.adds.select(columns)
+    if share.with_tail:
+        yield from tail.add_rows.batches(columns)
 
 
 def tombstone_batches(
@@ -176,8 +258,8 @@ def tombstone_batches(
     if head is not None:
         for batch in read_removes(store, head, _with_keys(columns, tail), share.pieces):
             yield _without(batch, tail, file_keys).select(columns)
-    if share.with_tail and tail.removes.num_rows:
-        yield tail.removes.select(columns)
+    if share.with_tail:
+        yield from tail.remove_rows.batches(columns)
 
 
 def _with_keys(columns: Sequence[str], tail: Tail) -> list[str]:
@@ -189,5 +271,5 @@ def _with_keys(columns: Sequence[str], tail: Tail) -> list[str]:
 def _without(batch: pa.Table, tail: Tail, keys_of: _KeysOf) -> pa.Table:
     if not len(tail.keys) or not batch.num_rows:
         return batch
-    gone = pc.is_in(keys_of(batch), value_set=tail.keys)
+    gone = tail.keys.mask(keys_of(batch))
     return batch.filter(pc.invert(gone)) if pc.any(gone).as_py() else batch

@@ -38,10 +38,12 @@ def generate_after_purge(
     live: LiveFiles | None = None
     purged_from = None
     if options.purge_first and not (dry_run or options.check):
-        snapshot, live = load_table(store, options.version, context.warn)
+        snapshot, live = load_table(store, options.version, context.warn, schemes=options.schemes)
         if live.vectors:
+            live.close()
             purged_from = snapshot.version
-            snapshot, live = _purge(store, context)
+            _purge(store, context)
+            snapshot, live = load_table(store, None, context.warn, schemes=options.schemes)
     try:
         report = generate_manifests(
             store,
@@ -58,7 +60,7 @@ def generate_after_purge(
     return replace(report, purged_from=purged_from)
 
 
-def _purge(store: Store, context: RunContext) -> tuple[Snapshot, LiveFiles]:
+def _purge(store: Store, context: RunContext) -> None:
     from deltactl.operations.optimize.options import OptimizeOptions
     from deltactl.operations.optimize.run import optimize_table
 
@@ -69,4 +71,3 @@ def _purge(store: Store, context: RunContext) -> tuple[Snapshot, LiveFiles]:
             is_part_done=bool(report.versions),
             hint="Rerun with --purge-first.",
         )
-    return load_table(store, None, context.warn)

@@ -18,7 +18,6 @@ _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
 _Sizes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _BLOCK_ROWS: Final = 1 << 14
-_OTHER_SEED: Final = 0x9E3779B9
 
 
 def hash_texts(
@@ -43,12 +42,6 @@ def hash_texts(
     if texts.null_count:
         signed[np.asarray(texts.is_null())] = np.uint32(seed).view(np.int32)
     return signed
-
-
-def hash_texts_64(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return two of Spark's hashes in one number for each string, to distinguish many strings."""
-    low, high = (hash_texts(texts, seed).view(np.uint32) for seed in (SPARK_SEED, _OTHER_SEED))
-    return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
 
 def _hash_block(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Sizes, seed: _Words) -> _Words:

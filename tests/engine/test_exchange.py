@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
-from deltactl.engine.spill import Spool, ensure_space
+from deltactl.engine.spill import Spool
 from deltactl.errors import StorageError
+from deltactl.storage.local.spill import ensure_space
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("list", pa.list_(pa.int8()))])
 

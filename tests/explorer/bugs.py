@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
+from deltactl.log.commits.file_rows import HeldRows
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
@@ -143,7 +144,10 @@ def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
     def forgetful(self: Any, tail: Tail) -> None:
         again = pc.is_in(tail.removes["path"], value_set=tail.adds["path"])
         removes = tail.removes.filter(pc.invert(again))
-        learn(self, replace(tail, adds=tail.adds.slice(0, 0), removes=removes))
+        learn(
+            self,
+            replace(tail, add_rows=HeldRows(tail.adds.slice(0, 0)), remove_rows=HeldRows(removes)),
+        )
 
     return patch.object(Winners, "learn", forgetful)
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.log.commits import repeats
+from deltactl.log import replay
+from deltactl.log.commits import file_rows, key_sets, parser, repeats
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.snapshot import load_snapshot
@@ -59,7 +60,23 @@ def test_replay_equals_the_model(data: st.DataObject) -> None:
 @given(st.data())
 def test_replay_by_hashes_of_a_byte_equals_the_model(data: st.DataObject) -> None:
     whole = repeats.hash_texts
-    with patch.object(repeats, "hash_texts", lambda texts: whole(texts) & np.uint64(255)):
+    with (
+        patch.object(repeats, "hash_texts", lambda texts: whole(texts) & np.uint64(255)),
+        patch.object(key_sets, "hash_texts", lambda texts: whole(texts) & np.uint64(255)),
+        patch.object(key_sets, "_FEW", 0),
+    ):
+        _check_replay(data)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_replay_of_a_tail_on_disk_equals_the_model(data: st.DataObject) -> None:
+    """From any commit on, with any number of parts in memory."""
+    with (
+        patch.object(replay, "_HELD_BYTES", data.draw(st.sampled_from([0, 2000, 10_000]))),
+        patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000]))),
+        patch.object(file_rows, "SPILL_BYTES", data.draw(st.sampled_from([0, 5000]))),
+    ):
         _check_replay(data)
 
 

@@ -23,7 +23,8 @@ from deltactl.engine.spark.worker import (
     encode_result,
     get_attempt,
 )
-from deltactl.engine.spill import PLACE, Spool, decode_rows, divide, encode_rows
+from deltactl.engine.spill import PLACE, Spool, divide
+from deltactl.storage.local.spill import decode_rows, encode_rows
 
 SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
 PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])

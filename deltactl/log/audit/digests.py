@@ -1,6 +1,6 @@
 """Compute a digest of the live files of a version that does not depend on their order.
 
-It compares two ways to rebuild one version. One batch at a time is in memory.
+It compares two ways to rebuild one version in this process. One batch at a time is in memory.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.keyed_hash import add_sums, sum_of_hashes
 from deltactl.parquet.nested import walk_arrays
 from deltactl.protocol.partitions import lookup_map
-from deltactl.protocol.spark_hash import hash_texts_64
 
 _NUMBERS = ("size_bytes", "base_row_id", "default_row_commit_version")
 STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)
@@ -25,10 +24,10 @@ STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """Number and bytes of files, and the sum of a 64-bit hash of each file.
+    """Number and bytes of files, and the sum of a 128-bit hash of each file.
 
-    The hash covers path, deletion vector, size, partition values and row ids. An empty partition
-    value is null.
+    The hash covers path, deletion vector, size, partition values and row ids, and has the key of
+    this process. An empty partition value is null.
     """
 
     num_files: int = 0
@@ -52,13 +51,8 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
         num_files += batch.num_rows
         size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         for chunk in _describe(batch, partition_keys).chunks:
-            keys += sum_of_hashes(chunk)
-    return StateDigest(num_files, size_bytes, keys % 2**64)
-
-
-def sum_of_hashes(texts: pa.Array) -> int:
-    """Return the sum of a 64-bit hash of each string, modulo 2^64: the same in any order."""
-    return int(np.sum(hash_texts_64(texts), dtype=np.uint64))
+            keys = add_sums(keys, sum_of_hashes(chunk))
+    return StateDigest(num_files, size_bytes, keys)
 
 
 def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:
@@ -102,7 +96,7 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
             there = pc.is_valid(values)
             texts = pc.binary_join_element_wise(keys.filter(there), values.filter(there), "\0")
             count, total = found.get(name, (0, 0))
-            found[name] = (count + len(texts), (total + sum_of_hashes(texts)) % 2**64)
+            found[name] = (count + len(texts), add_sums(total, sum_of_hashes(texts)))
     return StatsDigest(found)
 
 

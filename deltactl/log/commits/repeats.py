@@ -64,6 +64,24 @@ def find_repeats(texts: pa.ChunkedArray) -> Repeats:
     return Repeats(np.flatnonzero(is_chosen), exact.astype(np.int64))
 
 
+def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:
+    """Return the rows whose hash, in two halves, may occur more than once.
+
+    Texts are not compared: the hashes must have 128 bits and a key that nobody knows.
+    """
+    ordered = np.sort(first)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        none = np.zeros(0, np.int64)
+        return Repeats(none, none)
+    place = np.minimum(np.searchsorted(twice, first), len(twice) - 1)
+    rows = np.flatnonzero(twice[place] == first)
+    order = np.lexsort((second[rows], first[rows]))
+    halves = (half[rows][order] for half in (first, second))
+    is_new = np.logical_or.reduce([np.diff(half, prepend=half[:1]) != 0 for half in halves])
+    return Repeats(rows[order], np.cumsum(is_new))
+
+
 def _are_equal(texts: pa.Array, first: Rows, second: Rows) -> bool:
     """Return whether the texts of each pair of rows are equal; False if there are short ones."""
     layout = _layout_of(texts)

@@ -105,7 +105,7 @@ def restore_files(
 def _ensure_no_change(winners: Tail, done: str) -> None:
     news = winners.non_file_actions
     reason = None
-    if winners.adds.num_rows or winners.removes.num_rows:
+    if winners.add_rows.num_rows or winners.remove_rows.num_rows:
         reason = "another writer added or removed files"
     elif news.metadata is not None or news.protocol is not None:
         reason = "another writer changed the table's schema, properties or protocol"

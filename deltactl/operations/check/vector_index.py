@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import decoded_names
+from deltactl.log.keyed_hash import WideHashes, wide_hash_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.keyed_hash import Hashes, hash_names
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.units import format_count
 
@@ -28,7 +28,7 @@ VECTOR_COLUMNS: Final = ("path", "encoded_path", "deletion_vector")
 """Columns of a file action that identify its logical file."""
 
 Versions: TypeAlias = npt.NDArray[np.int64]
-_Actions: TypeAlias = tuple[Hashes, Hashes, Versions]
+_Actions: TypeAlias = tuple[WideHashes, WideHashes, Versions]
 
 _NEVER: Final = -1
 
@@ -37,7 +37,7 @@ _NEVER: Final = -1
 class VectorIndex:
     """Index, by hashes, the adds with deletion vectors and the removes of commits.
 
-    Memory: 24 bytes for each of them and for each live file with a vector, and the writer of each
+    Memory: 40 bytes for each of them and for each live file with a vector, and the writer of each
     commit.
     """
 
@@ -113,9 +113,9 @@ class VectorIndex:
             )
 
     @staticmethod
-    def _paths(snapshot: Snapshot, keys: Collection[int]) -> list[tuple[str, int]]:
-        wanted = np.array(list(keys), np.uint64)
-        found: list[tuple[str, int]] = []
+    def _paths(snapshot: Snapshot, keys: Collection[bytes]) -> list[tuple[str, bytes]]:
+        wanted = np.array(list(keys), "S16")
+        found: list[tuple[str, bytes]] = []
         for batch in snapshot.file_batches(VECTOR_COLUMNS) if len(wanted) else ():
             hashes = _hash(batch)[1]
             hit = np.isin(hashes, wanted)
@@ -158,23 +158,20 @@ class VectorIndex:
         return f"version {version} ({self.say_writer(version)})"
 
 
-def _hash(files: pa.Table) -> tuple[Hashes, Hashes]:
+def _hash(files: pa.Table) -> tuple[WideHashes, WideHashes]:
     """Return hashes of the names, and of the names with the ids of the vectors."""
     names = pa.chunked_array(decoded_names(files).chunks, pa.string())
     vectors = pa.chunked_array(
         [pc.fill_null(unique_ids(chunk), "") for chunk in files["deletion_vector"].chunks],
         pa.string(),
     )
-    return hash_names(names), hash_names(names) ^ _turn(hash_names(vectors))
-
-
-def _turn(hashes: Hashes) -> Hashes:
-    return hashes * np.uint64(0x9E3779B97F4A7C15)
+    keys = pc.binary_join_element_wise(names, vectors, "\0")
+    return wide_hash_names(names), wide_hash_names(keys)
 
 
 def _join(parts: Sequence[_Actions]) -> _Actions:
     names, keys, versions = zip(*parts, strict=True) if parts else ([], [], [])
-    none = np.zeros(0, np.uint64)
+    none = np.zeros(0, "S16")
     return (
         np.concatenate([none, *names]),
         np.concatenate([none, *keys]),
@@ -187,7 +184,7 @@ def _between(actions: _Actions, first: int, last: int) -> _Actions:
     return actions[0][hit], actions[1][hit], actions[2][hit]
 
 
-def _newest(actions: _Actions, keys: Hashes) -> Versions:
+def _newest(actions: _Actions, keys: WideHashes) -> Versions:
     """Return the newest version with an action on each key; -1 for none."""
     found = np.full(len(keys), _NEVER, np.int64)
     if len(actions[1]):

@@ -10,6 +10,7 @@ from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
+from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.lifetimes import first_rebuildable
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -20,7 +21,6 @@ from deltactl.operations.check.partitions import PARTITION_COLUMNS, check_partit
 from deltactl.operations.check.protocol import Readable, check_protocol
 from deltactl.operations.check.redundant import check_checksum
 from deltactl.operations.check.tasks import BATCH
-from deltactl.operations.keyed_hash import SeenKeys
 from deltactl.protocol.actions import Metadata
 
 _COLUMNS: Final = tuple(BATCH.names[:-1])

@@ -129,7 +129,7 @@ def _find_existing(
 def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions) -> CheckpointPlan:
     """Return the files of a checkpoint of this kind; read footers only."""
     pieces = () if snapshot.head is None else action_pieces(snapshot.head)
-    tail_rows = snapshot.tail.adds.num_rows + snapshot.tail.removes.num_rows
+    tail_rows = snapshot.tail.add_rows.num_rows + snapshot.tail.remove_rows.num_rows
     sizes = {piece: _row_group_rows(snapshot.store, piece) for piece in pieces}
     known = all(rows is not None for rows in sizes.values())
     actions = tail_rows + sum(sum(rows or ()) for rows in sizes.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -70,7 +71,10 @@ def _find_reason(current: Snapshot, listing: LogListing, version: int) -> str | 
         return "its schema or properties were changed"
     if set(news.domains) - {ROW_TRACKING_DOMAIN}:
         return "its domain metadata were changed"
-    if any(pc.any(part["data_change"]).as_py() for part in (tail.adds, tail.removes)):
+    rows = chain.from_iterable(
+        it.batches(["data_change"]) for it in (tail.add_rows, tail.remove_rows)
+    )
+    if any(pc.any(part["data_change"]).as_py() for part in rows):
         return "rows were added or removed"
     return None
 

@@ -179,17 +179,17 @@ def _touched_files(
 ) -> tuple[pa.Table, pa.Table]:
     """Return live files of two versions with an action in the commits since their checkpoint."""
     tails = before.tail, after.tail
-    touched = pa.chunked_array([c for tail in tails for c in tail.keys.chunks], pa.string())
     stored = [ADD_SCHEMA.empty_table().select(columns)]
     for batch in live_batches(before.store, before.head, NO_COMMITS, columns):
-        stored.append(batch.filter(pc.is_in(file_keys(batch), value_set=touched)))
+        keys = file_keys(batch)
+        stored.append(batch.filter(pc.or_(*(tail.keys.mask(keys) for tail in tails))))
     shared = pa.concat_tables(stored)
     keys = file_keys(shared)
     one, other = (
         pa.concat_tables(
             [
-                shared.filter(pc.invert(pc.is_in(keys, value_set=tail.keys))),
-                tail.adds.select(columns),
+                shared.filter(pc.invert(tail.keys.mask(keys))),
+                *tail.add_rows.batches(columns),
             ]
         )
         for tail in tails

@@ -46,7 +46,7 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     if segment.checkpoint is not None:
         head_bytes = sum(info.size_bytes for info in segment.checkpoint.files)
     written = max(head_bytes, _FIRST_CHECKPOINT_BYTES)
-    written += _BYTES_A_FILE * snapshot.tail.adds.num_rows
+    written += _BYTES_A_FILE * snapshot.tail.add_rows.num_rows
     requests = _REQUESTS_A_RUN + len(segment.tail)
     cost = subject.predict(
         "checkpoint", bytes_read=head_bytes + tail_bytes, bytes_written=written, requests=requests

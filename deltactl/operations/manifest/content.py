@@ -6,20 +6,20 @@ from the partition values in the log, never from the path of a file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError, Warn
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.missing_columns import ensure_columns
-from deltactl.operations.partition_groups import PartitionGroups, group_partitions
+from deltactl.operations.partition_groups import group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local.uris import uri_to_path
@@ -28,25 +28,40 @@ from deltactl.storage.store import Store
 
 MANIFEST_NAME: Final = "manifest"
 
+_NO_SCHEMES: Final[Mapping[str, str]] = {}
+
 _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
+# Partitions are numbered once for as many rows: few calls, but bounded memory.
+_ROWS: Final = 1 << 19
+_PATH_BYTES: Final = 64 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The files that manifests list, by partition; ``vectors`` counts deletion vectors."""
+    """The lines of the files that manifests list; ``vectors`` counts deletion vectors."""
 
-    paths: pa.ChunkedArray
-    partition_values: pa.ChunkedArray
-    groups: PartitionGroups
+    lines: ManifestLines
     vectors: int
 
+    def close(self) -> None:
+        """Free the lines."""
+        self.lines.close()
 
-def load_live_files(snapshot: Snapshot) -> LiveFiles:
-    """Return the live files of a version, grouped by the texts of their partition values.
+
+def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles:
+    """Return the lines of the live files of a version, by the texts of their partition values.
+
+    An unpartitioned table has one manifest, possibly empty. The caller closes the result.
+
+    Args:
+        snapshot: the version.
+        schemes: replacements of schemes.
 
     Raises:
         UnsupportedFeatureError: readers of manifests would return wrong rows.
         SafetyError: the schema lacks a partition column.
+        CorruptLogError: a path contains a line break and would be read as two.
+        StorageError: the log cannot be read, or the disk for spilled lines is too small.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     if snapshot.metadata.column_mapping_mode != "none":
@@ -57,17 +72,36 @@ def load_live_files(snapshot: Snapshot) -> LiveFiles:
         )
     if snapshot.metadata.missing_partition_columns:
         ensure_columns(snapshot, "write manifests")
-    batches = list(snapshot.file_batches(_COLUMNS))
-    files = pa.concat_tables(batches) if batches else snapshot.files.select(_COLUMNS)
-    vectors = files["deletion_vector"]
-    return LiveFiles(
-        files["path"],
-        files["partition_values"],
-        group_partitions(
-            files["partition_values"], snapshot.metadata.partition_fields, by_text=True
-        ),
-        len(vectors) - vectors.null_count,
-    )
+    fields = snapshot.metadata.partition_fields
+    lines, vectors = ManifestLines(), 0
+    try:
+        if not fields:
+            lines.ensure_folder("")
+        for files in _join(snapshot.file_batches(_COLUMNS)):
+            vectors += files.num_rows - files["deletion_vector"].null_count
+            groups = group_partitions(files["partition_values"], fields, by_text=True)
+            texts = _render_lines(files["path"], snapshot.store.uri, schemes)
+            lines.add(groups.labels(), groups.ids, texts)
+    except BaseException:
+        lines.close()
+        raise
+    return LiveFiles(lines, vectors)
+
+
+def _join(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of small batches together, and those of large ones in parts."""
+    held: list[pa.Table] = []
+    num_rows = size_bytes = 0
+    for batch in batches:
+        for first in range(0, batch.num_rows, _ROWS):
+            held.append(batch.slice(first, _ROWS))
+            num_rows += held[-1].num_rows
+            size_bytes += held[-1]["path"].nbytes
+            if num_rows >= _ROWS or size_bytes >= _PATH_BYTES:
+                yield pa.concat_tables(held)
+                held, num_rows, size_bytes = [], 0, 0
+    if held:
+        yield pa.concat_tables(held)
 
 
 def ensure_no_vectors(live: LiveFiles, table: str) -> None:
@@ -84,50 +118,8 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Manifests:
-    """The content of all manifests, without the start of the first and the end of the last line."""
-
-    folders: tuple[str, ...]
-    num_files: tuple[int, ...]
-    _texts: pa.LargeStringArray
-    _base: str
-
-    def content(self, index: int) -> bytes:
-        """Return the bytes of a manifest: one line per file."""
-        if not self.num_files[index]:
-            return b""
-        return b"".join([self._base.encode(), self._texts[index].as_buffer(), b"\n"])
-
-
-def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> Manifests:
-    """Return the manifests of all partitions; an unpartitioned table has one, possibly empty.
-
-    Args:
-        live: the files.
-        root: the table's URI.
-        schemes: replacements of schemes.
-
-    Raises:
-        CorruptLogError: a path contains a line break and would be read as two.
-    """
-    groups = live.groups
-    names, base = _name_files(live.paths, root, schemes)
-    order = np.argsort(groups.ids, kind="stable")
-    counts = np.bincount(groups.ids, minlength=groups.num_groups)
-    folders = tuple(groups.labels())
-    if not folders and not groups.texts:
-        folders, counts = ("",), np.zeros(1, np.int64)
-    rows = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    listed = pa.LargeListArray.from_arrays(pa.array(rows), names.take(pa.array(order)))
-    texts = pc.binary_join(listed, _wide(f"\n{base}"))
-    return Manifests(folders, tuple(counts.tolist()), texts, base)
-
-
-def _name_files(
-    paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]
-) -> tuple[pa.LargeStringArray, str]:
-    """Return the paths of the files, and a prefix for each: together, URIs of decoded names."""
+def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]) -> pa.Array:
+    """Return the line of each file: a URI of its decoded name, and a line feed."""
     if any(holds_character(paths, end) for end in "\n\r"):
         raise CorruptLogError(
             "a path in the log contains a line break, which manifests do not support"
@@ -135,21 +127,15 @@ def _name_files(
     is_local = parse_scheme(root) == "file"
     base = f"{_map_scheme(f'file:{uri_to_path(root)}' if is_local else root, schemes)}/"
     absolute = absolute_mask(paths)
-    names = paths.cast(pa.large_string())
+    lines = pc.binary_join_element_wise(base, paths, "\n", "")
     if pc.any(absolute).as_py():
-        kept = canonical_paths(paths, "file" if is_local else "").cast(pa.large_string())
+        kept = canonical_paths(paths, "file" if is_local else "")
         if is_local:
             kept = pc.replace_substring_regex(kept, r"^/", "file:/")
         for before, after in schemes.items():
             kept = pc.replace_substring_regex(kept, f"^{_quoted(before)}:", f"{after}:")
-        joined = pc.binary_join_element_wise(_wide(base), names, _wide(""))
-        names, base = pc.if_else(absolute, kept, joined), ""
-    array = pa.concat_arrays(names.chunks) if names.num_chunks else pa.array([], pa.large_string())
-    return array, base
-
-
-def _wide(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.large_string())
+        lines = pc.if_else(absolute, pc.binary_join_element_wise(kept, "\n", ""), lines)
+    return lines.combine_chunks()
 
 
 def _quoted(scheme: str) -> str:
@@ -162,13 +148,17 @@ def _map_scheme(uri: str, schemes: Mapping[str, str]) -> str:
 
 
 def load_table(
-    store: Store, version: int | None, warn: Warn, given: Snapshot | None = None
+    store: Store,
+    version: int | None,
+    warn: Warn,
+    given: Snapshot | None = None,
+    schemes: Mapping[str, str] = _NO_SCHEMES,
 ) -> tuple[Snapshot, LiveFiles]:
     """Return a version and its live files; read again if a log cleanup removed log files."""
     snapshots = chain([given] if given else [], repeat(None))
 
     def load() -> tuple[Snapshot, LiveFiles]:
         snapshot = next(snapshots) or load_snapshot(store, version, warn=warn)
-        return snapshot, load_live_files(snapshot)
+        return snapshot, load_live_files(snapshot, schemes)
 
     return outlast_cleanup(load)

@@ -10,12 +10,9 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, Warn
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest.content import (
-    MANIFEST_NAME,
-    LiveFiles,
-    Manifests,
-    render_manifests,
-)
+from deltactl.operations.manifest.compare import has_same_lines, is_large, is_same, is_stored
+from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
+from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.touched_partitions import find_touched
@@ -57,7 +54,7 @@ class ManifestPlan:
     partitions: tuple[PartitionManifest, ...]
     stale: tuple[str, ...]
     leftovers: tuple[str, ...]
-    _manifests: Manifests = field(repr=False)
+    _lines: ManifestLines = field(repr=False)
     _indices: tuple[int, ...] = field(repr=False)
 
     def count(self, state: str) -> int:
@@ -70,11 +67,32 @@ class ManifestPlan:
         return not self.stale and self.count(UNCHANGED) == len(self.partitions)
 
     def iter_writes(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name and content of each manifest to write."""
+        """Yield the name and content of each manifest to write that fits the memory."""
+        for name, index in self._iter_changed():
+            if not is_large(self._lines, index):
+                yield name, self._lines.content(index)
+
+    def iter_large(self) -> Iterator[tuple[str, Iterator[memoryview]]]:
+        """Yield the name and the parts of the content of each other manifest to write."""
+        for name, index in self._iter_changed():
+            if is_large(self._lines, index):
+                yield name, self._lines.blocks(index)
+
+    def is_first_written(self, output: Store) -> bool:
+        """Return whether the first manifest to write is in the store.
+
+        Raises:
+            StorageError: the store failed, or there is no such file.
+        """
+        # Large ones are written last.
+        changed = sorted(self._iter_changed(), key=lambda it: is_large(self._lines, it[1]))
+        return bool(changed) and is_same(self._lines.blocks(changed[0][1]), output, changed[0][0])
+
+    def _iter_changed(self) -> Iterator[tuple[str, int]]:
         live = (p for p in self.partitions if p.state != STALE)
         for partition, index in zip(live, self._indices, strict=True):
             if partition.state != UNCHANGED:
-                yield manifest_name(partition.folder), self._manifests.content(index)
+                yield manifest_name(partition.folder), index
 
 
 def manifest_name(folder: str) -> str:
@@ -98,27 +116,20 @@ def plan_manifests(
         CorruptLogError: the log has a path that manifests do not support.
         StorageError: the store failed.
     """
-    manifests = render_manifests(live, snapshot.store.uri, options.schemes)
+    lines = live.lines
+    folders, num_files = lines.folders, lines.num_files
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
-    folders = {*manifests.folders, *map(_folder_of, there)}
-    chosen = _choose_directories(snapshot, folders, options, warn)
-    wanted = [index for index, folder in enumerate(manifests.folders) if folder in chosen]
-    wanted.sort(key=manifests.folders.__getitem__)
-    names = [manifest_name(manifests.folders[index]) for index in wanted]
-    kept = [(index, name) for index, name in zip(wanted, names, strict=True) if name in there]
-    contents = output.read_many([name for _, name in kept])
-    states = {
-        index: UNCHANGED if _has_same_lines(found, manifests.content(index)) else CHANGED
-        for (index, _), found in zip(kept, contents, strict=True)
-    }
+    chosen = _choose_directories(snapshot, {*folders, *map(_folder_of, there)}, options, warn)
+    wanted = [index for index, folder in enumerate(folders) if folder in chosen]
+    wanted.sort(key=folders.__getitem__)
+    kept = [index for index in wanted if manifest_name(folders[index]) in there]
+    states = _compare(lines, kept, output)
     partitions = [
-        PartitionManifest(
-            manifests.folders[index], manifests.num_files[index], states.get(index, NEW)
-        )
+        PartitionManifest(folders[index], num_files[index], states.get(index, NEW))
         for index in wanted
     ]
-    current = {manifest_name(folder) for folder in manifests.folders}
+    current = {manifest_name(folder) for folder in folders}
     stale = sorted(name for name in there - current if _folder_of(name) in chosen)
     partitions += [PartitionManifest(_folder_of(name), 0, STALE) for name in stale]
     return ManifestPlan(
@@ -127,9 +138,26 @@ def plan_manifests(
         tuple(partitions),
         tuple(stale),
         _find_leftovers(output, found_names, now_ms),
-        manifests,
+        lines,
         tuple(wanted),
     )
+
+
+def _compare(lines: ManifestLines, kept: Sequence[int], output: Store) -> dict[int, str]:
+    """Return whether each of the manifests that are stored is up to date."""
+    names = {index: manifest_name(lines.folders[index]) for index in kept}
+    small = [index for index in kept if not is_large(lines, index)]
+    contents = output.read_many([names[index] for index in small])
+    same = {
+        index: has_same_lines(found, lines.content(index))
+        for index, found in zip(small, contents, strict=True)
+    }
+    same |= {
+        index: is_stored(lines, index, output, name)
+        for index, name in names.items()
+        if is_large(lines, index)
+    }
+    return {index: UNCHANGED if it else CHANGED for index, it in same.items()}
 
 
 def is_seen(name: str) -> bool:
@@ -146,11 +174,6 @@ def _find_leftovers(output: Store, names: Sequence[str], now_ms: int) -> tuple[s
 
 def _folder_of(name: str) -> str:
     return name.removeprefix(MANIFEST_DIR).strip("/").rpartition("/")[0]
-
-
-def _has_same_lines(found: bytes, wanted: bytes) -> bool:
-    # The order of lines does not matter: other writers use another order.
-    return found == wanted or sorted(found.splitlines()) == sorted(wanted.splitlines())
 
 
 def _choose_directories(

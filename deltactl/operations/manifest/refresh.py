@@ -5,6 +5,8 @@ Source: the hook that Delta on Spark runs after commits of such tables.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from deltactl.errors import DeltactlError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.manifest.content import ensure_no_vectors, load_table
@@ -38,10 +40,11 @@ def refresh_manifests(
         )
         options = ManifestOptions(since=before if has_manifests else None)
         snapshot, live = load_table(store, None, warn, snapshot)
-        ensure_no_vectors(live, store.uri)
-        now_ms = context.clock.now_ms()
-        plan = plan_manifests(snapshot, live, store, options, now_ms=now_ms, warn=warn)
-        window_ms = write_manifests(plan, store, context.without_cancel())
+        with closing(live):
+            ensure_no_vectors(live, store.uri)
+            now_ms = context.clock.now_ms()
+            plan = plan_manifests(snapshot, live, store, options, now_ms=now_ms, warn=warn)
+            window_ms = write_manifests(plan, store, context.without_cancel())
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         warn(

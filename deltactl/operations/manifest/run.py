@@ -7,6 +7,8 @@ partitions may show different versions; the report has its duration.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from deltactl.errors import InterruptedRunError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import (
@@ -49,7 +51,7 @@ def generate_manifests(
         options: the options of the run.
         context: of the run; after a cancel, no further manifest is written.
         snapshot: the version, if it is already loaded.
-        live: its files, if they are already loaded.
+        live: its files, if they are already loaded with these schemes; they are closed.
         output: contains ``_symlink_format_manifest``; the table itself if ``None``.
         dry_run: change nothing.
 
@@ -61,16 +63,28 @@ def generate_manifests(
         StorageError: the store failed; each manifest is old or new.
         DeltactlError: there is no table or no such version, or the log is damaged.
     """
-    output = output or store
     if snapshot is None or live is None:
-        snapshot, live = load_table(store, options.version, context.warn, snapshot)
+        snapshot, live = load_table(store, options.version, context.warn, snapshot, options.schemes)
+    with closing(live):
+        return _generate(snapshot, live, output or store, options, context, dry_run=dry_run)
+
+
+def _generate(
+    snapshot: Snapshot,
+    live: LiveFiles,
+    output: Store,
+    options: ManifestOptions,
+    context: RunContext,
+    *,
+    dry_run: bool,
+) -> ManifestReport:
     writes = not (dry_run or options.check)
     if live.vectors and options.purge_first and not writes:
         context.warn(
             f"{live.vectors} files have deletion vectors: a purge would rewrite them first"
         )
     else:
-        ensure_no_vectors(live, store.uri)
+        ensure_no_vectors(live, snapshot.store.uri)
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
     plan = plan_manifests(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from deltactl.errors import InterruptedRunError, StorageError
 from deltactl.operations.manifest.plan import ManifestPlan
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -27,6 +29,8 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     started = context.clock.monotonic()
     _log.info("%s: writing manifests of version %d", output.uri, plan.version)
     output.put_many(_until_cancelled(plan.iter_writes(), context))
+    for name, blocks in _until_cancelled(plan.iter_large(), context):
+        _put_large(output, name, blocks)
     # Delete last: until then, readers of a removed partition find its files, which a vacuum keeps.
     failed = output.delete_many(plan.stale)
     if failed:
@@ -39,9 +43,20 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     return round((context.clock.monotonic() - started) * 1000)
 
 
+def _put_large(output: Store, name: str, blocks: Iterator[memoryview]) -> None:
+    """Write or replace a manifest in parts; readers see the old or the new one."""
+    file = output.open_replacement(name)
+    try:
+        for block in blocks:
+            file.write(block)
+        file.close()
+    finally:
+        file.discard()  # nothing is left to discard after `close`
+
+
 def _until_cancelled(
-    files: Iterator[tuple[str, bytes]], context: RunContext
-) -> Iterator[tuple[str, bytes]]:
+    files: Iterator[tuple[str, T]], context: RunContext
+) -> Iterator[tuple[str, T]]:
     """Yield the files; raise before the next or after the last once the run is cancelled."""
     for file in files:
         _ensure_wanted(context)
@@ -58,10 +73,6 @@ def _ensure_wanted(context: RunContext) -> None:
 
 def is_begun(plan: ManifestPlan, output: Store) -> bool:
     """Return whether the first manifest has been replaced; a local disk shows no partial file."""
-    first = next(plan.iter_writes(), None)
-    if first is None:
-        return False
-    name, content = first
     with suppress(StorageError):
-        return output.read(name) == content
+        return plan.is_first_written(output)
     return False

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.file_actions import decoded_names
+from deltactl.log.keyed_hash import WideHashes, wide_hash_names
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.keyed_hash import Hashes, hash_names
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import is_local_uri
@@ -28,7 +28,7 @@ PATH_COLUMNS: Final = ("path", "encoded_path")
 
 # Matches paths that can have more than one text. No writer escapes the characters listed here.
 _AMBIGUOUS: Final = r"[^A-Za-z0-9_.=/\-]|^/|//|(?:^|/)\.\.?(?:/|$)"
-_EMPTY: Final = np.zeros(0, np.uint64)
+_EMPTY: Final = np.zeros(0, "S16")
 
 
 def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
@@ -83,14 +83,14 @@ def _may_have_several_texts(files: pa.Table) -> pa.ChunkedArray:
 class PathTextIndex:
     """Index live and removed files to find the names that have more than one path text.
 
-    Memory: 8 bytes for each live file and 16 more if its path has escapes; 16 for each ``remove``
+    Memory: 16 bytes for each live file and 32 more if its path has escapes; 32 for each ``remove``
     whose path can have several texts.
     """
 
     uri: str
-    _names: list[Hashes] = field(default_factory=list)
-    _texts: list[Hashes] = field(default_factory=list)
-    _removed: list[tuple[Hashes, Hashes]] = field(default_factory=list)
+    _names: list[WideHashes] = field(default_factory=list)
+    _texts: list[WideHashes] = field(default_factory=list)
+    _removed: list[tuple[WideHashes, WideHashes]] = field(default_factory=list)
 
     def forget_live(self) -> None:
         """Discard the live files."""
@@ -109,7 +109,7 @@ class PathTextIndex:
         if may_differ.num_rows:
             self._removed.append(self._hash(may_differ))
 
-    def find(self) -> Hashes:
+    def find(self) -> WideHashes:
         """Return the hashes of live names that have several texts in the log, ascending."""
         found = []
         names = _join(self._names)
@@ -128,24 +128,24 @@ class PathTextIndex:
         names = _join(self._names)
         return len(np.unique(names)) < len(names)
 
-    def choose(self, files: pa.Table, hashes: Hashes) -> pa.Table:
+    def choose(self, files: pa.Table, hashes: WideHashes) -> pa.Table:
         """Return the files whose names have these hashes, with a column ``name``."""
         mask = pa.array(self.mask(files, hashes))
         chosen = files.filter(mask)
         return chosen.append_column("name", file_names(self.uri, chosen))
 
-    def mask(self, files: pa.Table, hashes: Hashes) -> Flags:
+    def mask(self, files: pa.Table, hashes: WideHashes) -> Flags:
         """Return which files have names with these hashes."""
-        return np.isin(hash_names(file_names(self.uri, files)), hashes)
+        return np.isin(wide_hash_names(file_names(self.uri, files)), hashes)
 
-    def _hash(self, files: pa.Table) -> tuple[Hashes, Hashes]:
+    def _hash(self, files: pa.Table) -> tuple[WideHashes, WideHashes]:
         names = file_names(self.uri, files)
-        hashes = hash_names(names)
+        hashes = wide_hash_names(names)
         is_other = _to_mask(pc.not_equal(names, files["encoded_path"]))
         if not is_other.any():
             return hashes, hashes
         texts = hashes.copy()
-        texts[is_other] = hash_names(files["encoded_path"].filter(pa.array(is_other)))
+        texts[is_other] = wide_hash_names(files["encoded_path"].filter(pa.array(is_other)))
         return hashes, texts
 
 
@@ -154,14 +154,14 @@ def _to_mask(flags: pa.ChunkedArray) -> Flags:
     return mask.astype(np.bool_)
 
 
-def _join(parts: list[Hashes]) -> Hashes:
+def _join(parts: list[WideHashes]) -> WideHashes:
     return np.concatenate([_EMPTY, *parts])
 
 
-def _find_several_texts(names: Hashes, texts: Hashes) -> Hashes:
+def _find_several_texts(names: WideHashes, texts: WideHashes) -> WideHashes:
     """Return the names that occur with more than one text."""
     order = np.lexsort((texts, names))
     names, texts = names[order], texts[order]
     is_same_name, is_same_text = names[1:] == names[:-1], texts[1:] == texts[:-1]
-    repeated: Hashes = names[1:][is_same_name & ~is_same_text]
+    repeated: WideHashes = names[1:][is_same_name & ~is_same_text]
     return repeated

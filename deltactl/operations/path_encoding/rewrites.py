@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.operations.keyed_hash import Hashes, hash_names
+from deltactl.log.keyed_hash import WideHashes, wide_hash_names
 
 _Versions = npt.NDArray[np.int64]
-_NO_FILES: Final = np.zeros(0, np.uint64)
+_NO_FILES: Final = np.zeros(0, "S16")
 _NO_VERSIONS: Final = np.zeros(0, np.int64)
 
 
@@ -28,11 +28,11 @@ class RewriteTracker:
     """Track files added by some commits; ``removed_by`` is the first commit that removed one.
 
     A commit with ``dataChange`` false moves rows: the files that it adds replace those that it
-    removes. Memory: 16 bytes for each tracked file.
+    removes. Memory: 24 bytes for each tracked file.
     """
 
     removed_by: dict[int, int] = field(default_factory=dict)
-    _files: Hashes = field(default_factory=lambda: _NO_FILES)
+    _files: WideHashes = field(default_factory=lambda: _NO_FILES)
     _versions: _Versions = field(default_factory=lambda: _NO_VERSIONS)
 
     def take(self, parsed: ParsedCommits, first: int, tracked: Iterable[int]) -> None:
@@ -46,7 +46,7 @@ class RewriteTracker:
         wanted = set(tracked)
         if not (len(self._files) or wanted):
             return
-        added, removed = (hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
+        added, removed = (wide_hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
         changes = parsed.removes["data_change"].fill_null(True).to_numpy(zero_copy_only=False)
         for place in range(len(parsed.commits)):
             adds, removes = _rows_of(parsed.adds, place), _rows_of(parsed.removes, place)
@@ -55,7 +55,7 @@ class RewriteTracker:
                 self._track(added[adds], first + place)
 
     def _remove(
-        self, removed: Hashes, changes: npt.NDArray[np.bool_], added: Hashes, version: int
+        self, removed: WideHashes, changes: npt.NDArray[np.bool_], added: WideHashes, version: int
     ) -> None:
         if not (len(removed) and len(self._files)):
             return
@@ -68,7 +68,7 @@ class RewriteTracker:
         for owner in moved:
             self._track(added, owner)
 
-    def _track(self, files: Hashes, version: int) -> None:
+    def _track(self, files: WideHashes, version: int) -> None:
         self._files = np.concatenate([self._files, files])
         owners = np.full(len(files), version, np.int64)
         self._versions = np.concatenate([self._versions, owners])

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from deltactl.log.keyed_hash import SeenKeys
 from deltactl.operations.check.report import CheckReport
-from deltactl.operations.keyed_hash import SeenKeys
 from tests.support.checkpoints import new_table
 from tests.support.damage import DEEP, check, codes, edit_action, edit_commit, table
 from tests.support.table_builder import (

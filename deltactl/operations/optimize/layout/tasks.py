@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
-from deltactl.engine.spill import PLACE, Spool, ensure_space
+from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import RewriteCounts
@@ -44,6 +44,7 @@ from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import Reason
 from deltactl.parquet.writer import DataFileWriter
+from deltactl.storage.local.spill import ensure_space
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -113,7 +114,8 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
     job = _Job(store, spec.rewrite, task, placement, attempt, spec.cancel)
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
-        ensure_space(spec.spill_dir, task.input_bytes * _SPILLED_PER_INPUT_BYTE)
+        needed = task.input_bytes * _SPILLED_PER_INPUT_BYTE
+        ensure_space(spec.spill_dir, needed, SPILL_DIR_HINT)
     files = task.rewrite.files
     size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * task.workers)))
     sources = [files[start : start + size] for start in range(0, len(files), size)]

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.operations import keyed_hash
-from deltactl.operations.keyed_hash import hash_names, wide_hash_names
+from deltactl.log import keyed_hash
+from deltactl.log.keyed_hash import hash_names, hash_pairs, wide_hash_names
 
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=12)
 
@@ -31,7 +31,12 @@ def test_hashes_are_those_of_the_definition(texts: list[str], cut: int) -> None:
     halves = [[expected(text, half) for half in range(4)] for text in texts]
     assert hash_names(column).tolist() == [a << 32 | b for a, b, _, _ in halves]
     assert [bytes(it) for it in wide_hash_names(column)] == [
-        (a << 96 | b << 64 | c << 32 | d | 1).to_bytes(16, "big") for a, b, c, d in halves
+        (a << 96 | b << 64 | c << 32 | d).to_bytes(16, "big").rstrip(b"\0") for a, b, c, d in halves
+    ]
+
+    first, second = hash_pairs(column)
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [
+        (a << 32 | b, c << 32 | d) for a, b, c, d in halves
     ]
 
 

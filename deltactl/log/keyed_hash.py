@@ -1,9 +1,9 @@
 """Hash names with a key that is random for each process.
 
 Other people choose the paths, and for a hash without a key, anyone can construct texts with equal
-hashes. With this hash, two texts have equal hashes of 64 bits with a probability of 2^-64, even if
-somebody chose the texts, because the key is chosen later at random and never leaves the process. So
-hashes of two processes differ.
+hashes. With this hash, two texts have equal hashes of 128 bits with a probability of 2^-128, even
+if somebody chose the texts, because the key is chosen later at random and never leaves the process.
+So hashes of two processes differ. A hash of 64 bits never decides alone.
 
 Each 32 bits are the upper half of a sum of the words of the text and of its length, each times a
 random number of 64 bits (Lemire and Kaser, "Strongly universal string hashing is fast", 2014).
@@ -12,7 +12,6 @@ random number of 64 bits (Lemire and Kaser, "Strongly universal string hashing i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import shake_256
 from typing import Any, Final, TypeAlias
@@ -29,6 +28,7 @@ _BLOCK_ROWS: Final = 1 << 14  # then a block's words stay in the cache
 _WORD_BYTES: Final = 4
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
+_SHIFT: Final = np.uint64(33)
 
 
 def hash_names(names: pa.ChunkedArray) -> Hashes:
@@ -37,15 +37,50 @@ def hash_names(names: pa.ChunkedArray) -> Hashes:
 
 
 def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
-    """Return a hash of 127 bits for each name, as 16 bytes; their order is arbitrary."""
+    """Return a hash of 128 bits for each name, as 16 bytes; their order is arbitrary.
+
+    Compare them as arrays: as Python objects, they have no zero bytes at the end.
+    """
     return np.concatenate([np.zeros(0, "S16"), *map(_wide_hash, names.chunks)])
+
+
+def hash_pairs(names: pa.ChunkedArray) -> tuple[Hashes, Hashes]:
+    """Return a hash of 128 bits for each name, in two halves; no name is null."""
+    none = np.zeros((2, 0), np.uint64)
+    parts = [none, *(_hash(chunk, 4).reshape(2, -1) for chunk in names.chunks)]
+    first, second = np.concatenate(parts, axis=1)
+    return first, second
+
+
+def sum_of_hashes(texts: pa.Array) -> int:
+    """Return the sum of a hash of 128 bits of each string, which is the same in any order.
+
+    The halves are mixed before they are added. Otherwise strings that exchange words would have the
+    same sum, as each hash is a sum over the words.
+    """
+    halves = _hash(texts, 4).reshape(2, -1)
+    first, second = (int(np.sum(_mix(half), dtype=np.uint64)) for half in halves)
+    return first << 64 | second
+
+
+def add_sums(one: int, other: int) -> int:
+    """Return the sum for the strings of both: each half modulo 2^64."""
+    first = ((one >> 64) + (other >> 64)) % 2**64
+    return first << 64 | (one + other) % 2**64
+
+
+def _mix(hashes: Hashes) -> Hashes:
+    """Return another number for each number, as the end of Murmur3 does with 64 bits."""
+    hashes = (hashes ^ hashes >> _SHIFT) * np.uint64(0xFF51AFD7ED558CCD)
+    hashes = (hashes ^ hashes >> _SHIFT) * np.uint64(0xC4CEB9FE1A85EC53)
+    return hashes ^ hashes >> _SHIFT
 
 
 @dataclass(slots=True)
 class SeenKeys:
     """Find the keys of a batch that were not seen before.
 
-    Of two files with equal hashes, only one is checked, so hashes have 127 bits and a secret key.
+    Of two files with equal hashes, only one is checked, so hashes have 128 bits and a secret key.
     They are stored in sorted runs, each at least twice as long as the next: lookups and merges take
     n log² n steps in total, for any number of batches.
     """
@@ -75,7 +110,6 @@ class SeenKeys:
 
 def _wide_hash(texts: pa.StringArray) -> WideHashes:
     pairs = _hash(texts, 4).reshape(2, -1).T.astype(">u8")
-    pairs[:, 1] |= np.uint64(1)  # NumPy drops zero bytes at the end
     return np.ascontiguousarray(pairs).view("S16").ravel()
 
 
@@ -102,17 +136,21 @@ def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[n
     words = np.ndarray((len(data) + _WORD_BYTES,), "<u4", padded, strides=(1,))
     # The bytes after the last whole word, and zeros in place of those of the next text.
     ends = words[starts + whole * _WORD_BYTES] & ((1 << 8 * rest) - 1).astype(np.uint32)
-    for half, (first, of_length, of_end, *others) in enumerate(numbers):
+    for half, (first, of_length, of_end) in enumerate(numbers[:, :3]):
         sums[half] = first + of_length * lengths.astype(np.uint64) + of_end * ends.astype(np.uint64)
-        for place, number in enumerate(others):
-            rows = np.flatnonzero(whole > place)
-            found = words[starts[rows] + place * _WORD_BYTES].astype(np.uint64)
-            sums[half, rows] += number * found
+    least = int(whole.min())
+    for place, factors in enumerate(numbers[:, 3:].T):
+        rows = slice(None) if place < least else np.flatnonzero(whole > place)
+        found = words[starts[rows] + place * _WORD_BYTES].astype(np.uint64)
+        for half, factor in enumerate(factors):
+            sums[half, rows] += factor * found
 
 
-def _draw(halves: int, count: int) -> Sequence[Hashes]:
+def _draw(halves: int, count: int) -> Hashes:
     """Return random numbers for each half; the first of them are the same for any ``count``."""
-    return [
-        np.frombuffer(shake_256(_KEY + bytes([half])).digest(8 * count), "<u8")
-        for half in range(halves)
-    ]
+    return np.array(
+        [
+            np.frombuffer(shake_256(_KEY + bytes([half])).digest(8 * count), "<u8")
+            for half in range(halves)
+        ]
+    )

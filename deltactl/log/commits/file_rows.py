@@ -1,0 +1,142 @@
+"""Hold the file actions of commits: in memory, and above a limit in a file on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from deltactl.log.commits.file_actions import file_keys, text_keys
+from deltactl.log.keyed_hash import Hashes, hash_pairs
+from deltactl.storage.local.spill import Spill
+
+SPILL_BYTES: Final = 64 << 20
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class FileRows(Protocol):
+    """File actions of one kind, in the order of the log."""
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        ...
+
+    @property
+    def table(self) -> pa.Table:
+        """Return all actions in memory."""
+        ...
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the actions with given columns; none if there are none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """File actions in memory."""
+
+    table: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return int(self.table.num_rows)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the actions with given columns, all at once."""
+        if self.table.num_rows:
+            yield self.table.select(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """File actions on disk, in parts; ``kept`` says for each part which of its rows count."""
+
+    spill: Spill = field(repr=False)
+    kept: Sequence[Flags] = field(repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return sum(int(np.count_nonzero(mask)) for mask in self.kept)
+
+    @property
+    def table(self) -> pa.Table:
+        """Return all actions in memory."""
+        parts = list(self.batches(self.spill.schema.names))
+        return pa.concat_tables([self.spill.schema.empty_table(), *parts])
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the actions with given columns, part by part.
+
+        Raises:
+            StorageError: the file on disk cannot be read.
+        """
+        for number, mask in enumerate(self.kept):
+            if mask.any():
+                rows = pa.Table.from_batches(list(self.spill.read(number, columns)))
+                rows = rows.select(columns)
+                yield rows if mask.all() else rows.filter(pa.array(mask))
+
+
+class RowStore:
+    """File actions of one kind on disk, with what reconciliation needs of them in memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._spill = Spill(schema, SPILL_BYTES)
+        self._counts: list[int] = []
+        self._keys: list[tuple[Hashes, Hashes]] = []
+        self._text_keys: list[tuple[Hashes, Hashes]] = []
+        self._seq: list[Numbers] = []
+        self.has_other_texts = False
+        """Whether a path is not normalized, so that ``text_keys`` are other keys."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Take the next rows, with a column ``seq``.
+
+        Raises:
+            StorageError: the disk is too small, full or failed.
+        """
+        keys, texts = file_keys(rows), text_keys(rows)
+        hashes = hash_pairs(keys)
+        is_other = not keys.equals(texts)
+        self.has_other_texts |= is_other
+        self._keys.append(hashes)
+        self._text_keys.append(hash_pairs(texts) if is_other else hashes)
+        self._seq.append(rows["seq"].to_numpy())
+        stored = rows.select(self._spill.schema.names)
+        self._spill.keep([(len(self._counts), it) for it in stored.to_batches()], stored.nbytes)
+        self._counts.append(rows.num_rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return sum(self._counts)
+
+    def hashes(self, *, by_text: bool) -> Sequence[tuple[Hashes, Hashes]]:
+        """Return both halves of the hash of each key, in parts."""
+        return self._text_keys if by_text else self._keys
+
+    @property
+    def seq(self) -> Sequence[Numbers]:
+        """Return the ``seq`` of each action, in parts."""
+        return self._seq
+
+    def select(self, won: Flags) -> StoredRows:
+        """Return the rows of a mask."""
+        ends = np.cumsum(np.array(self._counts, np.int64))
+        return StoredRows(self._spill, np.split(won, ends)[: len(ends)])
+
+
+def join_hashes(stores: Sequence[RowStore], *, by_text: bool) -> tuple[Hashes, Hashes, Numbers]:
+    """Return both halves of the hash of each key, and its ``seq``, of all rows of the stores."""
+    none, no_seq = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    parts = [it for store in stores for it in store.hashes(by_text=by_text)]
+    first, second = (np.concatenate([none, *(it[half] for it in parts)]) for half in (0, 1))
+    return first, second, np.concatenate([no_seq, *(it for store in stores for it in store.seq)])

@@ -1,0 +1,111 @@
+"""Keep the lines of all manifests by folder: in memory, above a limit on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.storage.local.spill import Spill
+
+_MEMORY_BYTES: Final = 128 << 20
+_SCHEMA: Final = pa.schema([("line", pa.string())])
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class ManifestLines:
+    """The lines of the manifest of each folder, in the order of the files.
+
+    Lines end with a line feed. Beyond a limit, they are in a file without a name in the directory
+    for temporary files, which ``close`` or the end of the process removes.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._num_files = np.zeros(0, np.int64)
+        self._sizes = np.zeros(0, np.int64)
+        self._spill = Spill(_SCHEMA, _MEMORY_BYTES)
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """Return the folder of each manifest."""
+        return list(self._numbers)
+
+    @property
+    def num_files(self) -> Sequence[int]:
+        """Return the number of files in each manifest."""
+        found: list[int] = self._num_files.tolist()
+        return found
+
+    def size_bytes(self, number: int) -> int:
+        """Return the size of a manifest."""
+        return int(self._sizes[number])
+
+    def ensure_folder(self, folder: str) -> None:
+        """Add a manifest without files, if the folder has none."""
+        self._number_folders([folder])
+
+    def add(self, folders: Sequence[str], ids: Numbers, lines: pa.Array) -> None:
+        """Add a line of each file to the manifest ``folders[id]``.
+
+        Raises:
+            StorageError: the disk for spilled lines is too small, full or failed.
+        """
+        numbers = self._number_folders(folders)[ids]
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        rows = pa.record_batch([lines.take(pa.array(order))], schema=_SCHEMA)
+        bounds = np.flatnonzero(np.diff(ordered, prepend=-1, append=-1))
+        pieces = [
+            (int(ordered[first]), rows.slice(first, end - first))
+            for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+        ]
+        sizes = pc.binary_length(lines).to_numpy(zero_copy_only=False)
+        self._num_files += np.bincount(numbers, minlength=len(self._num_files))
+        self._sizes += np.bincount(numbers, sizes, len(self._sizes)).astype(np.int64)
+        self._spill.keep(pieces, int(rows.nbytes))
+
+    def _number_folders(self, folders: Sequence[str]) -> Numbers:
+        numbers = self._numbers
+        found = np.array([numbers.setdefault(it, len(numbers)) for it in folders], np.int64)
+        new = len(numbers) - len(self._sizes)
+        if new:
+            self._num_files, self._sizes = (
+                np.concatenate([counts, np.zeros(new, np.int64)])
+                for counts in (self._num_files, self._sizes)
+            )
+        return found
+
+    def blocks(self, number: int) -> Iterator[memoryview]:
+        """Yield the content of a manifest in parts of at most some 100 MiB.
+
+        Raises:
+            StorageError: the file with the lines cannot be read.
+        """
+        return map(_bytes_of, self._spill.read(number))
+
+    def content(self, number: int) -> bytes:
+        """Return the content of a manifest: one line per file.
+
+        Raises:
+            StorageError: the file with the lines cannot be read.
+        """
+        return b"".join(self.blocks(number))
+
+    def close(self) -> None:
+        """Free the lines; folders and numbers remain."""
+        self._spill.close()
+
+
+def _bytes_of(rows: pa.RecordBatch) -> memoryview:
+    """Return the texts of the rows, one after the other, without a copy."""
+    lines = rows.column(0)
+    _, offset_buffer, data = lines.buffers()
+    if data is None:
+        return memoryview(b"")
+    offsets = np.frombuffer(offset_buffer, np.int32)[lines.offset :]
+    return memoryview(data)[int(offsets[0]) : int(offsets[len(lines)])]

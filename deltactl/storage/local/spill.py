@@ -1,0 +1,215 @@
+"""Keep rows by number in memory, and above a limit in a file on disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import IO, Final, Self
+
+import pyarrow as pa
+
+from deltactl.errors import StorageError
+from deltactl.units import format_size
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+TMPDIR_HINT: Final = "Set TMPDIR to a directory with more space, then rerun."
+"""The hint of commands that have no option for the directory."""
+
+
+class Spill:
+    """Keeps rows by number, in the order they come; thread-safe. Leaving the block frees them.
+
+    All rows beyond ``memory_bytes`` go to one file in ``folder``, as Arrow IPC streams compressed
+    with lz4, one after another. The file has no name: the operating system removes it when the
+    process ends, even if it is killed.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        memory_bytes: int,
+        folder: str | None = None,
+        hint: str = TMPDIR_HINT,
+    ) -> None:
+        """Take the columns of the rows; ``folder`` is by default that for temporary files.
+
+        ``hint`` says how to get more space.
+        """
+        self.schema, self._memory_bytes = schema, memory_bytes
+        self._folder, self._hint = folder, hint
+        self._held: dict[int, list[pa.RecordBatch]] = {}
+        self._held_bytes = 0
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        self.spilled_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Close the file of an owner without an end, such as a version of a table."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def folder(self) -> str:
+        """Return the directory of the file."""
+        return _folder_of(self._folder)
+
+    def close(self) -> None:
+        """Free all rows."""
+        self._held.clear()
+        self._places.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
+        """Take rows by number; together they have so many bytes.
+
+        Raises:
+            StorageError: the disk is too small, full or failed.
+        """
+        with self._lock:
+            for number, piece in pieces:
+                self._held.setdefault(number, []).append(piece)
+            self._held_bytes += size_bytes
+            if self._held_bytes > self._memory_bytes:
+                self._spill()
+
+    def end_adding(self) -> None:
+        """Write all rows to the file if some are there: their memory is for other work from now on.
+
+        Raises:
+            StorageError: the disk is too small, full or failed.
+        """
+        with self._lock:
+            if self._file is not None and self._held:
+                self._spill()
+
+    def read(self, number: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a number, with given columns or all; they are kept.
+
+        Columns are in the order of the schema.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        chosen = [name for name in self.schema.names if columns is None or name in columns]
+        fields = None if columns is None else [self.schema.names.index(it) for it in chosen]
+        for offset, length in self._places.get(number, ()):
+            yield from self._read(offset, length, fields)
+        for batch in self._held.get(number, ()):
+            yield batch.select(chosen)
+
+    def take(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a number; rows in memory are freed.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        for offset, length in self._places.pop(number, ()):
+            yield from self._read(offset, length)
+        with self._lock:
+            held = self._held.pop(number, [])
+        yield from held
+
+    def _read(
+        self, offset: int, length: int, fields: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        assert self._file is not None  # noqa: S101 - places are known only after a write
+        try:
+            data = os.pread(self._file.fileno(), length, offset)
+        except OSError as error:
+            raise self._failure("read", error) from error
+        if len(data) != length:
+            raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
+        yield from decode_rows(data, fields)
+
+    def _spill(self) -> None:
+        """Write all rows that are in memory to the end of the file."""
+        ensure_space(self._folder, self._held_bytes, self._hint)
+        try:
+            if self._file is None:
+                import tempfile  # most runs fit the memory
+
+                self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
+            for number in sorted(self._held):
+                self._append(number, self._held[number])
+        except OSError as error:
+            raise self._failure("write", error) from error
+        self._held.clear()
+        self._held_bytes = 0
+
+    def _append(self, number: int, pieces: list[pa.RecordBatch]) -> None:
+        assert self._file is not None  # noqa: S101 - opened by the caller
+        data = memoryview(encode_rows(pieces, self.schema))
+        offset, written = self.spilled_bytes, 0
+        while written < len(data):
+            written += os.pwrite(self._file.fileno(), data[written:], offset + written)
+        self.spilled_bytes += written
+        self._places.setdefault(number, []).append((offset, written))
+
+    def _failure(self, what: str, error: OSError) -> StorageError:
+        return StorageError(
+            f"cannot {what} the spill file in {self.folder!r}: {error.strerror or error}",
+            hint=self._hint,
+        )
+
+
+def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
+    """Return rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_batches(pieces, schema).combine_chunks()
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def decode_rows(data: bytes, fields: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Arrow stream, with given columns or all."""
+    options = pa.ipc.IpcReadOptions(included_fields=fields or [])
+    with pa.ipc.open_stream(pa.py_buffer(data), options=options) as stream:
+        yield from stream
+
+
+def _folder_of(folder: str | None) -> str:
+    if folder is not None:
+        return folder
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
+def ensure_space(folder: str | None, needed_bytes: int, hint: str = TMPDIR_HINT) -> None:
+    """Refuse to spill if the disk is too small.
+
+    Raises:
+        StorageError: the message has the directory, the needed and the free space.
+    """
+    import shutil
+
+    chosen = _folder_of(folder)
+    try:
+        free = shutil.disk_usage(chosen).free
+    except OSError as error:
+        raise StorageError(
+            f"cannot use {chosen!r} for spilled rows: {error.strerror or error}", hint=hint
+        ) from error
+    if free < needed_bytes:
+        raise StorageError(
+            f"about {format_size(needed_bytes)} of rows may be spilled to {chosen!r}, "
+            f"which has {format_size(free)} free",
+            hint=hint,
+        )
