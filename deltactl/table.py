@@ -57,7 +57,7 @@ def _to_ms(timestamp: Timestamp) -> int:
 
 
 class TableWarning(UserWarning):
-    """A problem of a table that did not stop the run, such as an invalid _last_checkpoint."""
+    """A problem of a table that does not stop a run, such as an invalid _last_checkpoint."""
 
 
 def _warn(message: str) -> None:
@@ -142,7 +142,7 @@ class Table:
         Also reads invalid logs: a missing or invalid commit is a row with a ``problem``.
 
         Args:
-            limit: the most commits to return; no others are read.
+            limit: the maximum number of commits to return; older ones are not read.
             since: only commits at or after this time, ms since 1970 UTC.
             until: only commits at or before this time.
             operations: only commits of these operations.
@@ -160,16 +160,16 @@ class Table:
     def detail(
         self, version: int | None = None, *, layout: bool = False, columns: str | None = None
     ) -> DetailReport:
-        """Describe the table: ``row`` has the columns of Delta's ``DESCRIBE DETAIL``.
+        """Describe the table; ``row`` of the report has the columns of ``DESCRIBE DETAIL``.
 
         Args:
-            version: the version to describe; the latest if it is ``None``.
-            layout: also estimate the share that lookups by the clustering columns skip.
-            columns: the same for these columns, as in ``a, b.c``.
+            version: the version to describe; ``None``: the latest.
+            layout: also estimate the share of files that a lookup by a clustering column skips.
+            columns: use these columns instead of the clustering columns, such as ``a, b.c``.
 
         Raises:
-            DeltactlError: the table or version does not exist, the log is not valid, or there is
-                no such layout.
+            DeltactlError: the table or version does not exist, the log is not valid, or the
+                table has no such columns.
         """
         from deltactl.operations.detail import load_detail
 
@@ -213,8 +213,8 @@ class Table:
         or Spark Connect session, which is neither changed nor stopped.
 
         Raises:
-            DeltactlError: a rule refused, other writers committed conflicting changes, or every bin
-                failed.
+            DeltactlError: a safety rule refused the run, other writers committed conflicting
+                changes, or every bin failed.
         """
         from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 
@@ -239,7 +239,7 @@ class Table:
         Does not ask for confirmation.
 
         Raises:
-            DeltactlError: a rule refused, or no file could be removed.
+            DeltactlError: a safety rule refused the run, or no file could be removed.
         """
         from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 
@@ -262,7 +262,8 @@ class Table:
         """Write a checkpoint, verify it, and update ``_last_checkpoint``; see ``checkpoint_table``.
 
         Raises:
-            DeltactlError: a rule refused, or the stored checkpoint is not the snapshot.
+            DeltactlError: a safety rule refused the run, or the checkpoint that was written
+                differs from the snapshot.
         """
         from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 
@@ -276,7 +277,7 @@ class Table:
     def repair_checkpoints(
         self, *, engine: Engine | None = None, dry_run: bool = False
     ) -> RepairReport:
-        """Check all checkpoints and ``_last_checkpoint``; rewrite those that are proven wrong.
+        """Check all checkpoints and ``_last_checkpoint``; rewrite those with wrong content.
 
         Raises:
             DeltactlError: the latest version cannot be rebuilt, or the store failed.
@@ -330,15 +331,16 @@ class Table:
 
         Args:
             version: the version to restore.
-            timestamp: restore the version that was current then.
-            options: instead of the two, with more choices.
-            engine: checks that the files of the version exist.
-            dry_run: report only; write nothing.
-            cancel: stops the run before its commit.
-            on_progress: is called when tasks end.
+            timestamp: restore the version that was the latest at this time.
+            options: all options, instead of ``version`` or ``timestamp``.
+            engine: where the files of the version are checked.
+            dry_run: return the plan as a report; write nothing.
+            cancel: stops the run, if its commit was not written yet.
+            on_progress: called whenever a task ends.
 
         Raises:
-            DeltactlError: a rule refused, another writer changed the table, or the store failed.
+            DeltactlError: a safety rule refused the run, another writer changed the table, or the
+                store failed.
         """
         from deltactl.operations.restore.run import RestoreOptions, restore_table
 
@@ -363,19 +365,19 @@ class Table:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> CloneReport:
-        """Copy this table to another place, or refer to its files; see ``clone_table``.
+        """Create a deep or shallow clone of this table; see ``clone_table``.
 
         Args:
             target: the address of the new table; a ``Table`` has its own storage options.
-            options: of the clone, such as ``CloneOptions(deep=True)``.
-            storage_options: settings for the target's file system; this table's if ``None``.
-            engine: copies the files.
-            dry_run: report only; write nothing.
-            cancel: stops the run before its commit.
-            on_progress: is called when tasks end.
+            options: the options of the clone, such as ``CloneOptions(deep=True)``.
+            storage_options: settings for the target's file system; ``None``: those of this table.
+            engine: where the files are copied.
+            dry_run: return the plan as a report; write nothing.
+            cancel: stops the run, if its commit was not written yet.
+            on_progress: called whenever a task ends.
 
         Raises:
-            DeltactlError: a rule refused, a file is missing, or a store failed.
+            DeltactlError: a safety rule refused the run, a file is missing, or a store failed.
         """
         from deltactl.operations.clone.run import clone_table
 
@@ -402,12 +404,14 @@ class Table:
         """Remove live files whose ``remove`` has another path encoding; see ``repair_paths``.
 
         Args:
-            texts: the live paths to remove, as in the log; if empty, all that are certain.
+            texts: the live paths to remove, written as in the log; if empty, all paths whose
+                files were certainly meant to be removed.
             confirm: called before the commit, to allow or refuse it.
-            dry_run: report only; write nothing.
+            dry_run: return the plan as a report; write nothing.
 
         Raises:
-            DeltactlError: a rule refused, another writer changed the files, or the store failed.
+            DeltactlError: a safety rule refused the run, another writer changed the files, or the
+                store failed.
         """
         from deltactl.operations.check.fix import repair_paths
 
@@ -432,10 +436,11 @@ class Table:
             options: the partitions to include, and the form of file addresses.
             output_root: the directory for ``_symlink_format_manifest``; ``None``: the table
                 directory.
-            dry_run: compare only; write nothing.
+            dry_run: compare the manifests with the table; write nothing.
 
         Raises:
-            DeltactlError: a rule refused (deletion vectors, column mapping), or the store failed.
+            DeltactlError: the table cannot have manifests (deletion vectors, column mapping), or
+                the store failed.
         """
         from deltactl.operations.manifest.run import ManifestOptions
         from deltactl.operations.purge_first import generate_after_purge

@@ -8,6 +8,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 import deltactl
@@ -66,3 +68,24 @@ def test_the_package_is_typed() -> None:
 
 def test_a_table_may_be_named_by_a_path_object(tmp_path: Path) -> None:
     assert deltactl.Table(tmp_path).uri == deltactl.Table(str(tmp_path)).uri
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_loading_a_table_does_not_import_pandas(tmp_path: Path, with_checkpoint: bool) -> None:
+    """Arrow imports pandas for the first array of Python values, which takes half a second."""
+    table = tmp_path / "table"
+    deltalake.write_deltalake(table, pa.table({"p": ["x", "y"], "v": [1, 2]}), partition_by=["p"])
+    deltalake.write_deltalake(table, pa.table({"p": ["x"], "v": [3]}), mode="append")
+    if with_checkpoint:
+        deltalake.DeltaTable(table).create_checkpoint()
+        (table / "_delta_log" / f"{0:020}.json").unlink()
+    stub = tmp_path / "stub" / "pandas.py"
+    stub.parent.mkdir()
+    stub.write_text("raise SystemExit('pandas is imported')", "utf-8")
+    code = (
+        f"import sys; sys.path.insert(0, {str(stub.parent)!r}); from deltactl import Table; "
+        "snapshot = Table(sys.argv[1]).snapshot(); print(snapshot.num_files, snapshot.version)"
+    )
+    command = [sys.executable, "-c", code, str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("3 1\n", "")

@@ -12,6 +12,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from deltactl.cli.startup import build_methods_late
+
+build_methods_late()  # here, because it is for the classes of the modules that are loaded later
+
 from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status
@@ -154,10 +158,10 @@ def main() -> NoReturn:
     # costs a page fault each. Keeping freed pages does not raise the peak of the memory.
     # The variable is read when pyarrow is first imported, which is after this line.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")
-    # Nothing here multiplies matrices, but numpy's library for that starts threads as it is loaded.
+    # numpy's BLAS library starts threads when it is loaded; deltactl does not use it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if limit_of_address_space() is not None:
-        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")  # it reserves 1 GiB, and uses little
+        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")  # the default reserves 1 GiB
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -76,7 +76,8 @@ class Command(TyperCommand):
                 return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
             if session.output.form in CI_FORMATS:
                 raise UsageError(
-                    f"{self.name} has no output for CI", hint="Use -o json, or -o table for people."
+                    f"{self.name} does not support -o {session.output.form}",
+                    hint="Use -o json, or -o table for people.",
                 )
             return self._invoke_one(ctx, session)
 

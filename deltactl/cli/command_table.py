@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A row of the table: enough for ``deltactl --help`` without loading the command."""
+    """A row of the table: enough for ``deltactl --help``, which loads no command."""
 
     name: str
     help: str
@@ -71,14 +71,14 @@ COMMANDS: Final = (
     ),
     _maintenance(
         "vacuum",
-        "Remove files that no version needs; can be undone",
+        "Remove files that no version inside the retention needs",
         has_report=True,
         uses_system_pool=True,
     ),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "maintain",
-        "Do the most useful work on many tables, within a budget",
+        "Run the most useful work on many tables, within a budget",
         has_engine=True,
         commits=True,
         has_time_limit=True,
@@ -102,14 +102,14 @@ COMMANDS: Final = (
     ),
     CommandSpec(
         "restore",
-        "Bring an earlier version of a table back",
+        "Restore an earlier version of a table, as a new version",
         has_engine=True,
         commits=True,
         has_time_limit=True,
     ),
     CommandSpec(
         "clone",
-        "Copy a table, or refer to its files from another one",
+        "Create a copy of a table, deep or shallow",
         has_engine=True,
         commits=True,
         has_time_limit=True,
@@ -123,7 +123,7 @@ COMMANDS: Final = (
         uses_system_pool=True,
     ),
     CommandSpec(
-        "bundle", "Collect facts about a table for a report of a problem", has_time_limit=True
+        "bundle", "Collect facts about a table in a zip, for a bug report", has_time_limit=True
     ),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
     CommandSpec("config", "Show every setting, and where its value comes from"),

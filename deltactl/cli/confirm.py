@@ -25,7 +25,7 @@ def can_ask(session: Session) -> bool:
 def ask(session: Session, question: str, show: RenderTable | None = None) -> bool:
     """Show the plan, and return whether the user answers yes.
 
-    A signal or the time limit ends the run here, whatever the answer.
+    While the question is open, a signal or the time limit ends the run.
 
     Raises:
         SafetyError: there is no terminal.
@@ -55,7 +55,7 @@ def _ask_until_answered(session: Session, question: str) -> bool:
         answer = _ANSWERS.get(_read_line(session).strip().lower())
         if answer is not None:
             return answer
-        _write(session, "Please answer y or n.\n")
+        _write(session, "Answer y or n.\n")
 
 
 def _write(session: Session, text: str) -> None:

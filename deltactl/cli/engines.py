@@ -32,7 +32,7 @@ class SharedSpark:
     """The Spark session of a run: started once, when it is first needed."""
 
     def __init__(self, stack: ExitStack, quiet: AbstractContextManager[object]) -> None:
-        """Stop the session when ``stack`` ends; hold the lock ``quiet`` while it starts.
+        """Let ``stack`` stop the session at its end; hold the lock ``quiet`` while it starts.
 
         Starting redirects stdout and stderr of the whole process until it is done.
         """
@@ -80,13 +80,13 @@ class CliEngines:
     _facts: SparkFacts | None = None
 
     def choose(self, input_bytes: int) -> EngineChoice:
-        """Choose the engine by options and environment; warn if Spark is missing."""
+        """Choose the engine by options and environment; warn if Spark is not installed."""
         return self._decide(input_bytes).choice
 
     def open(self, input_bytes: int) -> Engine:
         """Return the engine, started.
 
-        If Spark cannot start and nothing named it, the tasks run in this process.
+        If Spark cannot start and was not selected by an option or variable, use this process.
         """
         decision = self._decide(input_bytes)
         if decision.choice.name == "local":

@@ -20,12 +20,12 @@ from deltactl.errors import (
 
 PROGRAM = "deltactl"
 
-# Messages of threads and libraries that lack memory and raise no MemoryError.
+# Messages of errors that mean a lack of memory, but are not a MemoryError.
 _NO_MEMORY: Final = ("can't start new thread", "failed to map segment from shared object")
 
 
 def explain_failure(raised: BaseException) -> DeltactlError:
-    """Return the error for the user for what ended a run."""
+    """Return the error to report for the exception that ended a run."""
     match raised:
         case DeltactlError():
             return raised
@@ -36,9 +36,9 @@ def explain_failure(raised: BaseException) -> DeltactlError:
         case Terminated():
             return InterruptedRunError("terminated", signal_number=signal.SIGTERM)
         case MemoryError():
-            return OutOfMemoryError("no memory was left")
+            return OutOfMemoryError("out of memory")
         case _ if any(words in str(raised) for words in _NO_MEMORY):
-            return OutOfMemoryError(f"no memory was left: {raised}")
+            return OutOfMemoryError(f"out of memory: {raised}")
         case _:
             return InternalError(
                 f"this is a bug in deltactl: {type(raised).__name__}: {raised}",

@@ -1,8 +1,9 @@
-"""Describe commands from their declarations: for ``--help``, manual pages, completions."""
+"""Describe commands and options, for ``--help``, manual pages and completions."""
 
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typer.core import TyperArgument, TyperOption
 from deltactl.cli.options.groups import Group, group_of
 
 _EXAMPLES: Final = "\b\nExamples:\n"
+_WIDEST_NAME: Final = 30  # a longer name has a line of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,8 @@ def write_help(
     _write_lines(formatter, "Examples", doc.examples)
     for paragraph in doc.text:
         formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(paragraph)
+        for line in _wrap(paragraph, formatter.width - 2):
+            formatter.write(f"  {line}\n")
     if doc.arguments:
         _write_list(formatter, "Arguments", [(a.value, a.help) for a in doc.arguments])
     if commands:
@@ -167,5 +169,19 @@ def _write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
 
 
 def _write_list(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write names and texts in two columns; no line ends inside a name such as ``us-east-1``."""
     with formatter.section(heading):
-        formatter.write_dl(rows)
+        indent = formatter.current_indent
+        column = min(max(len(name) for name, _ in rows), _WIDEST_NAME) + 2
+        for name, text in rows:
+            first, *rest = _wrap(text, formatter.width - column - indent) or [""]
+            gap = " " * (column - len(name))
+            if len(name) > column - 2:
+                gap = "\n" + " " * (indent + column)
+            formatter.write(f"{' ' * indent}{name}{gap}{first}".rstrip() + "\n")
+            for line in rest:
+                formatter.write(f"{' ' * (indent + column)}{line}\n")
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 10), break_on_hyphens=False, break_long_words=False)

@@ -82,10 +82,12 @@ class Session:
         self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
         self.table_id: str | None = None  # from its metadata, once a command has read it
         self.has_skipped = False
-        self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended
+        self.outcomes: list[
+            TableOutcome
+        ] = []  # results of the tables that have ended, if there are several
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
-        self.shared: Any = None  # what a command made for all its tables, before the first one
+        self.shared: Any = None  # set by ``plan_ahead`` of a command, for all its tables
         self.sum_up: Callable[[], Any] | None = None  # totals over all tables, at the end
         self._stack = ExitStack()
 
@@ -97,7 +99,7 @@ class Session:
         return session
 
     def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
-        """Return the sources of settings for a command on a table, the first of which applies.
+        """Return the sources of settings for a command on a table; earlier ones have priority.
 
         Raises:
             UsageError: a file of settings is invalid.
@@ -105,7 +107,7 @@ class Session:
         return self._settings.sources_for(command, table)
 
     def check_settings(self, command: str, settings: Collection[str]) -> None:
-        """Refuse settings of a command in files if the command has no such option.
+        """Raise if a file has a setting for this command that is not one of its options.
 
         Raises:
             UsageError: a file has such a key.
@@ -113,7 +115,7 @@ class Session:
         self._settings.check_command(command, settings)
 
     def use_settings(self, name: str) -> None:
-        """Let the settings of a file apply before all others.
+        """Give the settings of a file priority over all other sources.
 
         Raises:
             UsageError: the file cannot be read, or is invalid.
@@ -133,7 +135,7 @@ class Session:
         engine: EngineOptions | None = None,
         log_store: LogStoreOptions | None = None,
     ) -> None:
-        """Take over the parsed options, right before the command runs.
+        """Set the parsed options, right before the command runs.
 
         Raises:
             UsageError: a variable or a file of settings is invalid.
@@ -187,7 +189,7 @@ class Session:
         return self._jobs > 1
 
     def label(self, text: str) -> str:
-        """Return a text with the table that it is about, if there are several."""
+        """Return a text, prefixed with the table if there are several."""
         return f"{self.table}: {text}" if self._is_of_several else text
 
     @property
@@ -197,14 +199,10 @@ class Session:
         Raises:
             UsageError: a variable that an option refers to is not set.
         """
-        options = resolve_references(
-            parse_storage_options(self.options.storage_option), self.environ
-        )
-        rate = self.options.max_requests_per_second
-        return options if rate is None else {**options, RATE_OPTION: str(rate)}
+        return self._resolve_pairs(self.options.storage_option)
 
     def resolve_options(self, pairs: Sequence[str] | None) -> dict[str, str]:
-        """Return the options of another storage, as :attr:`storage_options`; those if ``None``.
+        """Return the storage options of another table; without ``pairs``, those of this one.
 
         Raises:
             UsageError: one is not ``KEY=VALUE``, or its variable is not set.
@@ -212,6 +210,9 @@ class Session:
         if not pairs:
             return self.storage_options
         self._warn_of_secrets("--source-storage-option", pairs)
+        return self._resolve_pairs(pairs)
+
+    def _resolve_pairs(self, pairs: Sequence[str]) -> dict[str, str]:
         options = resolve_references(parse_storage_options(pairs), self.environ)
         rate = self.options.max_requests_per_second
         return options if rate is None else {**options, RATE_OPTION: str(rate)}
@@ -335,7 +336,7 @@ class Session:
 
     @contextmanager
     def engine(self) -> Iterator[LazyEngine]:
-        """Return the engine for tasks that read little: Spark only if it is named.
+        """Return the engine for tasks that read little: Spark only if an option selects it.
 
         Raises:
             UsageError: an option or variable about engines is invalid.
@@ -379,7 +380,7 @@ class Session:
     def find_interruption(self, done: str, *, is_part_done: bool) -> DeltactlError | None:
         """Return the error of a run that a signal or the time limit stopped, if one did.
 
-        ``done`` says what was finished before, for the message.
+        ``done``: the part of the message that says what was finished.
         """
         return self._cancellation.find_error(
             f"interrupted; {done}", hint="Rerun to finish the rest.", is_part_done=is_part_done
@@ -397,7 +398,7 @@ class Session:
         self._cancellation.raise_if_cancelled(message, hint=hint)
 
     def idling(self) -> AbstractContextManager[None]:
-        """Mark the run as only waiting in this context: there is nothing to finish."""
+        """Mark the run as idle in this context: a signal then stops it at once."""
         return idling(self._cancellation)
 
     def cancel(self, signal_number: int) -> None:

@@ -24,6 +24,7 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.repeats import find_repeats
+from deltactl.protocol.arrow_arrays import empty_table
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
@@ -49,7 +50,7 @@ class Tail:
 
 
 NO_COMMITS: Final = Tail(
-    ADD_SCHEMA.empty_table(), REMOVE_SCHEMA.empty_table(), pa.chunked_array([], pa.string())
+    empty_table(ADD_SCHEMA), empty_table(REMOVE_SCHEMA), pa.chunked_array([], pa.string())
 )
 """The empty tail of a version that has a checkpoint."""
 
@@ -110,7 +111,7 @@ def is_compacted(name: str) -> bool:
 
 def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     full = schema.append(pa.field("seq", pa.int64()))
-    return pa.concat_tables(tables) if tables else full.empty_table()
+    return pa.concat_tables(tables) if tables else empty_table(full)
 
 
 def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:

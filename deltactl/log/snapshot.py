@@ -25,6 +25,7 @@ from deltactl.log.replay import (
 )
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.arrow_arrays import empty_table
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -73,7 +74,7 @@ class Snapshot:
         """Return all live files: one row each, columns of ``protocol.arrow_schemas.ADD_SCHEMA``."""
         with self._lock:
             batches = list(self.file_batches())
-            return pa.concat_tables(batches) if batches else ADD_SCHEMA.empty_table()
+            return pa.concat_tables(batches) if batches else empty_table(ADD_SCHEMA)
 
     @cached_property
     def _totals(self) -> tuple[int, int]:

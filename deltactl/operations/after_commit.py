@@ -44,10 +44,11 @@ def follow_commit(
     from deltactl.operations.checkpoint.options import CheckpointOptions
     from deltactl.operations.checkpoint.plan import is_due
     from deltactl.operations.checkpoint.run import checkpoint_table
-    from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
 
     properties = before.properties
-    if files_changed and properties.flag(AUTO_PROPERTY):
+    if files_changed and properties.refreshes_manifests:
+        from deltactl.operations.manifest.refresh import refresh_manifests
+
         refresh_manifests(before.store, before.version, context)
     last = before.segment.checkpoint_version
     if not is_due(last, version, properties.checkpoint_interval):

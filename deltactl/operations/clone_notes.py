@@ -128,8 +128,9 @@ def find_notes(
         return found
     noted = ", ".join(note.clone_uri for note in notes)
     raise UsageError(
-        f"no shallow clone at {address!r} is noted in {source.uri}; noted: {noted or 'none'}",
-        hint="Specify the address as the note has it.",
+        f"{source.uri} has no record of a shallow clone at {address!r}; recorded clones: "
+        f"{noted or 'none'}",
+        hint="Give the address of a recorded clone.",
     )
 
 
@@ -149,8 +150,9 @@ def _read(source: Store, name: str) -> CloneNote | None:
         )
     except (*MALFORMED, DeltactlError) as error:
         raise SafetyError(
-            f"{name!r} in {source.uri} is not a valid note of a shallow clone: files that the clone"
-            " uses may be unknown",
-            hint="Restore this file from a backup, or delete it if no shallow clone is left.",
+            f"{name!r} in {source.uri} is not a valid record of a shallow clone, so the files that "
+            "the clone uses are not known",
+            hint="Restore this file from a backup, or delete it if the table has no shallow "
+            "clones.",
         ) from error
     return note

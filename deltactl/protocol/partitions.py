@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
+from deltactl.protocol.arrow_arrays import array_of, texts_of
 from deltactl.protocol.partition_texts import text_parser
 
 _MAP_TYPE: Final = pa.map_(pa.string(), pa.string())
@@ -168,12 +169,12 @@ def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -
     arrays = [_as_strings(column) for column in columns.values()]
     rows = len(arrays[0]) if arrays else num_rows or 0
     width = len(arrays)
-    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
+    offsets = array_of(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
     if not arrays:
-        empty = pa.array([], pa.string())
+        empty = texts_of([])
         return pa.MapArray.from_arrays(offsets, empty, empty, _MAP_TYPE)
-    names = pa.array(list(columns), pa.string())
-    keys = names.take(pa.array(np.tile(np.arange(width), rows)))
+    names = texts_of(list(columns))
+    keys = names.take(array_of(np.tile(np.arange(width), rows)))
     # From column order to row order.
     order = np.arange(width * rows).reshape(width, rows).T.ravel()
     items = arrays[0] if width == 1 else pa.concat_arrays(arrays).take(pa.array(order))

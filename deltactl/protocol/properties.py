@@ -196,6 +196,11 @@ class TableProperties:
         return max(self.integer("delta.randomPrefixLength", 2), 0)
 
     @property
+    def refreshes_manifests(self) -> bool:
+        """``delta.compatibility.symlinkFormatManifest.enabled``: of Delta, not in PROTOCOL.md."""
+        return self.flag("delta.compatibility.symlinkFormatManifest.enabled")
+
+    @property
     def row_tracking_enabled(self) -> bool:
         """``delta.enableRowTracking``."""
         return self.flag("delta.enableRowTracking")

@@ -173,7 +173,7 @@ def test_what_is_no_answer_is_asked_again_and_the_end_of_input_is_none(
 ) -> None:
     before = contents(table)
     asked.type("maybe\n")
-    asked.wait_for(f"Please answer y or n.\r\n{QUESTION}")
+    asked.wait_for(f"Answer y or n.\r\n{QUESTION}")
     asked.type("\x04")
     assert asked.end() == (130, "")
     assert contents(table) == before

@@ -80,6 +80,16 @@ def test_an_example_stays_on_one_line_in_a_narrow_terminal(
     )
 
 
+@pytest.mark.parametrize("width", [40, 61, 62, 80])
+def test_no_line_of_help_ends_inside_a_name(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = cli("clone", "--help").out.splitlines()
+    assert any("us-east-1" in line for line in lines)
+    assert not [line for line in lines if line.endswith("-")]
+
+
 def test_examples_are_parted_from_the_text() -> None:
     text, examples = split_examples(
         "One\n    line.\n\n    Two.\n\n    \b\n    Examples:\n      x y\n"

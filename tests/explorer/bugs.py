@@ -260,7 +260,7 @@ BUGS: Sequence[Bug] = (
         "hint written before the checkpoint",
         _hint_first,
         "append against checkpoint and cleanup",
-        "a hint follows its checkpoint",
+        "_last_checkpoint is not ahead",
     ),
     Bug(
         "deletion vectors not in vacuum's keep set",
@@ -308,7 +308,7 @@ BUGS: Sequence[Bug] = (
         "dataChange true",
         _claim_change,
         "optimize against append",
-        "a rearrangement says so",
+        "a commit that only moves rows has dataChange false",
     ),
     Bug(
         "stale in-commit timestamp on retry",

@@ -101,6 +101,6 @@ CARRY_BUGS: Sequence[Bug] = (
         "vector of a lost attempt left behind",
         _keep_vectors_of_lost_attempts,
         "optimize with vectors against two winners",
-        "nobody leaves files behind",
+        "no program leaves files behind",
     ),
 )

@@ -122,7 +122,10 @@ class TableChecks(Checks):
             for kind in action.keys() & {"add", "remove"}:
                 body = action[kind]
                 if body.get("dataChange", True):
-                    raise Violation("a rearrangement says so", f"{body['path']}: dataChange")
+                    raise Violation(
+                        "a commit that only moves rows has dataChange false",
+                        f"{body['path']}: dataChange",
+                    )
             if "add" in action and "baseRowId" in action["add"]:
                 domain = before.domains["delta.rowTracking"]
                 mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
@@ -147,7 +150,7 @@ class TableChecks(Checks):
         newest = max(naive.checkpoint_names(files), default=-1)
         if version > newest:
             raise Violation(
-                "a hint follows its checkpoint", f"it names {version}, the newest is {newest}"
+                "_last_checkpoint is not ahead", f"it names {version}, the newest is {newest}"
             )
 
     def _check_items(self, files: Mapping[str, Entry]) -> None:
@@ -156,7 +159,7 @@ class TableChecks(Checks):
             stored = files.get(item.commit)
             if stored is None:
                 if item.complete and item.version not in _cleaned_up(files):
-                    raise Violation("an item tells the truth", f"{item.commit} is not there")
+                    raise Violation("items agree with the files", f"{item.commit} is not there")
             elif item.temporary in files and files[item.temporary].data != stored.data:
                 raise Violation(
                     "one winner per version", f"{item.commit} is not what its item names"
@@ -181,7 +184,7 @@ class TableChecks(Checks):
         for item in naive.items(files, self._worlds.data):
             if item.commit not in files and item.version not in _cleaned_up(files):
                 if item.temporary not in files:
-                    raise Violation("an item tells the truth", f"{item.temporary} is gone")
+                    raise Violation("items agree with the files", f"{item.temporary} is gone")
                 found[item.commit] = files[item.temporary]
         return found
 
@@ -231,7 +234,7 @@ class TableChecks(Checks):
             return
         reason = str(outcome.value)
         if not reason.startswith("UNSUPPORTED_FEATURE"):
-            rule = "who crashed stops nobody" if state.dead else "no false alarm"
+            rule = "a crashed program does not block others" if state.dead else "no false alarm"
             raise Violation(rule, f"{program.name} ended with {outcome.kind}: {reason}")
 
     def _check_orphans(self, state: State, files: Mapping[str, Entry]) -> None:
@@ -243,7 +246,7 @@ class TableChecks(Checks):
             if owner is None or not (
                 state.faulty >> owner & 1 or (outcome is not None and outcome.kind == "unknown")
             ):
-                raise Violation("nobody leaves files behind", name)
+                raise Violation("no program leaves files behind", name)
         if orphans and self._recover is not None and orphans not in self._recovered:
             recovered = self._recover(state.world)
             if recovered is not None:
@@ -254,7 +257,7 @@ class TableChecks(Checks):
         """After an error they stay for the next log cleanup: what named them may still arrive."""
         for name in self._reading.unnamed_sidecars(files):
             if not state.faults and owner_of(name) is not None:
-                raise Violation("nobody leaves files behind", name)
+                raise Violation("no program leaves files behind", name)
 
     def _check_recovery(self, world: int, before: Mapping[str, Entry]) -> None:
         after = self._worlds.files(world)

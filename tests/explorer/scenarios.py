@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from deltactl.log.checkpoint import verify as checkpoint_verify
 from deltactl.log.commits import columns as commit_columns
 from deltactl.log.commits.lines import CommitLines
 from deltactl.log.writing import vectors
@@ -114,6 +115,7 @@ def one_thread() -> Iterator[None]:
         # A file for each vector, which can be left behind.
         patch.object(vectors, "_MOST_INLINE_BYTES", 0),
         patch.object(checkpoint_tasks, "read_ahead", iter),
+        patch.object(checkpoint_verify, "read_ahead", iter),
         patch.object(copying, "each_in_parallel", lambda work, items, **_: map(work, items)),
         patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
     ):

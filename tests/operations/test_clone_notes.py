@@ -58,7 +58,7 @@ def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) 
         assert find_notes(store, address) == (note,)
     assert find_notes(store, "s3://lake/clone/") == (OTHER,)
     for address in (str(tmp_path), "nothing://here"):
-        with pytest.raises(UsageError, match="noted: file:.*, s3://lake/clone"):
+        with pytest.raises(UsageError, match="recorded clones: file:.*, s3://lake/clone"):
             find_notes(store, address)
 
 
@@ -74,5 +74,5 @@ def test_a_damaged_note_is_refused(content: bytes, store: MemoryStore) -> None:
     """It may stand for a clone whose address nobody knows."""
     write_note(store, NOTE)
     store.put(NOTE.name, content)
-    with pytest.raises(SafetyError, match="is not a valid note of a shallow clone"):
+    with pytest.raises(SafetyError, match="is not a valid record of a shallow clone"):
         read_notes(store)

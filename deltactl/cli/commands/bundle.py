@@ -38,7 +38,7 @@ _SHOWN_VARIABLES: Final = (
     "LANG", "LC_", "NO_COLOR", "NO_PROXY", "OMP_", "PYSPARK_", "PYTHON", "REQUESTS_", "SPARK_",
     "SSL_", "TERM", "TMPDIR", "TZ", "XDG_", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
-"""Starts of names of variables that change what deltactl does."""
+"""Prefixes of environment variables that change what deltactl does."""
 
 
 def command(
@@ -47,7 +47,9 @@ def command(
     file: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Where to write  [default: deltactl-bundle-TIME.zip here]"
+            metavar="FILE",
+            help="Write the zip to this file  [default: deltactl-bundle-TIME.zip in the working "
+            "directory]",
         ),
     ] = None,
     commits: Annotated[
@@ -55,15 +57,17 @@ def command(
     ] = _DEFAULT_COMMITS,
     include_names: Annotated[
         bool,
-        typer.Option("--include-names", help="Keep names of columns, properties and tags"),
+        typer.Option(
+            "--include-names", help="Do not replace names of columns, properties and tags"
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists")] = False,
 ) -> None:
-    """Collect facts about a table in one zip, for a report of a problem.
+    """Collect facts about a table in one zip, to attach to a bug report.
 
-    It has history, detail, check, the plans of optimize and vacuum, settings, versions and the
-    newest commits. User data is replaced by pseudonyms. A command that fails is in it as its
-    error, and the exit status is 5. The table is not changed.
+    The zip contains history, detail, check, the plans of optimize and vacuum, settings, versions
+    and the newest commits. User data is replaced by pseudonyms. If one of these parts fails, the
+    zip contains its error instead, and the exit status is 5. The table is not changed.
 
     \b
     Examples:
@@ -97,7 +101,7 @@ def _choose_path(file: str | None, now_ms: int) -> Path:
 
 
 def make_pseudonyms(*, keep_names: bool) -> Pseudonyms:
-    """Return pseudonyms with a new key, which know the words of messages."""
+    """Return pseudonyms with a new key. Words of deltactl's own messages are not replaced."""
     from deltactl.operations.bundle.pseudonyms import Pseudonyms, find_words
     from deltactl.operations.check.codes import CODES
 
@@ -121,7 +125,7 @@ def _collect(
             for row in list_settings(session, program, table, {})
         ]
 
-    # Whatever the settings say: Spark is not started for a report of a problem.
+    # A bundle never starts Spark, whatever the settings are.
     local = LocalEngine(reason="bundle runs in this process")
     with session.run_context("bundle", nullcontext(local)) as context:
         source = BundleSource(
@@ -136,7 +140,7 @@ def _collect(
 def _redact_setting(
     names: Pseudonyms, program: ProgramDoc, row: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Keep defaults, numbers, sizes, durations and choices; replace other values, and paths."""
+    """Keep defaults, numbers, sizes, durations and choices; replace other values and paths."""
     from deltactl.operations.bundle.rules import one_of, setting
 
     choices = {it for _, doc in program.commands for option in doc.options for it in option.choices}
@@ -151,7 +155,7 @@ def _redact_setting(
 
 
 def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return versions, and the names of variables that matter; no values."""
+    """Return versions, and the names of the environment variables that matter, without values."""
     shown = sorted(name for name in environ if name.startswith(_SHOWN_VARIABLES))
     return {
         "deltactl": __version__,
@@ -192,7 +196,7 @@ def _present(
         error = PartialSuccessError(
             f"{format_count(len(missing), 'part is', 'parts are')} missing: "
             f"{first['name']}: {first['error']['code']}",
-            hint=f"See {path} for the reason. Send it as it is, or fix the cause and rerun.",
+            hint=f"Read the reason in {path}. Send the file as it is, or fix the cause and rerun.",
         )
     session.present(
         lambda page: _render(page, path, size_bytes, parts),
@@ -213,7 +217,7 @@ def _render(page: Page, path: Path, size_bytes: int, parts: list[dict[str, Any]]
     columns = [Column("part"), Column("size", right=True), Column("state", elastic=True)]
     page.table(columns, list(_rows(parts)))
     page.line()
-    page.line("Read index.html in it before you send it.")
+    page.line("Before you send the file, read index.html in it.")
 
 
 def _rows(parts: list[dict[str, Any]]) -> Iterator[tuple[str, str, Styled]]:

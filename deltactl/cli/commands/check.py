@@ -48,8 +48,9 @@ def command(
     files: Annotated[
         Files,
         typer.Option(
-            help="exists: the files exist; sizes: as large as the log says; footers: rows, nulls "
-            "and bounds agree with the statistics; data: decode every row"
+            help="What to check; each value includes those before it. exists: files exist; sizes: "
+            "size as in the log; footers: row counts, nulls and bounds agree with the statistics; "
+            "data: every row can be decoded"
         ),
     ] = Files[_DEFAULTS.depth.name],
     sample: Annotated[
@@ -85,22 +86,23 @@ def command(
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="path-encoding: for live files whose remove action has another encoding of the "
-            "path, commit a remove action (PATH_ENCODING); asks first"
+            help="path-encoding: repair findings PATH_ENCODING: a removed file is still live, "
+            "because its remove action has another encoding of the path. Commits a remove action "
+            "that matches; asks first"
         ),
     ] = None,
     path: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="With --fix: only this path, as the log has it; may be repeated",
+            help="With --fix: repair only this path, written as in the log; may be repeated",
             show_default=False,
         ),
     ] = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Check that log, files and statistics of a table agree.
+    """Check that the log, files and statistics of a table agree.
 
     The whole log is always checked. Exits 3 if something is wrong. Nothing is written to the
     table, except by --fix.
@@ -120,8 +122,8 @@ def command(
         return
     if path or yes or dry_run:
         raise UsageError(
-            "--path, --yes and --dry-run belong to --fix: a check writes nothing",
-            hint="Add --fix path-encoding, or drop them.",
+            "--path, --yes and --dry-run need --fix: without it, check writes nothing",
+            hint="Add --fix path-encoding, or remove these options.",
         )
     options = CheckOptions(
         version=version,
@@ -138,7 +140,7 @@ def command(
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
             report.unsupported,
-            hint="See the result for what could be checked without the feature.",
+            hint="Read in the result what was checked without the feature.",
         )
     _present(session, report, error)
 

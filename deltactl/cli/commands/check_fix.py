@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def fix_paths(
     session: Session, table: str, texts: Sequence[str], *, yes: bool, dry_run: bool
 ) -> None:
-    """Remove live files that a remove action names by another text of their path.
+    """Remove live files whose remove action has another encoding of the path.
 
-    Exits 3 if some are left.
+    The exit status is 3 if such files are left.
 
     Raises:
         UsageError: a given path text was not found.
-        SafetyError: a safety rule refuses, or the answer was no.
+        SafetyError: a safety rule refused, or the user answered no.
         ConflictError: another writer changed the files.
     """
     from deltactl.cli.pages.check_fix import render_fix
@@ -51,7 +51,7 @@ def _confirmation(session: Session) -> Confirm:
 
         rows = "their rows" if report.num_rows is None else format_count(report.num_rows, "row")
         files = format_count(len(report.chosen), "file")
-        question = f"Remove {files} from the table? Readers no longer return {rows}."
+        question = f"Remove {files} from the table? Readers will no longer return {rows}."
         return ask(session, question, lambda page: render_fix(page, report))
 
     return confirm

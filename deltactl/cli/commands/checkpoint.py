@@ -33,7 +33,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         int | None, typer.Option(min=0, help="Version to checkpoint  [default: the latest]")
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="auto: by delta.checkpointPolicy and the protocol")
+        Kind, typer.Option(help="auto: chosen by delta.checkpointPolicy and the protocol")
     ] = _DEFAULTS.kind,
     sidecar_size: Annotated[
         int,
@@ -53,7 +53,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     cleanup: Annotated[
         bool,
         typer.Option(
-            "--cleanup", help="Then delete log files older than delta.logRetentionDuration"
+            "--cleanup",
+            help="After the checkpoint, delete log files older than delta.logRetentionDuration",
         ),
     ] = False,
     cleanup_only: Annotated[
@@ -150,7 +151,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
         report = checkpoint_table(store, options, context, dry_run=dry_run)
         if report.interrupted:
             stopped = session.find_interruption(
-                "the checkpoint is written" if report.written else "nothing done",
+                "the checkpoint was written" if report.written else "nothing was written",
                 is_part_done=report.written is not None,
             )
             if stopped is not None:
@@ -192,7 +193,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
         left = [finding for finding in report.findings if not finding.repaired]
         error = PartialSuccessError(
             f"{left[0].name} was not repaired: {left[0].problem}",
-            hint=f"Run `deltactl check` and read the remedy: {left[0].remedy}.",
+            hint=f"Run `deltactl check --checkpoints` for details. Remedy: {left[0].remedy}.",
         )
     session.present(
         lambda page: render_repair(page, report, session.argv),

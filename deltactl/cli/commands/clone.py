@@ -44,14 +44,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Clone the latest version at this time: a timestamp, or a duration before now",
+            help="Clone the version that was the latest at this time: a timestamp, or a duration "
+            "before now, e.g. 2h",
         ),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Clone only partitions that match this SQL over partition columns",
+            help="Clone only partitions that match this SQL condition",
         ),
     ] = None,
     table_property: Annotated[
@@ -70,7 +71,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--full",
-            help="With --sync: also if the clone was changed or the source was recreated",
+            help="With --sync: update the clone even if it was changed or the source was recreated",
         ),
     ] = False,
     no_note: Annotated[

@@ -49,10 +49,10 @@ def command(
         str | None, typer.Option("--command", metavar="NAME", help="Only settings of this command")
     ] = None,
 ) -> None:
-    """Show every setting: its value, and the source and name that set it.
+    """Show every setting: its value, and where the value comes from.
 
-    The first of these applies: option, DELTACTL_ variable, nearest deltactl.toml, deltactl.toml in
-    XDG_CONFIG_HOME, table property, default.
+    The first of these sources that has a value applies: option, DELTACTL_ variable, nearest
+    deltactl.toml, deltactl.toml in XDG_CONFIG_HOME, table property, default.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ def command(
     columns: Annotated[
         str | None,
         typer.Argument(
-            help="With --layout: these columns, as in a,b.c, not the clustering columns",
+            help="With --layout: columns to use instead of the clustering columns, e.g. a,b.c",
             show_default=False,
         ),
     ] = None,
@@ -70,8 +70,8 @@ def command(
         raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
     if columns is not None and not layout:
         raise UsageError(
-            f"{columns!r} after the table needs --layout",
-            hint="Add --layout, or remove it.",
+            f"the argument {columns!r} after the table needs --layout",
+            hint="Add --layout, or remove the argument.",
         )
     from deltactl.operations.detail import load_detail
 

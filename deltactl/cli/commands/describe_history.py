@@ -53,7 +53,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    all_commits: Annotated[bool, typer.Option("--all", help="All commits")] = False,
+    all_commits: Annotated[bool, typer.Option("--all", help="Show all commits")] = False,
     since: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +123,7 @@ def command(
     ] = None,
     graph: Annotated[
         bool,
-        typer.Option("--graph", help="Draw files, bytes and operations by version"),
+        typer.Option("--graph", help="Draw a chart of files, bytes and operations by version"),
     ] = False,
     restorable: Annotated[
         bool,
@@ -211,9 +211,7 @@ def _default_limit(session: Session) -> int | None:
 def _ensure_one_question(asked: Mapping[str, bool]) -> None:
     questions = [name for name, is_asked in asked.items() if is_asked]
     if len(questions) > 1:
-        raise UsageError(
-            f"{' and '.join(questions)} cannot be combined", hint="Specify one of them."
-        )
+        raise UsageError(f"{' and '.join(questions)} cannot be combined", hint="Give one of them.")
 
 
 def _ensure_belongs(option: str, is_given: bool, to: str, is_there: bool) -> None:

@@ -22,7 +22,7 @@ from deltactl.errors import DeltactlError, PartialSuccessError
 from deltactl.operations.maintain.budget import parse_budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
-from deltactl.units import parse_size
+from deltactl.units import format_count, parse_size
 
 if TYPE_CHECKING:
     from deltactl.operations.maintain.metrics import TableSample
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Fleet:
-    """What is known of all tables: the run, warnings while they were observed, results."""
+    """The state of a run over all tables: warnings of the first look, results, samples."""
 
     run: Maintenance
     warnings: dict[str, list[str]] = field(default_factory=dict)
@@ -47,7 +47,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Settings that apply before all others, in the form of deltactl.toml",
+            help="File in the format of deltactl.toml; its settings override all other sources "
+            "except options",
         ),
     ] = None,
     budget: Annotated[
@@ -64,22 +65,31 @@ def command(  # noqa: PLR0913 - one parameter an option
     only: Annotated[
         str | None,
         typer.Option(
-            metavar="ACTIONS", help=f"Only these actions of the policy: {','.join(ACTIONS)}"
+            metavar="ACTIONS", help=f"Run only these actions of the policy: {','.join(ACTIONS)}"
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Also write a Prometheus text file, for node exporter's collector"
+            metavar="FILE",
+            help="Also write metrics in the Prometheus text format, for the textfile collector of "
+            "node_exporter",
         ),
     ] = None,
     max_concurrent: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Tasks at a time  [default: number of cores]"),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of tasks to run at the same time  [default: number of cores]",
+        ),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory to use  [default: half of the machine's]"),
+        typer.Option(
+            metavar="SIZE",
+            help="Memory limit of the process  [default: half of the memory of machine or cgroup]",
+        ),
     ] = None,
     no_lease: Annotated[
         bool,
@@ -90,11 +100,12 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Do the most useful work on many tables, within a budget.
+    """Run the most useful maintenance of many tables, within a budget.
 
-    Looks at the log of each table, ranks what is due by benefit per cost, and does the first of it:
-    optimize, checkpoint, manifests, log cleanup, vacuum. Files are removed only after the table's
-    own retention. The policy is the section [maintain] of deltactl.toml.
+    Reads the log of each table, ranks the actions that are due by benefit per cost, and runs the
+    first of them until the budget is used up. Actions are optimize, checkpoint, manifest,
+    log-cleanup and vacuum. Vacuum always keeps the retention of the table. The policy is the
+    section [maintain] of deltactl.toml.
 
     \b
     Examples:
@@ -155,9 +166,10 @@ def _present(
 
 
 def _find_error(session: Session, report: TableReport) -> DeltactlError | None:
-    """Return the error of a table: that a signal stopped it, else the worst of its actions."""
+    """Return the error of a table: a signal that stopped it, else the worst error of an action."""
     if report.interrupted:
-        done = f"{sum(it.measured is not None for it in report.outcomes)} actions are done"
+        num_done = sum(it.measured is not None for it in report.outcomes)
+        done = f"{format_count(num_done, 'action')} finished"
         stopped = session.find_interruption(done, is_part_done=bool(report.outcomes))
         if stopped is not None:
             return stopped
@@ -177,7 +189,7 @@ def _note(fleet: _Fleet, table: str, code: int, report: TableReport | None) -> N
 def plan_ahead(
     ctx: Any, session: Session, tables: Sequence[str], jobs: int
 ) -> Iterator[Sequence[str]]:
-    """Observe all tables and decide; at the end print the totals, and write rates and metrics.
+    """Observe all tables and choose actions; at the end print totals, store rates and metrics.
 
     Raises:
         UsageError: an option or the policy of a table is invalid.
@@ -280,7 +292,7 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
 
 
 def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
-    """Remember the rates, and print the totals for people, unless one table is named."""
+    """Store the measured rates, and print totals as text if there are several tables."""
     from deltactl.cli.pages.maintain import render_totals
 
     if any(not report.dry_run for report in fleet.reports.values()):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from deltactl.cli.commands.optimize_values import (
+    LAST_RUN,
+    parse_codec,
+    parse_commit_every,
+    parse_optional_size,
+    parse_since,
+)
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, join_reasons
+from deltactl.errors import DeltactlError, PartialSuccessError, join_reasons
 from deltactl.operations.optimize.options import (
-    CODEC_LEVELS,
     DEFAULT_LAYOUT,
     DEFAULT_MIN_ROW_GROUP_BYTES,
     LIQUID_LAYOUT,
@@ -34,10 +38,6 @@ from deltactl.units import (
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize.run import OptimizeReport
-
-LAST_RUN = "last-run"
-_LEVEL = re.compile(r"-?[0-9]{1,20}")
-
 
 _DEFAULTS: Final = OptimizeOptions()
 
@@ -66,8 +66,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     layout: Annotated[
         Layout | None,
         typer.Option(
-            help="With --cluster-by: tile: ranges of equal row counts in each column; hilbert, "
-            "zorder: the order of that curve; linear: sorted  "
+            help="With --cluster-by: tile: split each column into ranges of equal row counts; "
+            "hilbert, zorder: order rows along that curve; linear: sort rows  "
             f"[default: {DEFAULT_LAYOUT}; of a table with clustering columns, {LIQUID_LAYOUT}]",
             show_default=False,
         ),
@@ -81,13 +81,17 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Also rewrite files that have this layout already"),
+        typer.Option(
+            "--full",
+            help="With --cluster-by or --zorder-by: also rewrite files that already have this "
+            "layout",
+        ),
     ] = False,
     min_cluster_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Rewrite clusters smaller than this together with new files  "
+            help="Clusters smaller than this are rewritten together with new files  "
             f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
         ),
     ] = None,
@@ -129,7 +133,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help=f"Smaller files are candidates  [default: {DEFAULT_MIN_SHARE:.0%} of target]",
+            help=f"Merge files smaller than this  [default: {DEFAULT_MIN_SHARE:.0%} of target]",
         ),
     ] = None,
     min_input_files: Annotated[
@@ -201,9 +205,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="WHAT=THRESHOLD",
-            help="Run only if files=N or size=SIZE is to be rewritten, or if a query for one value "
-            "of a clustering column skips less than skip=SHARE of the files; may be repeated, one "
-            "is enough",
+            help="files=N, size=SIZE: run only if at least this much would be rewritten. "
+            "skip=SHARE: run only if a query for one value of a clustering column skips less than "
+            "this share of the files. May be repeated: one condition is enough",
             show_default=False,
         ),
     ] = None,
@@ -224,18 +228,18 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl optimize /data/events --cluster-by country,device --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    codec_name, codec_level = _parse_codec(codec)
-    every_ms, every_bytes = _parse_commit_every(commit_every or [])
-    since = _parse_since(session, table, since_version)
+    codec_name, codec_level = parse_codec(codec)
+    every_ms, every_bytes = parse_commit_every(commit_every or [])
+    since = parse_since(session, table, since_version)
     options = OptimizeOptions(
         where=where,
-        target_bytes=_size(target_size),
-        min_file_bytes=_size(min_file_size),
+        target_bytes=parse_optional_size(target_size),
+        min_file_bytes=parse_optional_size(min_file_size),
         rewrite=rewrite,
-        min_row_group_bytes=_size(min_row_group),
+        min_row_group_bytes=parse_optional_size(min_row_group),
         min_input_files=min_input_files,
         max_deleted_rows_ratio=max_deleted_rows_ratio,
-        max_bytes=_size(max_bytes),
+        max_bytes=parse_optional_size(max_bytes),
         commit_every_ms=_DEFAULTS.commit_every_ms if every_ms is None else every_ms,
         commit_every_bytes=_DEFAULTS.commit_every_bytes if every_bytes is None else every_bytes,
         codec=codec_name,
@@ -285,9 +289,9 @@ def _run(
 
 
 def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessError | None:
-    """Return the error for bins that failed, else for those whose files other writers changed.
+    """Return the error for failed bins, else for bins whose files other writers changed.
 
-    A run that lost a bin is not complete: schedulers and ``--min-interval`` need to know.
+    Such a run is not complete: schedulers and ``--min-interval`` must see an error.
     """
     committed = _committed(report)
     committed = committed[0].upper() + committed[1:]
@@ -346,50 +350,5 @@ def _committed(report: OptimizeReport) -> str:
     return f"{removed} became {report.files_added} in version {versions}"
 
 
-def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | None, str | None]:
-    """Return the version to start after (``None``: all) and the id of the table if it is known."""
-    if text is None:
-        return None, None
-    if text == LAST_RUN:
-        from deltactl.operations.leases import read_last_run
-
-        last = read_last_run(session.open_store(table), "optimize")
-        return (None, None) if last is None else (last.caught_up_version, last.table_id)
-    if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"--since-version {text!r} is neither a version nor {LAST_RUN}")
-    return int(text), None
-
-
 def _parse_min_cluster(text: str | None) -> int:
     return _DEFAULTS.min_cluster_bytes if text is None else parse_size(text)
-
-
-def _size(text: str | None) -> int | None:
-    return None if text is None else parse_size(text)
-
-
-def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
-    if text is None:
-        return None, None
-    name, colon, level = text.lower().partition(":")
-    if name == "uncompressed":
-        name = "none"
-    if name not in CODEC_LEVELS or (colon and not _LEVEL.fullmatch(level)):
-        known = ", ".join(CODEC_LEVELS)
-        message = f"--codec {text!r} is not NAME or NAME:LEVEL"
-        raise UsageError(with_suggestion(message, name, CODEC_LEVELS), hint=f"Use one of: {known}.")
-    return name, int(level) if level else None
-
-
-def _parse_commit_every(texts: list[str]) -> tuple[int | None, int | None]:
-    """Return a time in ms and a size in bytes; each may be given once."""
-    times: list[int] = []
-    sizes: list[int] = []
-    for text in texts:
-        try:
-            times.append(parse_duration(text))
-        except UsageError:
-            sizes.append(parse_size(text))
-    if len(times) > 1 or len(sizes) > 1:
-        raise UsageError("--commit-every takes one time and one size")
-    return (times or [None])[0], (sizes or [None])[0]  # type: ignore[list-item]

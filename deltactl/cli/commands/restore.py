@@ -30,37 +30,40 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Restore the latest version at this time: a timestamp, or a duration before now",
+            help="Restore the version that was the latest at this time: a timestamp, or a duration "
+            "before now, e.g. 2h",
         ),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
             metavar="PREDICATE",
-            help="Restore only partitions that match this SQL over partition columns",
+            help="Restore only partitions that match this SQL condition",
         ),
     ] = None,
     ignore_missing: Annotated[
         bool,
         typer.Option(
             "--ignore-missing",
-            help="Restore without the files that no longer exist (their rows are lost); asks first",
+            help="Restore without the files that no longer exist, and so without their rows; asks "
+            "first",
         ),
     ] = False,
     allow_protocol_downgrade: Annotated[
         bool,
         typer.Option(
             "--allow-protocol-downgrade",
-            help="Also restore an older protocol  [default: keep the features of both versions]",
+            help="Also restore the older protocol  [default: keep the table features of both "
+            "versions]",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the commit")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Bring an earlier version of a table back, as a new version.
+    """Restore an earlier version of a table, as a new version.
 
-    All versions in between stay readable, and the restore can be undone in the same way. First
-    looks for every file of the version. Asks before the commit, if there is a terminal.
+    All versions in between stay readable: to undo a restore, restore the version before it. First
+    checks that every file of the version exists. Asks before the commit if there is a terminal.
 
     \b
     Examples:
@@ -88,7 +91,10 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 
 def _choose_confirmation(session: Session, yes: bool) -> Confirm | None:
-    """Return what asks; without a terminal, only if files will be lost: all else can be undone."""
+    """Return the function that asks before the commit; ``None`` with ``--yes``.
+
+    Without a terminal it asks, and so fails, only if files are missing: all else can be undone.
+    """
     if yes:
         return None
 
@@ -110,7 +116,8 @@ def _question(plan: RestorePlan) -> str:
         f"remove {removed} ({format_size(plan.removed_bytes)})?"
     )
     if plan.missing:
-        text += f" {format_count(len(plan.missing), 'file is', 'files are')} lost."
+        missing = format_count(len(plan.missing), "file is", "files are")
+        text += f" {missing} missing: the new version will lack their rows."
     return text
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
+from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
 from deltactl.cli.confirm import ask
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
-from deltactl.clock import SystemClock
-from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
+from deltactl.errors import DeltactlError, PartialSuccessError
 from deltactl.operations.vacuum.options import Mode, VacuumOptions
 from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import format_count, format_duration, format_size, parse_duration
@@ -45,11 +46,18 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.mode,
     inventory: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Read this inventory instead of listing the table"),
+        typer.Option(
+            metavar="FILE",
+            help="Read the file names from this inventory of the bucket instead of listing the "
+            "table",
+        ),
     ] = None,
     dump_listing: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Also write the listing as Parquet, for --inventory"),
+        typer.Option(
+            metavar="FILE",
+            help="Also write the listing to this Parquet file; --inventory can read it",
+        ),
     ] = None,
     keep_version: Annotated[
         list[int] | None,
@@ -58,14 +66,14 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep the last N versions readable")
+        int | None, typer.Option(min=1, metavar="N", help="Keep the latest N versions readable")
     ] = None,
     also_keep_for: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TABLE",
-            help="Also keep files that another table uses, for example a shallow clone; may be "
-            "repeated",
+            help="Also keep the files that this other table uses, for example a shallow clone; may "
+            "be repeated",
             show_default=False,
         ),
     ] = None,
@@ -109,14 +117,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that RUN (or last) removed, from quarantine or from the "
-            "bucket's object versions",
+            help="Restore the files that a run removed (run id, or last), from quarantine or from "
+            "object versions of the bucket",
         ),
     ] = None,
     purge_quarantine: Annotated[
         bool,
         typer.Option(
-            "--purge-quarantine", help="Delete quarantined files that were kept long enough"
+            "--purge-quarantine",
+            help="Delete quarantined files whose quarantine time has passed",
         ),
     ] = False,
     forget_clone: Annotated[
@@ -149,13 +158,13 @@ def command(  # noqa: PLR0913 - one parameter an option
     ensure_alone(ctx, command, "purge_quarantine", "yes", "check", "dry_run")
     ensure_alone(ctx, command, "forget_clone", "yes", "check", "dry_run")
     if forget_clone is not None:
-        _forget(session, table, forget_clone, yes, dry_run or check)
+        drop_clone(session, table, forget_clone, yes, dry_run or check)
         return
     if undo is not None:
-        _undo(session, table, undo, dry_run or check)
+        undo_run(session, table, undo, dry_run or check)
         return
     if purge_quarantine:
-        _purge(session, table, yes, dry_run or check)
+        purge_quarantined(session, table, yes, dry_run or check)
         return
     options = VacuumOptions(
         retain_ms=None if retain is None else parse_duration(retain),
@@ -243,7 +252,7 @@ def _warn(session: Session, report: VacuumReport) -> None:
 
 
 def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
-    """Return the error of a vacuum; files that the table now lacks are reported first."""
+    """Return the error of a vacuum; report removed files that the table needs first."""
     failed = _describe_failures(report)
     if report.lost:
         found = (
@@ -255,8 +264,8 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
             "them: the table needs them."
             if report.quarantined_until_ms is not None
-            else "Restore an older version, or the files from a backup: the table may need them. "
-            "Use --quarantine next time to be able to undo.",
+            else "Restore an older version of the table, or the files from a backup: the table may "
+            "need them. Use --quarantine next time: then --undo can restore files.",
         )
     if failed is None:
         return None
@@ -301,62 +310,3 @@ def _present(
         skipped=report.skipped,
         result=report.to_dict(),
     )
-
-
-def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
-    from deltactl.cli.pages.vacuum import render_undo
-    from deltactl.operations.vacuum.undo import undo_vacuum
-
-    report = undo_vacuum(session.open_table(table, read_only=dry_run), run_id, dry_run=dry_run)
-    error: DeltactlError | None = None
-    if report.impossible:
-        path, reason = next(iter(report.impossible.items()))
-        count = format_count(len(report.impossible), "file", "files")
-        kind = PartialSuccessError if report.restored else DeltactlError
-        error = kind(f"{count} cannot be restored: {path}: {reason}")
-    session.present(
-        lambda page: render_undo(page, report),
-        error=error,
-        dry_run=dry_run,
-        result=report.to_dict(),
-    )
-
-
-def _forget(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:
-    from deltactl.cli.pages.vacuum import render_forgotten_clone
-    from deltactl.operations.clone_notes import drop_note, find_notes
-
-    store = session.open_table(table, read_only=dry_run)
-    notes = find_notes(store, clone, session.storage_options)
-    note = notes[0]
-    if not (yes or dry_run):
-        text = f"Forget the shallow clone {note.clone_uri}? A vacuum may delete files that it uses."
-        if not ask(session, text):
-            raise SafetyError("not confirmed: the note was kept")
-    for each in () if dry_run else notes:
-        drop_note(store, each)
-    session.present(
-        lambda page: render_forgotten_clone(page, note, dry_run=dry_run),
-        dry_run=dry_run,
-        result=note.to_dict(),
-    )
-
-
-def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
-    from deltactl.cli.pages.vacuum import render_purge
-    from deltactl.operations.vacuum.undo import purge_quarantine
-
-    if not (yes or dry_run) and not ask(
-        session, "Delete quarantined files that were kept long enough?"
-    ):
-        raise SafetyError("not confirmed: nothing was removed")
-    store = session.open_table(table, read_only=dry_run)
-    report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)
-    session.present(
-        lambda page: render_purge(page, report), dry_run=dry_run, result=report.to_dict()
-    )
-    if report.failures:
-        path, reason = next(iter(report.failures.items()))
-        raise PartialSuccessError(
-            f"{len(report.failures):,} files were not deleted: {path}: {reason}"
-        )

@@ -28,7 +28,7 @@ _COLUMNS: Final = (
 
 
 class TableOutput(Output):
-    """The output of one table of several: stores its result, and adds its name to messages."""
+    """The output for one of several tables: stores its result, and adds its name to messages."""
 
     def __init__(self, parent: Output, table: str) -> None:
         """Print through ``parent``."""

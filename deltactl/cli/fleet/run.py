@@ -166,7 +166,7 @@ class Fleet:
     ) -> int:
         if isinstance(
             error, InterruptedRunError
-        ):  # perhaps the answer to a question: stop all tables
+        ):  # perhaps typed as an answer to a question: stop all tables
             self._session.cancel(error.exit_code - 128 or signal.SIGINT)
         if self._options.fail_fast and self._failed is None:
             self._failed = session.table

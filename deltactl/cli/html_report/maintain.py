@@ -32,15 +32,15 @@ def render_maintain(_envelope: Envelope, result: Values) -> Iterator[Markup]:
             ("files fewer", f"{shown['files_removed']:,}", word),
             ("read", format_size(shown["bytes_read"]), word),
             ("freed", format_size(shown["bytes_freed"]), word),
-            ("left", f"{totals['left']:,}", "actions"),
+            ("not done", f"{totals['left']:,}", "actions"),
         ]
     )
     yield _render_outcomes(result["outcomes"])
     yield _render_actions(result["actions"])
     left = Counter(it["why_left"] for it in result["actions"] if it["why_left"] is not None)
-    yield render_counts("Left, by reason", "actions", left.most_common(MOST_ROWS))
+    yield render_counts("Not done, by reason", "actions", left.most_common(MOST_ROWS))
     problems = Counter(it["message"] for it in result["problems"])
-    yield render_counts("On, but not possible", "actions", problems.items())
+    yield render_counts("Enabled, but not possible", "actions", problems.items())
     yield element("h3", "The table when the run began")
     yield render_fields(_facts(facts))
 

@@ -39,8 +39,8 @@ IfNeededOption = Annotated[
     typer.Option(
         "--if-needed",
         metavar="WHAT=THRESHOLD",
-        help="Run only if at least this much is to be done: files=N or size=SIZE; may be "
-        "repeated, one is enough",
+        help="Run only if at least this much would be done: files=N or size=SIZE; may be "
+        "repeated: one condition is enough",
         show_default=False,
     ),
 ]
@@ -59,7 +59,8 @@ class GlobalOptions(Options):
         typer.Option(
             "--storage-option",
             metavar="KEY=VALUE",
-            help="An option for the table's storage; may be repeated. A secret: KEY=env:VARIABLE",
+            help="Option for the table's storage; may be repeated. Pass a secret as "
+            "KEY=env:VARIABLE",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -90,7 +91,7 @@ class GlobalOptions(Options):
         typer.Option(
             "--max-requests-per-second",
             metavar="N",
-            help="Limit of requests to object stores; by default as many as they allow",
+            help="Maximum number of requests per second to object stores; by default no limit",
             show_default=False,
         ),
     ] = None
@@ -194,7 +195,7 @@ def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
 
 
 def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Replace each ``env:NAME`` by the value of that variable, to keep it off process lists.
+    """Replace each ``env:NAME`` by the value of that variable; process lists show only the name.
 
     Raises:
         UsageError: the variable is not set.
@@ -206,7 +207,8 @@ def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -
         name = value.removeprefix(_REFERENCE)
         if name not in environ:
             raise UsageError(
-                f"--storage-option {key} refers to the environment variable {name}",
+                f"--storage-option {key} refers to the environment variable {name}, which is not "
+                "set",
                 hint="Set the variable, or name one that is set.",
             )
         resolved[key] = environ[name]

@@ -20,7 +20,7 @@ class LeaseOptions(Options):
     """When a run may start.
 
     ``is_dry_run``: the run changes nothing and needs no lease. ``is_other_task``: the run does
-    another task than the scheduled one of the command.
+    not do the main task of the command, but for example an undo.
     """
 
     min_interval: Annotated[

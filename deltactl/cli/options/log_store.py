@@ -22,7 +22,7 @@ _DEFAULTS: Final = DynamoDbLogStore()
 
 
 class LogStoreName(StrEnum):
-    """Names of log stores; without one, the storage itself decides who commits first."""
+    """Names of log stores. Without one, put-if-absent of the storage decides who commits first."""
 
     DYNAMODB = "dynamodb"
 
@@ -62,7 +62,7 @@ class LogStoreOptions(Options):
     def resolve(self, sources: Sequence[Source]) -> DynamoDbLogStore | None:
         """Return the log store that the option, the environment or the settings request.
 
-        ``None`` if they request none: the storage itself decides which writer commits first.
+        ``None`` if they request none: then put-if-absent of the storage decides.
 
         Raises:
             UsageError: a log store that is not known, or its options without it.

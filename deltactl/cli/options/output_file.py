@@ -1,4 +1,4 @@
-"""Files on this machine that options name, for a run to write."""
+"""Check the names of local files that options let a run write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
     Args:
         option: the option that names the file.
         name: the path as it was given.
-        example: of a name of such a file, for a hint.
+        example: a name of such a file, for the hint.
 
     Raises:
         UsageError: it is an address, a directory, a device, in a directory that cannot be written,
@@ -34,7 +34,7 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
         raise UsageError(
             f"{option} {name!r} is a directory", hint=f"Give a file in it, such as {example}."
         )
-    # The file would take the place of the device, for all programs of the machine.
+    # Writing would replace the device by a file, for all programs on the machine.
     if path.parent == _DEVICES or (path.exists() and not path.is_file()):
         raise UsageError(
             f"{option} {name!r} is a device or a pipe, not a file",
@@ -42,7 +42,8 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
         )
     if not os.access(path.parent, os.W_OK):
         raise UsageError(
-            f"{option} {name}: the directory {path.parent} does not exist, or is not writable"
+            f"{option} {name}: the directory {path.parent} does not exist, or is not writable",
+            hint="Give a file in a directory that is writable.",
         )
     ensure_outside_tables(option, name, LocalStore(str(path.parent)))
     return path

@@ -33,7 +33,7 @@ def parse_need(
     for key in pairs:
         if key not in known:
             raise UsageError(
-                f"--if-needed {key}: this command does not know this threshold",
+                f"--if-needed {key}: this command has no such threshold",
                 hint=f"Use one of: {', '.join(known)}.",
             )
     size = pairs.get("size")

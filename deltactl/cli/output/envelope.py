@@ -60,7 +60,7 @@ class Envelope:
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:
-    """Encode as JSON in ASCII: other characters are escaped, so that a terminal obeys none."""
+    """Encode as JSON in ASCII: other characters are escaped, so none can control a terminal."""
     plain = value.to_json() if isinstance(value, Envelope) else to_jsonable(value)
     return json.dumps(plain, indent=indent, allow_nan=False)
 

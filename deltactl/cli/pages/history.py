@@ -54,7 +54,7 @@ def render_commits(
     now_ms: int,
     left: Callable[[Row], Cell] = lambda _row: "",
 ) -> None:
-    """Add a line per commit, then their problems; ``left`` returns what is left of a version."""
+    """Add a line per commit, then their problems; ``left`` returns how many files still exist."""
     wide = page.width >= _WIDE
     lines = [
         [
@@ -69,7 +69,7 @@ def render_commits(
 
 
 def _left(row: Row, report: HistoryReport) -> Cell:
-    """Return how much of a version is left, if --restorable was given."""
+    """Return how many files of a version exist, if --restorable was given."""
     if report.restorable is None or row["timestamp"] is None:
         return ""
     left = report.restorable.get(row["version"])

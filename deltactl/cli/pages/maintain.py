@@ -34,7 +34,7 @@ def summarise(report: TableReport) -> str:
 
 
 def format_score(score: float) -> str:
-    """Return a score with two digits that count: a prediction is no more exact."""
+    """Return a score with two significant digits: a prediction is not more exact."""
     if score < 1:
         return f"{score:.2f}"
     places = 1 - len(str(int(score))) + 1
@@ -175,12 +175,12 @@ def _outcome_row(outcome: Outcome) -> list[str]:
 
 
 def _render_left(page: Page, left: Sequence[Action]) -> None:
-    """Say what is left by reason: of thousands of partitions most have the same."""
+    """Render the number of actions not done by reason, because most have the same reason."""
     if not left:
         return
     counts = Counter((action.name, action.why_left or "") for action in left)
     page.line()
-    page.line(Styled("Left", Tone.STRONG))
+    page.line(Styled("Not done", Tone.STRONG))
     for (name, why), count in counts.most_common(_SHOWN):
         page.line(f"  {format_count(count, name, name)}  {why}")
     if len(counts) > _SHOWN:
@@ -188,7 +188,7 @@ def _render_left(page: Page, left: Sequence[Action]) -> None:
 
 
 def render_totals(page: Page, reports: Sequence[TableReport], argv: Sequence[str]) -> None:
-    """Render what is due over all tables by rank, or what was done in sum, and what is left."""
+    """Render the due actions of all tables by rank, or the totals of what was done."""
     planned = [a for report in reports for a in report.actions if a.state == "planned"]
     if planned:
         page.line()
@@ -211,7 +211,7 @@ def _list_totals(reports: Sequence[TableReport]) -> Iterator[tuple[str, str]]:
     yield "files fewer", f"{done.files_removed:,}, predicted {said.files_removed:,}"
     yield "read", f"{format_size(done.bytes_read)}, predicted {format_size(said.bytes_read)}"
     yield "freed", f"{format_size(done.bytes_freed)}, predicted {format_size(said.bytes_freed)}"
-    yield "requests a scan saves", f"{done.requests_saved:,}, predicted {said.requests_saved:,}"
+    yield "requests saved per scan", f"{done.requests_saved:,}, predicted {said.requests_saved:,}"
     yield "time", f"{done.seconds:.1f} s, predicted {said.seconds:.1f} s"
 
 

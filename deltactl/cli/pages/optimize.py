@@ -60,11 +60,11 @@ def _render_plan(page: Page, report: OptimizeReport) -> None:
 
 
 def _render_layout(page: Page, report: OptimizeReport, layout: LayoutPlan) -> None:
-    """Say by what rows are placed, and into how many ranges of each column."""
+    """Render the layout, and how many ranges of each column every cluster has."""
     fields = list(_layout_fields(layout))
     if layout.placed_bytes:
         fields.append(
-            ("placed again", f"{format_size(layout.placed_bytes)} of unfinished clusters")
+            ("also rewritten", f"{format_size(layout.placed_bytes)} of unfinished clusters")
         )
     for cluster in report.clusters[:_SHOWN_CLUSTERS]:
         ranges = " x ".join(f"{count:g}" for count in cluster.slices)
@@ -133,7 +133,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
-        page.line(Styled("removed, written by a lost worker: ", Tone.FAINT), stray)
+        page.line(Styled("removed the output of a lost worker: ", Tone.FAINT), stray)
 
 
 def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
@@ -152,12 +152,12 @@ def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
 
 
 def describe_groups(groups: int, size_bytes: int) -> str:
-    """Say how many row groups there are, and of what size."""
+    """Return the number and the size of row groups as text."""
     return f"{format_count(groups, 'row group')}, {format_size(size_bytes)}"
 
 
 def _render_races(page: Page, report: OptimizeReport) -> None:
-    """Say what other writers did to the bins, and what became of it."""
+    """Render which bins other writers changed during the run, and how the run handled it."""
     if report.carried_bins:
         bins = format_count(report.carried_bins, "bin")
         page.line(
@@ -181,7 +181,7 @@ def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
     if not plan.left_alone:
         return
     page.line()
-    page.line(Styled("Left alone", Tone.STRONG))
+    page.line(Styled("Not rewritten", Tone.STRONG))
     page.fields(
         [
             (f"  {format_count(count, 'file', 'files')}", reason)

@@ -12,7 +12,7 @@ from deltactl.cli.parsing.argv import real_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.restore.presence import Missing
+    from deltactl.operations.missing_files.find import Missing
     from deltactl.operations.restore.run import RestorePlan, RestoreReport
 
 _SHOWN = 20

@@ -189,12 +189,12 @@ def render_undo(page: Page, report: UndoReport) -> None:
 
 
 def render_forgotten_clone(page: Page, note: CloneNote, *, dry_run: bool) -> None:
-    """Render the note of a shallow clone that was dropped."""
-    verb = "Would forget" if dry_run else "Forgot"
-    page.line(Styled(f"{verb} the shallow clone", Tone.GOOD), f" {note.clone_uri}")
+    """Render the record of a shallow clone that was deleted."""
+    verb = "Would delete" if dry_run else "Deleted"
+    page.line(Styled(f"{verb} the record of the shallow clone", Tone.GOOD), f" {note.clone_uri}")
     page.line(
-        f"noted at {format_timestamp(note.noted_ms)}, of version {note.source_version}; "
-        "vacuum keeps nothing for it any more"
+        f"recorded at {format_timestamp(note.noted_ms)}, clone of version {note.source_version}; "
+        "a vacuum no longer keeps the files of the clone"
     )
 
 

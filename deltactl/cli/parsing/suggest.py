@@ -12,7 +12,7 @@ def find_nearest(word: str, known: Iterable[str]) -> str | None:
     by_lower = {str(name).lower(): str(name) for name in known}  # for members of enums too
     lowered = word.lower()
     matches = get_close_matches(lowered, by_lower, n=1, cutoff=0.6)
-    # A prefix counts as similar: "loc" differs from "local" in too many letters.
+    # A prefix counts as similar: "loc" differs from "local" in too many characters.
     starts = [name for name in by_lower if lowered and name.startswith(lowered)]
     nearest = matches or (starts if len(starts) == 1 else [])
     return by_lower[nearest[0]] if nearest else None

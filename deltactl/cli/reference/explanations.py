@@ -170,13 +170,13 @@ EXPLANATIONS: Final = {
         ("A concurrent change of the same files, of the schema, or of the protocol.",),
         "The other writer's commit is kept; changes that conflict with it were not committed.",
         (
-            "Rerun: this is safe. Exit status 4 means exactly this.",
+            "Rerun: this is safe.",
             "Skip partitions that are being written with `deltactl optimize --skip-hot 1h`.",
         ),
     ),
     "COMMIT_UNKNOWN": Explanation(
-        "It is not known whether a commit was written: the store did not say, and reading back "
-        "failed.",
+        "It is not known whether a commit was written: the store did not confirm it, and reading "
+        "it back failed.",
         ("The network or the store failed during the commit and did not recover.",),
         "The commit exists completely or not at all. Its data files were kept, because it may "
         "list them.",
@@ -199,8 +199,8 @@ EXPLANATIONS: Final = {
         (
             "A retention below that of the table.",
             "Unusually many files that are not in any commit: the directory may be wrong.",
-            "A question that could not be asked without a terminal.",
-            "A shallow clone that is noted in the table, and that vacuum cannot read.",
+            "A confirmation that is needed, without --yes and without a terminal to ask on.",
+            "A shallow clone that is recorded in the table, and that vacuum cannot read.",
         ),
         _UNTOUCHED,
         (

@@ -92,14 +92,14 @@ class ConfigSource:
 
 
 class Settings:
-    """The settings of one call: from the environment, then from files, read when first needed."""
+    """The settings of one run: from the environment, then from files, read when first needed."""
 
     def __init__(self, environ: Mapping[str, str], commands: Collection[str]) -> None:
         self._environ, self._commands = environ, commands
         self._first: list[ConfigSource] = []
 
     def put_first(self, path: Path) -> None:
-        """Let the settings of a file apply before those of the environment and of other files.
+        """Give the settings of a file priority over the environment and other files.
 
         Raises:
             UsageError: it cannot be understood.

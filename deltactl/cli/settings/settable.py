@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# Options for how a run works may be set for all runs. Options that select what a run changes, or
-# that disable a safety rule, must be given on each command line.
+# Options that control how a run works may be set for all runs. Options that select what a run
+# changes, or that disable a safety rule, must be given on each command line.
 SETTABLE: Final = frozenset(
     (
         "budget",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError, VerificationError
 from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_head, read_removes
-from deltactl.log.checkpoint.write import WrittenActions
+from deltactl.log.checkpoint.write import WrittenActions, read_ahead
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.listing import Checkpoint
 from deltactl.protocol.action_nodes import encode_protocol
@@ -34,7 +34,7 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
     ):
         digest = KeyDigest()
         try:
-            for batch in read(store, head, _KEY_COLUMNS, pieces):
+            for batch in read_ahead(read(store, head, _KEY_COLUMNS, pieces)):
                 digest.add(batch)
         except CorruptLogError as error:
             raise VerificationError(f"{written.file.name} cannot be read back: {error}") from error

@@ -6,12 +6,13 @@ encodings, snappy, no Arrow schema. The file gets its name only when it is compl
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,11 +27,11 @@ from deltactl.log.checkpoint.schema import (
 )
 from deltactl.storage.store import FileInfo, Store
 
-T = TypeVar("T")
-
 _ROW_GROUP_ROWS: Final = 1 << 17
 _ROW_GROUP_BYTES: Final = 64 << 20
 _PAGE_VALUES: Final = 1 << 14
+_MOST_AHEAD: Final = 5
+_AHEAD_BYTES: Final = 96 << 20
 
 
 def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
@@ -187,12 +188,19 @@ class ActionFileWriter:
             raise StorageError(f"{self._name} cannot be written: {error}"[:500]) from error
 
 
-def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yield items while another thread produces the next one."""
-    iterator = iter(items)
-    done = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="deltactl-read") as pool:
-        pending = pool.submit(next, iterator, done)
-        while (item := pending.result()) is not done:
-            pending = pool.submit(next, iterator, done)
-            yield item  # type: ignore[misc]
+def read_ahead(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield batches while another thread reads the next ones, a few of bounded size.
+
+    One would be too few: encoding a row group takes as long as reading several batches.
+    """
+    iterator = iter(batches)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="deltactl-read")
+    try:
+        pending = deque([pool.submit(next, iterator, None)])
+        while (batch := pending.popleft().result()) is not None:
+            most = max(1, min(_MOST_AHEAD, _AHEAD_BYTES // max(batch.nbytes, 1)))
+            while len(pending) < most:
+                pending.append(pool.submit(next, iterator, None))
+            yield batch
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltactl.log.commits.lines import CommitLines, Positions
+from deltactl.protocol.arrow_arrays import empty_table, flags_of
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE
 
 NON_FILE_ACTIONS = (
@@ -75,7 +76,7 @@ def find_shared_rows(
     counts = np.zeros(len(columns[0]) if columns else 0, np.int8)
     for column in columns:
         if column.null_count < len(column):
-            counts += pc.is_valid(column).to_numpy(zero_copy_only=False)
+            counts += flags_of(pc.is_valid(column))
     return np.flatnonzero(counts > 1)
 
 
@@ -166,7 +167,7 @@ def _read(
     unexpected: str = "ignore",
 ) -> pa.Table:
     if not num_rows:
-        return schema.empty_table()
+        return empty_table(schema)
     table = pj.read_json(
         pa.BufferReader(data),
         read_options=pj.ReadOptions(

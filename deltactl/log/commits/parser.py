@@ -29,6 +29,7 @@ from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.protocol.actions import parse_metadata
+from deltactl.protocol.arrow_arrays import array_of, flags_of
 
 __all__ = ["CommitParser", "ParsedActions"]
 
@@ -184,7 +185,7 @@ class CommitParser:
             found: tuple[pa.ChunkedArray, Positions], convert: Callable[[pa.ChunkedArray], pa.Table]
         ) -> pa.Table:
             seq = last - found[1] if newest_first else base + found[1]
-            return convert(found[0]).append_column("seq", pa.array(seq))
+            return convert(found[0]).append_column("seq", array_of(seq))
 
         parsed = ParsedActions(
             adds=select(rows.adds, adds_from_struct),
@@ -237,5 +238,5 @@ def _rows_of_table(table: pa.Table) -> _Rows:
 def _non_file_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     mask = np.zeros(rows.num_rows, np.bool_)
     for name in NON_FILE_ACTIONS:
-        mask |= pc.is_valid(rows[name]).to_numpy()
+        mask |= flags_of(pc.is_valid(rows[name]))
     return mask

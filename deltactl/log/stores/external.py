@@ -79,8 +79,8 @@ class ExternalCommitStore(ForwardingStore):
             theirs = self._entries.find_latest(other)
             if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
                 raise SafetyError(
-                    f"other writers commit to this table as {other!r}, which is"
-                    f" another table to them than {self.uri!r}",
+                    f"other writers commit to this table under the address {other!r};"
+                    f" in DynamoDB, {self.uri!r} is a different table",
                     hint="Use the same address. If no writer uses that address any more,"
                     " delete the items of that table path from DynamoDB. Nothing was committed.",
                 )
@@ -126,8 +126,8 @@ class ExternalCommitStore(ForwardingStore):
             raise SafetyError(
                 f"{name} of {self.uri} was committed according to DynamoDB, but it is not"
                 " in the log: the table was deleted, or restored without that version",
-                hint="Delete the items of this table path from the DynamoDB table once no writer"
-                " is at work, then rerun.",
+                hint="Stop all writers of this table, delete the items of this table path from the"
+                " DynamoDB table, then rerun.",
             )
         raise _taken(name)
 
@@ -145,7 +145,8 @@ class ExternalCommitStore(ForwardingStore):
         if not is_ours:
             raise TransientStorageError(
                 f"another writer replaced the entry of {entry.file_name} of {self.uri}",
-                hint="Write with another writer: this one ignores the entries in the table.",
+                hint="Stop that writer: it ignores the entries of other writers in DynamoDB. Then"
+                " rerun.",
             )
         if taken is not None:
             raise taken

@@ -119,12 +119,13 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"the log cannot be cleaned up to version {up_to}: it has no valid checkpoint "
-                "with its commit, or the next version's time depends on an older one",
+                f"commits before version {up_to} cannot be deleted: that version has no valid "
+                "checkpoint with its commit, or the timestamp of the next version depends on an "
+                "older commit",
                 hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
                 "one first.",
             )
-        reason = f"no version before {format_timestamp(cutoff)} has a checkpoint to stand on"
+        reason = f"no version before {format_timestamp(cutoff)} has a valid checkpoint"
         return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))
     ensure_unprotected(snapshot, listing, base)
     going = [c for c in listing.checkpoints if c.version < base]
@@ -211,9 +212,9 @@ def _ensure_outside_retention(
         return
     lowest = max(boundary, min(listing.commits, default=0))
     raise SafetyError(
-        f"versions {lowest} to {up_to - 1} would stop being readable, and they are "
-        f"inside the retention: they were current after {format_timestamp(cutoff_ms)}",
-        hint="Change delta.logRetentionDuration to keep versions for another time.",
+        f"versions {lowest} to {up_to - 1} would no longer be readable, but they are inside the "
+        f"retention of the log: they were current after {format_timestamp(cutoff_ms)}",
+        hint="Set delta.logRetentionDuration to a shorter time if they are not needed.",
     )
 
 

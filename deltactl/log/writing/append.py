@@ -75,7 +75,7 @@ def _ensure_no_conflict(store: Store, append: Append, winners: Tail) -> None:
     news = winners.non_file_actions
     reason = None
     if append.txn.app_id in news.txns:
-        reason = "another run was faster"
+        reason = "another run committed first"
     elif news.metadata is not None or news.protocol is not None:
         reason = "another writer changed the table's schema, properties or protocol"
     else:

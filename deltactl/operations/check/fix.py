@@ -199,8 +199,9 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     for text in texts:
         if text not in known:
             raise UsageError(
-                f"{text!r} is not the live text of a pair that was found",
-                hint="Give --path the text as `deltactl check` shows it, or omit --path.",
+                f"--path {text!r} is none of the live paths with another path encoding in a remove "
+                "action",
+                hint="Give the path as `deltactl check` shows it, or omit --path.",
             )
     return tuple(it for it in found if it.text in texts)
 
@@ -213,9 +214,9 @@ def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
     for name in dict.fromkeys(names):
         if counts[name] > 1 and names.count(name) == counts[name]:
             raise SafetyError(
-                f"{name!r} is live under {counts[name]} texts, and all of them were chosen: "
-                "nothing was removed",
-                hint="Omit --path for the text to keep.",
+                f"the log has {counts[name]} live paths for the file {name!r}, and all of them "
+                "were to be removed; nothing was removed",
+                hint="Omit --path for the one to keep.",
             )
 
 

@@ -52,6 +52,6 @@ class CloneOptions:
         if self.deep and not self.note:
             raise UsageError(
                 "--no-note is for shallow clones",
-                hint="Omit --no-note: a deep clone leaves no note in the source.",
+                hint="Omit --no-note: a deep clone is not recorded in the source.",
             )
         list_property_features(self.properties)

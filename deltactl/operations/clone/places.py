@@ -80,12 +80,13 @@ def find_started(target: Store) -> Started | None:
             if not name.startswith(f"{OWN_DIR}/"):
                 if list_log(target).latest_version is not None:
                     raise ConflictError(
-                        f"another run made a table at {target.uri} during this run",
-                        hint="Rerun.",
+                        f"another run created a Delta table in the clone target {target.uri} "
+                        "after this run had started; this run copied nothing",
+                        hint="Rerun to see whether that table is already the wanted clone.",
                     )
                 raise SafetyError(
                     f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",
-                    hint=f"Choose an empty directory. If it is the rest of an unfinished "
-                    f"clone without {STARTED}, delete it and rerun.",
+                    hint="Choose an empty directory. If this one is left over from an unfinished "
+                    f"clone (without {STARTED}), delete it and rerun.",
                 )
     return None

@@ -43,7 +43,7 @@ from deltactl.operations.clone.started import (
     write_started,
 )
 from deltactl.operations.clone.tasks import CopySpec
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.manifest.refresh import refresh_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -246,5 +246,5 @@ def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunC
 
 def _follow(target: Store, plan: ClonePlan, context: RunContext) -> None:
     """Run the steps after a commit that the properties of the clone require."""
-    if TableProperties(plan.metadata.configuration).flag(AUTO_PROPERTY):
+    if TableProperties(plan.metadata.configuration).refreshes_manifests:
         refresh_manifests(target, None, context)

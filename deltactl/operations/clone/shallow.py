@@ -21,7 +21,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
-from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.deletion_vectors import vector_files
@@ -72,8 +72,8 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
     unfinished = outlast_cleanup(look)
     if unfinished:
         raise ConflictError(
-            f"the vacuum that began in {unfinished[-1]} has no VACUUM END: it may be removing "
-            f"files of version {plan.version}; no table was created",
+            f"the vacuum that began in {unfinished[-1]} has not ended (no VACUUM END commit): it "
+            f"may be removing files of version {plan.version}; no table was created",
             hint="Rerun when it has ended. If it was killed, clone the latest version, or add "
             "--deep instead of --shallow.",
         )
@@ -118,9 +118,9 @@ def _write(store: Store, note: CloneNote) -> None:
         write_note(store, note)
     except StorageError as error:
         raise SafetyError(
-            f"the clone cannot be noted in {store.uri}, so a vacuum of it would remove files of "
-            f"the clone: {error.message}",
-            hint="Add --no-note to clone without a note; or use --deep.",
+            f"the clone cannot be recorded in {store.uri}, so a vacuum of that table would remove "
+            f"files of the clone: {error.message}",
+            hint="Add --no-note to clone without this record, or use --deep.",
         ) from error
 
 

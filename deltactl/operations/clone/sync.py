@@ -35,7 +35,7 @@ from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.started import exclusive
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.restore.state import is_same_state, restored_state
+from deltactl.operations.restored_state.state import is_same_state, restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.deletion_vectors import vector_files

@@ -121,9 +121,9 @@ def convert_directory(
         return ConvertReport(plan, context.engine.name, dry_run=True)
     table = _new_table(plan, options, context.engine.name)
     if create_table(store, table, clock=context.clock, sleep=context.sleep):
-        from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+        if properties.refreshes_manifests:
+            from deltactl.operations.manifest.refresh import refresh_manifests
 
-        if properties.flag(AUTO_PROPERTY):
             refresh_manifests(store, None, context)
         return ConvertReport(plan, context.engine.name, None, 0)
     snapshot = load_snapshot(store, warn=context.warn)

@@ -112,8 +112,8 @@ class Maintenance:
             return self.rest(table)
         if not is_table(store):  # a lease would leave a directory behind
             raise NotATableError(
-                f"{store.uri} is gone: the table was deleted since it was looked at",
-                hint="Check the path. Nothing was done.",
+                f"{store.uri} does not exist any more: the table was deleted during the run",
+                hint="Check the path. Nothing was changed.",
             )
         observation = self.observations[table]
         began = self._clock.monotonic()

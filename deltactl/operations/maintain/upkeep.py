@@ -14,7 +14,6 @@ from deltactl.operations.maintain.candidates import TableSubject
 from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED, is_seen
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
@@ -101,7 +100,7 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
             the table.
     """
     snapshot, store = subject.snapshot, subject.snapshot.store
-    asked = snapshot.properties.flag(AUTO_PROPERTY)
+    asked = snapshot.properties.refreshes_manifests
     there = any(is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch)
     if not (asked or there):
         return False, None, []

@@ -97,7 +97,7 @@ class Manifests:
         """Return the bytes of a manifest: one line per file."""
         if not self.num_files[index]:
             return b""
-        return f"{self._base}{self._texts[index]}\n".encode()
+        return b"".join([self._base.encode(), self._texts[index].as_buffer(), b"\n"])
 
 
 def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> Manifests:

@@ -5,8 +5,6 @@ Source: the hook that Delta on Spark runs after commits of such tables.
 
 from __future__ import annotations
 
-from typing import Final
-
 from deltactl.errors import DeltactlError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.manifest.content import ensure_no_vectors, load_table
@@ -17,8 +15,6 @@ from deltactl.operations.manifest.write import write_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
-
-AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
 def refresh_manifests(
@@ -35,7 +31,7 @@ def refresh_manifests(
     warn = context.warn
     try:
         snapshot = load_snapshot(store, warn=warn)
-        if not snapshot.properties.flag(AUTO_PROPERTY):
+        if not snapshot.properties.refreshes_manifests:
             return None
         has_manifests = before is not None and any(
             is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch

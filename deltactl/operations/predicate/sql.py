@@ -93,10 +93,12 @@ def refuse(node: Any) -> PredicateError:
     """Return the error for unsupported syntax."""
     arithmetic = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe)
     if isinstance(node, exp.Query | exp.Exists):
-        return PredicateError(f"a predicate has no subqueries{quote_node(node)}", hint=FORMS_HINT)
+        return PredicateError(
+            f"predicates cannot contain subqueries{quote_node(node)}", hint=FORMS_HINT
+        )
     if isinstance(node, arithmetic):
         return PredicateError(
-            f"a predicate has no arithmetic{quote_node(node)}",
+            f"predicates cannot contain arithmetic{quote_node(node)}",
             hint="Quote dates: '2024-01-31'; write other values as literals.",
         )
     if isinstance(node, exp.Concat):
@@ -106,7 +108,7 @@ def refuse(node: Any) -> PredicateError:
         )
     if isinstance(node, exp.Func):
         return PredicateError(
-            f"a predicate has no functions{quote_node(node)}",
+            f"predicates cannot contain functions{quote_node(node)}",
             hint="Compare the column itself: date >= '2024-01-01' AND date < '2025-01-01'.",
         )
     return PredicateError(

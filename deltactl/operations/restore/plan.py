@@ -15,16 +15,16 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.restore import RestoredState
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
 from deltactl.operations.history.run import ensure_in_log
-from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
-from deltactl.operations.restore.options import RestoreOptions
-from deltactl.operations.restore.partial import ensure_fits
-from deltactl.operations.restore.presence import (
+from deltactl.operations.missing_files.find import (
     PRESENCE_COLUMNS,
     Missing,
     find_missing,
     needs_missing,
 )
-from deltactl.operations.restore.state import is_same_state
+from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
+from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.restore.partial import ensure_fits
+from deltactl.operations.restored_state.state import is_same_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deltactl.operations.missing_files.find import Missing
 from deltactl.operations.restore.plan import RestorePlan
-from deltactl.operations.restore.presence import Missing
 from deltactl.operations.restore.vacuums import Range
 
 

@@ -26,13 +26,12 @@ from deltactl.log.writing.restore import Restoration, restore_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.manifest.refresh import refresh_manifests
+from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
-from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.restore.report import RestoreReport
-from deltactl.operations.restore.state import restored_state
 from deltactl.operations.restore.vacuums import (
     PastVacuum,
     Range,
@@ -40,6 +39,7 @@ from deltactl.operations.restore.vacuums import (
     find_past_vacuums,
     find_whole_version,
 )
+from deltactl.operations.restored_state.state import restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import (
     describe_start,
@@ -217,8 +217,8 @@ def _warn_of_vacuums(
         return ()
     for vacuum in unfinished:
         context.warn(
-            f"the vacuum that began in {vacuum} has no VACUUM END: it may remove files that are "
-            "restored now; they are checked again after the commit"
+            f"the vacuum that began in {vacuum} has not ended (no VACUUM END commit): it may "
+            "remove files that are restored now; they are checked again after the commit"
         )
     if ends:
         retention = format_duration(current.properties.deleted_file_retention_ms)
@@ -300,8 +300,8 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
 def _follow(versions: Versions, plan: RestorePlan, version: int, context: RunContext) -> None:
     """Run the steps after a commit that the table properties require, as the restore set them."""
     current = versions.current
-    if plan.state is not None and not current.properties.flag(AUTO_PROPERTY):
+    if plan.state is not None and not current.properties.refreshes_manifests:
         restored = TableProperties(plan.state.metadata.configuration)
-        if restored.flag(AUTO_PROPERTY):
+        if restored.refreshes_manifests:
             refresh_manifests(current.store, None, context)
     follow_commit(current, version, context)

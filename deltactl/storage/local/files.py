@@ -7,6 +7,7 @@ import io
 import os
 import re
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -188,6 +189,33 @@ def read_whole(path: str) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def read_parts(path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+    """Return the bytes of each (offset, length) of a file; shorter ones at its end.
+
+    Raises:
+        OSError: it cannot be opened or read.
+    """
+    descriptor = open_to_read(path)
+    try:
+        return [_read_part(descriptor, offset, length) for offset, length in ranges]
+    finally:
+        os.close(descriptor)
+
+
+def _read_part(descriptor: int, offset: int, length: int) -> bytes:
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    data = os.read(descriptor, length)
+    if len(data) == length:
+        return data
+    parts = [data]  # the end of the file, or more than the system reads at once
+    missing = length - len(data)
+    while data and missing:
+        data = os.read(descriptor, missing)
+        parts.append(data)
+        missing -= len(data)
+    return b"".join(parts)
 
 
 def take_place(hidden: str, path: str) -> None:

@@ -24,6 +24,7 @@ from deltactl.storage.local.files import (
     DurableWriter,
     ReplacingWriter,
     is_temp_name,
+    read_parts,
     read_whole,
     remove_checksum,
     sync_directory,
@@ -181,12 +182,11 @@ class LocalStore:
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each (offset, length); see ``Store.read_ranges``."""
-        with mapped_errors("read", name, self._uri), open(self._paths.readable(name), "rb") as file:
-            found = []
-            for offset, length in ranges:
-                file.seek(offset)
-                found.append(file.read(length))
-            return found
+        path = self._paths.readable(name)
+        try:
+            return read_parts(path, ranges)
+        except (OSError, UnicodeError) as error:
+            raise map_error(error, "read", name, self._uri) from error
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
         """Return facts of a file and its last bytes; see ``Store.read_tail``."""

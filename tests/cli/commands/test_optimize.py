@@ -82,7 +82,7 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, table: TableBuilder) -> None:
         "  small now: 9 of 9 files (100%), 878.9 KiB; small is below 192 MiB\n"
         "  small after: 3 of 3 files (100%), 878.9 KiB; small is below 192 MiB\n"
         "\n"
-        "Left alone\n"
+        "Not rewritten\n"
         "  1 file  not worth a rewrite yet\n"
         "\n"
         "Nothing was changed. To do it:\n"
@@ -116,7 +116,7 @@ def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
         "engine   local (input below 1 GiB, no cluster named)",
         "undo     the old files stay until a vacuum; version 1 can still be read",
         "",
-        "Left alone",
+        "Not rewritten",
         "  1 file  not worth a rewrite yet",
     ]
 

@@ -119,7 +119,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
     shown = cli("vacuum", "events", "--forget-clone", "a clone", "--dry-run")
     assert (shown.code, shown.out.splitlines()[0]) == (
         0,
-        f"Would forget the shallow clone {clone.uri}",
+        f"Would delete the record of the shallow clone {clone.uri}",
     )
     asked = cli("vacuum", "events", "--forget-clone", "a clone")
     assert asked.code == 6

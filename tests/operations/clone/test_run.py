@@ -366,7 +366,7 @@ def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
         def put(self, name: str, data: bytes) -> None:
             raise AccessDeniedError(f"cannot write {name!r}")
 
-    with pytest.raises(SafetyError, match="cannot be noted") as raised:
+    with pytest.raises(SafetyError, match="cannot be recorded") as raised:
         clone(Closed(builder.store), target, deep=False)
     assert "--no-note" in (raised.value.hint or "")
     assert names(target) == set()
@@ -417,9 +417,11 @@ def test_a_clone_that_another_run_finished_meanwhile_is_not_to_be_deleted() -> N
                 clone(builder.store, target)
             return iter(found)
 
-    with pytest.raises(ConflictError, match="another run made a table") as raised:
+    with pytest.raises(
+        ConflictError, match="another run created a Delta table in the clone target"
+    ) as raised:
         clone(builder.store, Finished(target))
-    assert raised.value.hint == "Rerun."
+    assert raised.value.hint == "Rerun to see whether that table is already the wanted clone."
     assert clone(builder.store, target).is_done
 
 

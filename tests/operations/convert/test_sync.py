@@ -34,7 +34,6 @@ from deltactl.operations.convert.run import (
     convert,
     convert_directory,
 )
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
@@ -125,7 +124,10 @@ def test_new_files_are_added_once(store: MemoryStore) -> None:
 def test_manifests_follow_where_the_table_asks_for_them() -> None:
     store = MemoryStore(f"memory://sync/{next(_NUMBERS)}")
     store.put("p=1/1.parquet", parquet(1))
-    run(store, ConvertOptions(properties={AUTO_PROPERTY: "true"}))
+    run(
+        store,
+        ConvertOptions(properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}),
+    )
     manifest = "_symlink_format_manifest/p={}/manifest"
     assert store.read(manifest.format(1)) == f"{store.uri}/p=1/1.parquet\n".encode()
     store.put("p=2/2.parquet", parquet(2))
@@ -373,7 +375,7 @@ def add_new(store: MemoryStore) -> None:
 
 def test_two_syncs_racing_add_each_file_once(store: MemoryStore) -> None:
     add_new(store)
-    with pytest.raises(ConflictError, match="another run was faster"):
+    with pytest.raises(ConflictError, match="another run committed first"):
         run(RacingStore(store, lambda: run(store)))
     assert ids(store) == [1, 2, 3]
     assert run(store).files_added == 0

@@ -274,7 +274,7 @@ def test_a_table_that_is_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> 
         seen.observe(str(root), LocalStore(str(root)), QUICK, context)
     seen.decide([str(root) for root in roots])
     shutil.rmtree(roots[0])
-    with pytest.raises(NotATableError, match="deleted since it was looked at"):
+    with pytest.raises(NotATableError, match="deleted during the run"):
         seen.act(str(roots[0]), LocalStore(str(roots[0])), context)
     assert not roots[0].exists()
     assert seen.act(str(roots[1]), LocalStore(str(roots[1])), context).outcomes

@@ -24,7 +24,6 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
@@ -624,7 +623,9 @@ def test_many_partitions_are_added_a_hundred_at_a_time() -> None:
 
 
 def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None:
-    builder = local(tmp_path, properties={AUTO_PROPERTY: "true"})
+    builder = local(
+        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    )
     builder.append(*([row(n, "ab"[n % 2])] for n in range(6)))
     builder.append([row(9, "c")])
     # A killed run may have left this: it says of no partition that it has a manifest.
@@ -641,7 +642,11 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
 
 
 def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) -> None:
-    builder = local(tmp_path, features=["deletionVectors"], properties={AUTO_PROPERTY: "true"})
+    builder = local(
+        tmp_path,
+        features=["deletionVectors"],
+        properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"},
+    )
     paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
     builder.delete_rows(paths[3], [0])
     told: list[str] = []

@@ -19,7 +19,7 @@ from deltactl.errors import (
     VersionNotFoundError,
 )
 from deltactl.log.listing import list_log
-from deltactl.operations.restore import presence
+from deltactl.operations.missing_files import find
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
@@ -356,7 +356,7 @@ def test_without_what_is_missing(what: str) -> None:
 def test_many_files_are_looked_for_on_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "_FILES_A_TASK", 1)
+    monkeypatch.setattr(find, "_FILES_A_TASK", 1)
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
     paths = builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
     builder.remove(*paths)
@@ -371,7 +371,7 @@ def test_kept_files_of_a_large_table_are_looked_for_in_a_listing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files below a link are in no listing, and exist all the same."""
-    monkeypatch.setattr(presence, "_FEWEST_TO_LIST", 1)
+    monkeypatch.setattr(find, "_FEWEST_TO_LIST", 1)
     columns = [Column("p", "string"), Column("id")]
     builder = TableBuilder(
         LocalStore(str(tmp_path / "t")), columns, partition_by=["p"], features=["deletionVectors"]

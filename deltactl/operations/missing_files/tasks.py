@@ -1,4 +1,4 @@
-"""The worker of a restore: check that files exist and have the sizes in the log.
+"""Worker: check that files exist and have the sizes in the log.
 
 Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltactl.engine.base import Failed, Task, ended
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.history.restorable import list_names
-from deltactl.operations.restore.tasks import (
+from deltactl.operations.missing_files.tasks import (
     PresenceResult,
     PresenceSpec,
     PresenceTask,

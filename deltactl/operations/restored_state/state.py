@@ -13,7 +13,7 @@ from typing import Final
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.restore import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, RestoredState
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
-from deltactl.operations.restore.identity import keep_high_water_marks
+from deltactl.operations.restored_state.identity import keep_high_water_marks
 from deltactl.protocol.actions import DomainMetadata, Protocol, is_same_metadata
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols

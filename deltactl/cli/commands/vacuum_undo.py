@@ -1,0 +1,86 @@
+"""``deltactl vacuum --undo``, ``--purge-quarantine`` and ``--forget-clone``."""
+
+from __future__ import annotations
+
+from deltactl.cli.confirm import ask
+from deltactl.cli.session import Session
+from deltactl.clock import SystemClock
+from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
+from deltactl.units import format_count
+
+
+def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
+    """Restore the files that a vacuum removed.
+
+    Raises:
+        DeltactlError: there is no such run, or files cannot be restored.
+    """
+    from deltactl.cli.pages.vacuum import render_undo
+    from deltactl.operations.vacuum.undo import undo_vacuum
+
+    report = undo_vacuum(session.open_table(table, read_only=dry_run), run_id, dry_run=dry_run)
+    error: DeltactlError | None = None
+    if report.impossible:
+        path, reason = next(iter(report.impossible.items()))
+        count = format_count(len(report.impossible), "file", "files")
+        kind = PartialSuccessError if report.restored else DeltactlError
+        error = kind(f"{count} cannot be restored: {path}: {reason}")
+    session.present(
+        lambda page: render_undo(page, report),
+        error=error,
+        dry_run=dry_run,
+        result=report.to_dict(),
+    )
+
+
+def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:
+    """Delete the records of a shallow clone in its source table, after a question.
+
+    Raises:
+        UsageError: there is no such record.
+        SafetyError: the user answered no, or there is no terminal to ask on.
+    """
+    from deltactl.cli.pages.vacuum import render_forgotten_clone
+    from deltactl.operations.clone_notes import drop_note, find_notes
+
+    store = session.open_table(table, read_only=dry_run)
+    notes = find_notes(store, clone, session.storage_options)
+    note = notes[0]
+    if not (yes or dry_run):
+        text = (
+            f"Delete the record of the shallow clone {note.clone_uri}? A later vacuum may delete "
+            "files that the clone uses."
+        )
+        if not ask(session, text):
+            raise SafetyError("not confirmed: the record was kept")
+    for each in () if dry_run else notes:
+        drop_note(store, each)
+    session.present(
+        lambda page: render_forgotten_clone(page, note, dry_run=dry_run),
+        dry_run=dry_run,
+        result=note.to_dict(),
+    )
+
+
+def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) -> None:
+    """Delete quarantined files whose time has passed, after a question.
+
+    Raises:
+        SafetyError: the user answered no, or there is no terminal to ask on.
+        PartialSuccessError: some files were not deleted.
+    """
+    from deltactl.cli.pages.vacuum import render_purge
+    from deltactl.operations.vacuum.undo import purge_quarantine
+
+    if not (yes or dry_run) and not ask(session, "Delete quarantined files whose time has passed?"):
+        raise SafetyError("not confirmed: nothing was removed")
+    store = session.open_table(table, read_only=dry_run)
+    report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)
+    session.present(
+        lambda page: render_purge(page, report), dry_run=dry_run, result=report.to_dict()
+    )
+    if report.failures:
+        path, reason = next(iter(report.failures.items()))
+        raise PartialSuccessError(
+            f"{len(report.failures):,} files were not deleted: {path}: {reason}"
+        )

@@ -1,0 +1,45 @@
+"""Arrays of memory equal those that Arrow makes of values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deltactl.protocol.arrow_arrays import array_of, empty_table, flags_of, numbers_of, texts_of
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "bool"])
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_arrays_of_numbers_and_back(kind: str, count: int) -> None:
+    values = (np.arange(count) % 3).astype(kind)
+    made = array_of(values)
+    made.validate(full=True)
+    assert made.equals(pa.array(values))
+    part = made.slice(count // 2)
+    read = flags_of(part) if kind == "bool" else numbers_of(part)
+    assert read.dtype == values.dtype
+    assert read.tolist() == values[count // 2 :].tolist()
+
+
+def test_arrays_of_every_second_number() -> None:
+    assert array_of(np.arange(6)[::2]).to_pylist() == [0, 2, 4]
+
+
+def test_flags_of_chunks() -> None:
+    chunks = pa.chunked_array([[True], [], [False, True]], pa.bool_())
+    assert flags_of(chunks).tolist() == [True, False, True]
+    assert flags_of(pa.chunked_array([], pa.bool_())).tolist() == []
+
+
+def test_texts() -> None:
+    values = ["", "é", "ab"]
+    made = texts_of(values)
+    made.validate(full=True)
+    assert made.equals(pa.array(values))
+    assert texts_of([]).equals(pa.array([], pa.string()))
+
+
+def test_an_empty_table() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.map_(pa.string(), pa.string()))])
+    assert empty_table(schema).equals(schema.empty_table())
