@@ -56,17 +56,17 @@ def test_no_more_tasks_are_in_flight_than_can_soon_run(engine: Engine, tmp_path:
         built.append(number)
         return Act(str(tmp_path), number)
 
-    outcomes = engine.run(perform, LazyTasks([512 * MIB] * 40, build))
+    outcomes = engine.run(perform, LazyTasks([512 * MIB] * 14, build))
     next(outcomes)
     assert len(built) <= 10
-    assert len(list(outcomes)) == 39
-    assert built == list(range(40))
+    assert len(list(outcomes)) == 13
+    assert built == list(range(14))
 
 
 def test_after_a_cancel_no_new_task_starts(engine: Engine, tmp_path: Path) -> None:
     cancel = CancelToken()
     outcomes = []
-    tasks = [Task(t.id, t.payload, 512 * MIB) for t in acts(tmp_path, 40)]
+    tasks = [Task(t.id, t.payload, 512 * MIB) for t in acts(tmp_path, 14)]
     for outcome in engine.run(perform, tasks, cancel=cancel):
         cancel.set()
         outcomes.append(outcome)

@@ -40,7 +40,14 @@ def test_the_page_shows_what_happens(bug: Bug) -> None:
         assert block.text.splitlines() == summarise(list(tell(machine, Schedule.parse(found[1]))))
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+# A full search takes longer: each fourth bug in every run, all of them in `make explore-slow`.
+_AT_LENGTH = [
+    pytest.param(bug, marks=() if number % 4 == 0 else pytest.mark.slow)
+    for number, bug in enumerate(BUGS)
+]
+
+
+@pytest.mark.parametrize("bug", _AT_LENGTH, ids=lambda bug: bug.name)
 def test_the_reduction_hides_no_bug(bug: Bug) -> None:
     """The full search finds them as the search for the shortest schedule does."""
     job = Job(bug.scenario, bug.model, bug.faults)

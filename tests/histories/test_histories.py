@@ -43,7 +43,7 @@ def test_all_readers_agree_when_delta_rs_writes(tmp_path: Path, seed: int) -> No
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_all_readers_agree_when_spark_writes(delta_spark: SparkSession, tmp_path: Path) -> None:
-    outcome = run(SPARK_SEED, "both", 6, tmp_path, delta_spark)
+    outcome = run(SPARK_SEED, "both", 4, tmp_path, delta_spark)
     assert outcome.failure is None, "\n".join([*outcome.lines, outcome.failure.detail])
     assert outcome.tally.comparisons["Spark and our scan"]
 

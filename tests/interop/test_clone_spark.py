@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,18 @@ _SOURCE = [
 ]
 
 
-@pytest.fixture
-def source(delta_spark: SparkSession, tmp_path: Path) -> Path:
-    root = tmp_path / "sou rce"
+@pytest.fixture(scope="module")
+def written(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("source")
     for statement in _SOURCE:
         delta_spark.sql(statement.format(f"delta.`{root}`"))
     return root
+
+
+@pytest.fixture
+def source(written: Path, tmp_path: Path) -> Path:
+    """Return a copy of the table that Spark wrote once."""
+    return Path(shutil.copytree(written, tmp_path / "sou rce"))
 
 
 def rows(delta_spark: SparkSession, root: Path) -> list[tuple[int, str, int]]:

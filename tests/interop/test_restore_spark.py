@@ -1,4 +1,7 @@
-"""A restore writes the commit that Delta on Spark writes, and Spark goes on from it."""
+"""A restore writes the commit that Delta on Spark writes, and Spark goes on from it.
+
+What Spark wrote is stored (``restored.py``); `make explore-slow` compares with Spark itself.
+"""
 
 from __future__ import annotations
 
@@ -11,104 +14,13 @@ import pytest
 
 from deltactl import Table
 from tests.interop.judges import rows_with_duckdb
+from tests.interop.restored import SCENES, Scene, build, expected_rows, read_all, unpack
+from tests.support.delta_spark import DELTA_VERSION
 from tests.support.table_builder import commit_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-_VECTORS = "TBLPROPERTIES('delta.enableDeletionVectors'='true')"
-_ROWS = "SELECT /*+ REPARTITION(1) */ cast(id as int) AS id FROM range(5)"
-SCENES: dict[str, tuple[int, list[str]]] = {
-    "deletion vectors": (
-        1,
-        [
-            f"CREATE TABLE {{}} (id INT) USING DELTA {_VECTORS}",
-            f"INSERT INTO {{}} {_ROWS}",
-            "DELETE FROM {} WHERE id = 1",
-            "INSERT INTO {} VALUES (9)",
-            "ALTER TABLE {} ADD COLUMN b STRING",
-        ],
-    ),
-    "clustering": (
-        1,
-        [
-            "CREATE TABLE {} (id INT, b INT) USING DELTA CLUSTER BY (id)",
-            "INSERT INTO {} VALUES (1, 1)",
-            "ALTER TABLE {} CLUSTER BY (b)",
-            "INSERT INTO {} VALUES (2, 2)",
-        ],
-    ),
-    "clustered since": (
-        1,
-        [
-            "CREATE TABLE {} (id INT, b INT) USING DELTA",
-            "INSERT INTO {} VALUES (1, 1)",
-            "ALTER TABLE {} CLUSTER BY (b)",
-            "INSERT INTO {} VALUES (2, 2)",
-        ],
-    ),
-    "timestamps since": (
-        1,
-        [
-            "CREATE TABLE {} (id INT) USING DELTA",
-            "INSERT INTO {} VALUES (1)",
-            "ALTER TABLE {} SET TBLPROPERTIES('delta.enableInCommitTimestamps'='true')",
-            "INSERT INTO {} VALUES (2)",
-        ],
-    ),
-    "timestamps before": (
-        3,
-        [
-            "CREATE TABLE {} (id INT) USING DELTA",
-            "INSERT INTO {} VALUES (1)",
-            "ALTER TABLE {} SET TBLPROPERTIES('delta.enableInCommitTimestamps'='true')",
-            "INSERT INTO {} VALUES (2)",
-            "DELETE FROM {} WHERE id = 1",
-        ],
-    ),
-    "row tracking": (
-        1,
-        [
-            "CREATE TABLE {} (id INT) USING DELTA TBLPROPERTIES('delta.enableRowTracking'='true')",
-            f"INSERT INTO {{}} {_ROWS}",
-            "DELETE FROM {} WHERE id = 1",
-            "INSERT INTO {} VALUES (9)",
-        ],
-    ),
-    "row tracking since": (
-        1,
-        [
-            "CREATE TABLE {} (id INT) USING DELTA",
-            f"INSERT INTO {{}} {_ROWS}",
-            "DELETE FROM {} WHERE id = 1",
-            "ALTER TABLE {} SET TBLPROPERTIES('delta.enableRowTracking'='true')",
-            "INSERT INTO {} VALUES (9)",
-        ],
-    ),
-    "column mapping": (
-        1,
-        [
-            "CREATE TABLE {} (id INT, p STRING) USING DELTA PARTITIONED BY (p) "
-            "TBLPROPERTIES('delta.columnMapping.mode'='name')",
-            "INSERT INTO {} VALUES (1, 'a b'), (2, null)",
-            "ALTER TABLE {} RENAME COLUMN id TO x",
-            "INSERT INTO {} VALUES (3, 'ü%')",
-        ],
-    ),
-    "partitions and change data": (
-        1,
-        [
-            "CREATE TABLE {} (id INT, p STRING, d DATE) USING DELTA PARTITIONED BY (p, d) "
-            "TBLPROPERTIES('delta.enableChangeDataFeed'='true')",
-            "INSERT INTO {} SELECT /*+ REPARTITION(1) */ * FROM VALUES "
-            "(1, 'a b', DATE'2024-01-01'), (4, 'a b', DATE'2024-01-01'), (2, null, null)",
-            "DELETE FROM {} WHERE id = 1",  # rewrites a file: the removed row is change data
-            "INSERT INTO {} VALUES (3, 'ü%', null)",
-        ],
-    ),
-}
 _OF_THE_WRITER = ("timestamp", "engineInfo", "txnId", "tags", "inCommitTimestamp")
 
 
@@ -136,25 +48,61 @@ def commit_of(path: Path, version: int) -> list[Any]:
     return sorted(found, key=lambda it: (names.index(it[0]), it[1], str(it[2])))
 
 
-@pytest.mark.parametrize("scene", SCENES)
-def test_the_same_commit(delta_spark: SparkSession, tmp_path: Path, scene: str) -> None:
-    target, statements = SCENES[scene]
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    for statement in statements:
-        delta_spark.sql(statement.format(f"delta.`{theirs}`"))
+def restore_copy(theirs: Path, ours: Path, scene: Scene) -> int:
+    """Copy a table that Spark restored, without that commit, and restore the copy.
+
+    Return the version of the restore.
+    """
     shutil.copytree(theirs, ours)
-    latest = Table(str(ours)).snapshot().version
-    delta_spark.sql(f"RESTORE TABLE delta.`{theirs}` TO VERSION AS OF {target}")
-    report = Table(str(ours)).restore(target)
-    assert report.version_after == latest + 1
-    assert commit_of(ours, latest + 1) == commit_of(theirs, latest + 1)
-    both = (delta_spark.read.format("delta").load(str(path)) for path in (ours, theirs))
-    read = [rows.selectExpr(f"{side} AS side", "*") for side, rows in enumerate(both)]
-    found: dict[int, list[str]] = {0: [], 1: []}
-    for side, *values in read[0].unionAll(read[1]).collect():
-        found[side].append(str(values))
-    assert sorted(found[0]) == sorted(found[1])
-    assert len(rows_with_duckdb(ours)) == len(found[0])
-    delta_spark.sql(f"RESTORE TABLE delta.`{ours}` TO VERSION AS OF {latest}")
-    assert Table(str(ours)).snapshot().version == latest + 2
+    version = Table(str(ours)).snapshot().version
+    for file in (ours / "_delta_log").glob(f"{version:020}.*"):
+        file.unlink()
+    assert Table(str(ours)).restore(scene.target).version_after == version
+    return version
+
+
+def ensure_same_commit(theirs: Path, ours: Path, scene: Scene) -> None:
+    """Restore a copy as Spark did, and compare the commits."""
+    version = restore_copy(theirs, ours, scene)
+    assert commit_of(ours, version) == commit_of(theirs, version)
     assert Table(str(ours)).check().findings.num_rows == 0
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_same_commit(tmp_path: Path, name: str) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    unpack(name, theirs)
+    info = json.loads((theirs / commit_path(0)).read_text("utf-8").splitlines()[0])["commitInfo"]
+    assert info["engineInfo"].endswith(f"Delta-Lake/{DELTA_VERSION}"), (
+        "python -m " + build.__module__
+    )
+    ensure_same_commit(theirs, ours, SCENES[name])
+    assert len(rows_with_duckdb(ours)) == len(expected_rows()[name])
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_reads_our_restores_and_goes_on(delta_spark: SparkSession, tmp_path: Path) -> None:
+    roots, versions = {name: tmp_path / name / "ours" for name in SCENES}, {}
+    for name, scene in SCENES.items():
+        unpack(name, tmp_path / name / "theirs")
+        versions[name] = restore_copy(tmp_path / name / "theirs", roots[name], scene)
+    assert read_all(delta_spark, roots) == expected_rows()
+    for name, root in roots.items():
+        before = versions[name] - 1
+        delta_spark.sql(f"RESTORE TABLE delta.`{root}` TO VERSION AS OF {before}")
+        assert Table(str(root)).snapshot().version == versions[name] + 1, name
+        assert Table(str(root)).check().findings.num_rows == 0, name
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("name", SCENES)
+def test_the_commit_that_spark_writes_today(
+    delta_spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    build(delta_spark, tmp_path / "theirs", SCENES[name])
+    ensure_same_commit(tmp_path / "theirs", tmp_path / "ours", SCENES[name])
+    both = read_all(delta_spark, {side: tmp_path / side for side in ("theirs", "ours")})
+    assert both["ours"] == both["theirs"] == expected_rows()[name]

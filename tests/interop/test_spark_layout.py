@@ -24,14 +24,15 @@ def _create(spark: SparkSession, folder: Path, clause: str = "") -> None:
         f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, st STRUCT<x: INT>) "
         f"USING DELTA {clause}"
     )
-    for n in range(3):
-        _insert(spark, folder, n)
+    _insert(spark, folder, 0, 3)
 
 
-def _insert(spark: SparkSession, folder: Path, n: int) -> None:
+def _insert(spark: SparkSession, folder: Path, n: int, files: int = 1) -> None:
+    """Add files of 100 rows each, from file ``n`` on."""
     spark.sql(
         f"INSERT INTO delta.`{folder}` SELECT id * 7 % 101, CONCAT('b', id % 13), "
-        f"NAMED_STRUCT('x', CAST(id % 5 AS INT)) FROM RANGE({100 * n}, {100 * n + 100})"
+        "NAMED_STRUCT('x', CAST(id % 5 AS INT)) "
+        f"FROM RANGE({100 * n}, {100 * (n + files)}, 1, {files})"
     )
 
 
@@ -57,7 +58,6 @@ def test_spark_has_nothing_to_do_after_us_and_we_after_spark(
     assert _version(folder) == version
     # A new file: Spark rewrites our cube with it, and then we have nothing to do.
     _insert(delta_spark, folder, 3)
-    before = _rows(delta_spark, folder)
     delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
     assert _version(folder) == version + 2
     assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
@@ -111,11 +111,10 @@ def test_rows_of_large_clusters_are_exchanged_by_spark(
         f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, p INT) USING DELTA "
         "PARTITIONED BY (p) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
-    for n in range(3):
-        delta_spark.sql(
-            f"INSERT INTO delta.`{folder}` SELECT id, CONCAT('b', id % 13), id % 2 "
-            f"FROM RANGE({100 * n}, {100 * n + 100})"
-        )
+    delta_spark.sql(
+        f"INSERT INTO delta.`{folder}` SELECT id, CONCAT('b', id % 13), id % 2 "
+        "FROM RANGE(0, 300, 1, 3)"
+    )
     delta_spark.sql(f"DELETE FROM delta.`{folder}` WHERE a = 5")
     raced: list[int] = []
 

@@ -19,7 +19,7 @@ import pytest
 
 from deltactl.engine.spark.session import stop_session
 from tests.support.maven import Artifact, UnreachableError, ensure_jars
-from tests.support.spark_servers import worker_environ
+from tests.support.spark_servers import JAVA_OPTIONS, worker_environ
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def spark_settings(jars: Sequence[Path], scratch: Path) -> Mapping[str, str]:
         "spark.driver.memory": "1g",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": (
-            f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:TieredStopAtLevel=1"
+            f"-Duser.timezone=UTC -Dderby.system.home={scratch} {JAVA_OPTIONS}"
         ),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

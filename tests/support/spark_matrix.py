@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -802,6 +803,18 @@ def rows_as_json(frame: DataFrame, extra: Sequence[str] = ()) -> list[str]:
     return sorted(row.text for row in text.collect())
 
 
+def _frames_as_json(frames: Mapping[int, DataFrame]) -> dict[int, list[str]]:
+    """The rows of each frame, read by one query."""
+    found: dict[int, list[str]] = {number: [] for number in frames}
+    texts = [
+        frame.selectExpr(f"{number} AS n", f"to_json(struct(*), {_JSON_OPTIONS}) AS text")
+        for number, frame in frames.items()
+    ]
+    for row in reduce(lambda one, other: one.unionAll(other), texts).collect():
+        found[row.n].append(row.text)
+    return {number: sorted(rows) for number, rows in found.items()}
+
+
 def read_rows(spark: SparkSession, path: Path, version: int | None = None) -> list[str]:
     """What Spark reads, at a version or now."""
     return rows_as_json(_load(spark, path, version))
@@ -825,19 +838,14 @@ def capture(
     spark: SparkSession, path: Path, feature: Feature, *, every_version: bool = False
 ) -> Expected:
     """What Spark reads from a table; at every version, too, when that is asked for."""
-    frame = _load(spark, path)
-    rows = rows_as_json(frame)
     latest = max(_commit_versions(path / "_delta_log"))
-    versions: dict[int, list[str]] = {}
-    schemas: dict[int, str] = {}
-    for version in range(latest) if every_version else ():
-        older = _load(spark, path, version)
-        versions[version] = rows_as_json(older)
-        schemas[version] = older.schema.simpleString()
-    versions[latest] = rows
-    schemas[latest] = frame.schema.simpleString()
+    older = range(latest) if every_version else ()
+    frames = {version: _load(spark, path, version) for version in older}
+    frames[latest] = _load(spark, path)
+    versions = _frames_as_json(frames)
+    schemas = {version: frame.schema.simpleString() for version, frame in frames.items()}
     ids = read_row_ids(spark, path) if feature.row_ids else None
-    return Expected(latest, schemas[latest], rows, ids, versions, schemas)
+    return Expected(latest, schemas[latest], versions[latest], ids, versions, schemas)
 
 
 class Matrix:

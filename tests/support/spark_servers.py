@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _REPOSITORY: Final = Path(__file__).parent.parent.parent
 _SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SECONDS_TO_START: Final = 240
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For short runs: neither a second compiler nor a collector beside the work pays."""
 
 
 def worker_environ() -> dict[str, str]:
@@ -78,8 +80,8 @@ def connect_server(scratch: Path, master: str, conf: Mapping[str, str]) -> Itera
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} {JAVA_OPTIONS}",
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -109,7 +111,12 @@ def _daemon(command: Sequence[str], folder: Path, memory: str = "256m") -> Itera
         process = subprocess.Popen(
             [home / "bin" / script, *arguments],
             cwd=folder,
-            env={**worker_environ(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": memory},
+            env={
+                **worker_environ(),
+                "SPARK_HOME": str(home),
+                "SPARK_DAEMON_MEMORY": memory,
+                "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            },
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

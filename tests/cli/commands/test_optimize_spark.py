@@ -18,15 +18,14 @@ import pytest
 from deltactl import Table
 from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
-from tests.support.spark_servers import worker_environ
+from tests.support.spark_servers import JAVA_OPTIONS, worker_environ
 from tests.support.table_builder import build_sample, multiset
 
 SECRET = "hush-hush-4711"
 
-# Short runs: compiling code takes longer than the work does.
 QUICK_JAVA = [
-    *("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
-    *("--spark-conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+    *("--spark-conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"),
+    *("--spark-conf", f"spark.executor.extraJavaOptions={JAVA_OPTIONS}"),
     *("--spark-conf", "spark.sql.codegen.wholeStage=false"),
 ]
 
@@ -73,16 +72,15 @@ def ensure_done(table: Path, arguments: list[str]) -> str:
     return err
 
 
-@pytest.mark.parametrize("detail", ["-vv"])
-@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_SPARK)])
-def test_on_this_machine(table: Path, tmp_path: Path, detail: str, mark: str) -> None:
+@pytest.mark.parametrize("master", [pytest.param("local-cluster[2,1,1024]", marks=ON_CLUSTER)])
+def test_on_executors_in_processes_of_their_own(table: Path, tmp_path: Path, master: str) -> None:
     """Neither logs nor Spark's own records of plans and jobs hold a storage option."""
     events = tmp_path / "events-log"
     events.mkdir()
     err = ensure_done(
         table,
         [
-            *("--engine", "spark", "--master", "local[2]", detail),
+            *("--master", master, "-vv"),
             *QUICK_JAVA,
             *("--spark-conf", "spark.eventLog.enabled=true"),
             *("--spark-conf", f"spark.eventLog.dir={events.as_uri()}"),
@@ -95,9 +93,10 @@ def test_on_this_machine(table: Path, tmp_path: Path, detail: str, mark: str) ->
     assert SECRET not in told
 
 
-@pytest.mark.parametrize("master", [pytest.param("local-cluster[2,1,1024]", marks=ON_CLUSTER)])
-def test_on_executors_in_processes_of_their_own(table: Path, master: str) -> None:
-    err = ensure_done(table, ["--master", master, *QUICK_JAVA])
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_SPARK)])
+def test_on_this_machine(table: Path, mark: str) -> None:
+    err = ensure_done(table, ["--engine", "spark", "--master", "local[2]", *QUICK_JAVA])
     assert "WARN" not in err, "without -v Spark keeps silent"
 
 
@@ -136,7 +135,7 @@ def test_on_a_spark_connect_server(
 def test_a_signal_while_spark_starts(table: Path, mark: str) -> None:
     """PySpark's handler would end the process with a traceback."""
     versions = len(list((table / "_delta_log").glob("*.json")))
-    process = start(table, "--master", "local[1]")
+    process = start(table, "--master", "local[1]", *QUICK_JAVA)
     assert process.stderr is not None
     assert "starting Spark" in process.stderr.readline()
     time.sleep(1)
@@ -145,4 +144,5 @@ def test_a_signal_while_spark_starts(table: Path, mark: str) -> None:
     assert process.returncode == 130, err
     assert json.loads(out)["result"]["interrupted"]
     assert "Traceback" not in err
+    assert "WARN" not in err, "without -v Spark keeps silent"
     assert len(list((table / "_delta_log").glob("*.json"))) == versions

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from deltactl.engine.base import CancelToken, Done, Failed, Task
 from deltactl.engine.spark.engine import SparkEngine
 from tests.support.spark_cluster import ON_CLUSTER
@@ -37,13 +35,10 @@ def ensure_complete(outcomes: list[Done[int] | Failed], count: int = 4) -> None:
     assert sorted(results) == [(number, number * 10) for number in range(count)]
 
 
-@pytest.mark.parametrize(("fault", "times"), [("raise", 3), ("die", 3)])
-def test_what_fails_for_a_while_ends_well(
-    cluster: SparkSession, tmp_path: Path, fault: str, times: int
-) -> None:
-    ensure_complete(run(cluster, tmp_path, fault, times, weight=HEAVY))
+def test_a_worker_that_dies_three_times_ends_well(cluster: SparkSession, tmp_path: Path) -> None:
+    ensure_complete(run(cluster, tmp_path, "die", 3, weight=HEAVY))
     # Or more: on a busy machine Spark may find a try slow, and run another beside it.
-    assert count_marks(tmp_path, 1) >= times + 1
+    assert count_marks(tmp_path, 1) >= 4
 
 
 def test_an_executor_killed_in_the_middle_of_a_task(cluster: SparkSession, tmp_path: Path) -> None:

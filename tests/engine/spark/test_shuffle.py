@@ -96,11 +96,18 @@ def test_each_row_arrives_once(session: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fail_at", "message"), [("read", "a broken file"), ("write", "a full disk")]
+    ("kind", "fail_at", "message"),
+    [
+        pytest.param("delta_spark", "read", "a broken file", marks=ON_SPARK),
+        pytest.param("cluster", "write", "a full disk", marks=ON_CLUSTER),
+    ],
 )
-def test_errors_of_workers_are_raised(session: SparkSession, fail_at: str, message: str) -> None:
+def test_errors_of_workers_are_raised(
+    request: pytest.FixtureRequest, kind: str, fail_at: str, message: str
+) -> None:
+    """Both kinds of session send errors back in the same way, from both sides of the exchange."""
     with pytest.raises(DataFileError, match=message):
-        exchange(session, fail_at)
+        exchange(request.getfixturevalue(kind), fail_at)
 
 
 def test_a_cancelled_exchange_ends(session: SparkSession) -> None:

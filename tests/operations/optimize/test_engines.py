@@ -56,13 +56,15 @@ def added(path: Path, report: OptimizeReport) -> list[dict[str, Any]]:
     return sorted(facts, key=str)
 
 
-@pytest.mark.parametrize("kind", [
-    pytest.param("classic", marks=ON_SPARK), pytest.param("connect", marks=ON_CLUSTER)
+_COPY, _AUTO = ("mapped-by-id", "unpartitioned", "copy"), ("plain", "partitioned-twice", "auto")
+
+
+@pytest.mark.parametrize(("kind", "features", "layout", "rewrite"), [
+    pytest.param("classic", *_COPY, marks=ON_SPARK),
+    pytest.param("connect", *_AUTO, marks=ON_CLUSTER),
+    pytest.param("classic", *_AUTO, marks=(*ON_SPARK, pytest.mark.slow)),
+    pytest.param("connect", *_COPY, marks=(*ON_CLUSTER, pytest.mark.slow)),
 ])  # fmt: skip
-@pytest.mark.parametrize(
-    ("features", "layout", "rewrite"),
-    [("mapped-by-id", "unpartitioned", "copy"), ("plain", "partitioned-twice", "auto")],
-)
 def test_the_same_on_every_engine(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -140,7 +142,7 @@ class FaultRun:
 
 @pytest.mark.parametrize("fault", [
     pytest.param("die", marks=ON_SPARK),
-    pytest.param("kill executor", marks=ON_CLUSTER),
+    pytest.param("kill executor", marks=(*ON_CLUSTER, pytest.mark.slow)),
     pytest.param("linger", marks=ON_CLUSTER),
 ])  # fmt: skip
 def test_a_try_that_is_lost_after_its_work_leaves_nothing(
@@ -156,8 +158,8 @@ def test_a_try_that_is_lost_after_its_work_leaves_nothing(
     run.ensure_sound(exactly=fault != "linger")
 
 
-@pytest.mark.parametrize("fault", ["raise", "die"])
 @pytest.mark.parametrize("session", [pytest.param("delta_spark", marks=ON_SPARK)])
+@pytest.mark.parametrize("fault", ["die", pytest.param("raise", marks=pytest.mark.slow)])
 def test_a_bin_that_keeps_failing_is_dropped_and_the_others_commit(
     request: pytest.FixtureRequest, tmp_path: Path, session: str, fault: str
 ) -> None:
