@@ -92,7 +92,7 @@ def cases(
     """The table of each case, and the same one after a vacuum of all that is not live."""
     root = tmp_path_factory.mktemp("cases")
     options = VacuumOptions(mode="full", retain_ms=0, force_retention=True, max_orphan_fraction=1.0)
-    tables = {}
+    tables: dict[tuple[str, bool], TextTable] = {}
     for case, vacuumed in product(CASES, (False, True)):
         tables[case, vacuumed] = make(case, root / f"{len(tables)}")
         if vacuumed:
