@@ -31,7 +31,7 @@ class Spool(Spill):
 
         ``schema``: the same columns, and ``PLACE``.
         """
-        super().__init__(schema.append(PLACE), memory_bytes, folder, SPILL_DIR_HINT)
+        super().__init__(schema.append(PLACE), memory_bytes, folder, hint=SPILL_DIR_HINT)
         self.rows = np.zeros(destinations, np.int64)
         """The number of rows of each destination."""
 

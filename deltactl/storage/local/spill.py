@@ -31,6 +31,7 @@ class Spill:
         schema: pa.Schema,
         memory_bytes: int,
         folder: str | None = None,
+        *,
         hint: str = TMPDIR_HINT,
     ) -> None:
         """Take the columns of the rows; ``folder`` is by default that for temporary files.
@@ -38,7 +39,7 @@ class Spill:
         ``hint`` says how to get more space.
         """
         self.schema, self._memory_bytes = schema, memory_bytes
-        self._folder, self._hint = folder, hint
+        self._folder, self.hint = folder, hint
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._held_bytes = 0
         self._places: dict[int, list[tuple[int, int]]] = {}
@@ -139,7 +140,7 @@ class Spill:
 
     def _spill(self) -> None:
         """Write all rows that are in memory to the end of the file."""
-        ensure_space(self._folder, self._held_bytes, self._hint)
+        ensure_space(self._folder, self._held_bytes, hint=self.hint)
         try:
             if self._file is None:
                 import tempfile  # most runs fit the memory
@@ -164,7 +165,7 @@ class Spill:
     def _failure(self, what: str, error: OSError) -> StorageError:
         return StorageError(
             f"cannot {what} the spill file in {self.folder!r}: {error.strerror or error}",
-            hint=self._hint,
+            hint=self.hint,
         )
 
 
@@ -192,7 +193,7 @@ def _folder_of(folder: str | None) -> str:
     return tempfile.gettempdir()
 
 
-def ensure_space(folder: str | None, needed_bytes: int, hint: str = TMPDIR_HINT) -> None:
+def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HINT) -> None:
     """Refuse to spill if the disk is too small.
 
     Raises:

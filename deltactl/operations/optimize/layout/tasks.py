@@ -115,7 +115,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
         needed = task.input_bytes * _SPILLED_PER_INPUT_BYTE
-        ensure_space(spec.spill_dir, needed, SPILL_DIR_HINT)
+        ensure_space(spec.spill_dir, needed, hint=SPILL_DIR_HINT)
     files = task.rewrite.files
     size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * task.workers)))
     sources = [files[start : start + size] for start in range(0, len(files), size)]
