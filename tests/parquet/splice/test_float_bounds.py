@@ -34,7 +34,7 @@ from tests.parquet.splice.files import (
     read_footer,
 )
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import CHECKPOINT_SCHEMA, Column, TableBuilder
 
 _NAN: Final = math.nan
 _INF: Final = math.inf
@@ -318,6 +318,89 @@ def test_bounds_are_reused_if_they_are_in_the_log(
     bounds = (found["minValues"].get("x"), found["maxValues"].get("x"))
     assert bounds == ((-1.5, 7.0) if is_kept else (None, None))
     assert _are_footer_bounds_kept(find_output(tmp_path)) == is_kept
+
+
+_PARSED: Final[Mapping[str, Any]] = {
+    "numRecords": 4, "minValues": {"x": -1.5}, "maxValues": {"x": 7.0}, "nullCount": {"x": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize(
+    ("changes", "is_kept"),
+    [
+        ({}, True),
+        ({"tightBounds": True}, True),
+        ({"maxValues": {"x": 5.0}}, True),  # too narrow: the output gets those of the footer
+        ({"tightBounds": False}, False),
+        ({"minValues": None}, False),
+        ({"maxValues": {"x": None}}, False),
+        ({"maxValues": {"x": _NAN}}, False),
+        ({"minValues": {"x": -_INF}}, False),
+        ({"maxValues": {"x": 7.5}}, False),
+        ({"numRecords": None}, False),
+        ({"numRecords": 5}, False),
+        ({"nullCount": None}, False),
+        ({"nullCount": {"x": 0}}, False),
+    ],
+)
+def test_bounds_are_reused_if_a_checkpoint_has_them_as_structs_only(
+    tmp_path: Path, changes: Mapping[str, Any], is_kept: bool, kind: pa.DataType
+) -> None:
+    rows = pa.table({"x": pa.array([-1.5, _NAN, None, 7.0], kind), "id": range(4)})
+    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
+    for path in paths:
+        pq.write_table(rows, path)
+    make_delta_table(tmp_path, paths, rows.schema)
+    _write_parsed_checkpoint(tmp_path, {**_PARSED, **changes}, kind)
+    assert json.loads(Table(str(tmp_path)).snapshot().files["stats"][0].as_py())
+    report = optimize(tmp_path, "copy")
+    assert report.rewritten is not None
+    assert (report.rewritten.groups_copied, report.rewritten.reasons) == (2, {})
+    found = json.loads(_added_stats(tmp_path))
+    bounds = (found["minValues"].get("x"), found["maxValues"].get("x"))
+    assert bounds == ((-1.5, 7.0) if is_kept else (None, None))
+    assert _are_footer_bounds_kept(find_output(tmp_path)) == is_kept
+
+
+def _write_parsed_checkpoint(folder: Path, stats: Mapping[str, Any], kind: pa.DataType) -> None:
+    """Write a checkpoint of version 0, with these statistics of each file as a struct only."""
+    log = folder / "_delta_log"
+    lines = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            assert "stats" not in line["add"]
+            line["add"] = {**line["add"], "partitionValues": [], "stats_parsed": stats}
+        if "metaData" in line:
+            line["metaData"] |= {"configuration": []}
+            line["metaData"]["format"] = {"provider": "parquet", "options": []}
+    bounds = pa.struct([("x", kind)])
+    parsed = pa.struct(
+        [
+            ("numRecords", pa.int64()),
+            ("minValues", bounds),
+            ("maxValues", bounds),
+            ("nullCount", pa.struct([("x", pa.int64())])),
+            ("tightBounds", pa.bool_()),
+        ]
+    )
+    add = [
+        ("path", pa.string()),
+        ("partitionValues", pa.map_(pa.string(), pa.string())),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats_parsed", parsed),
+    ]
+    schema = pa.schema(
+        [
+            CHECKPOINT_SCHEMA.field("protocol"),
+            CHECKPOINT_SCHEMA.field("metaData"),
+            ("add", pa.struct(add)),
+        ]
+    )
+    rows = pa.Table.from_pylist(lines, schema)
+    pq.write_table(rows, log / f"{0:020d}.checkpoint.parquet")
 
 
 @pytest.mark.parametrize("lower", [0.0, -0.0])
