@@ -31,12 +31,14 @@ def count_cores() -> int:
 class LocalEngine:
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
-    A task that needs more memory runs alone.
+    A task that needs more memory runs alone. If all but ``workers`` of the running tasks wait for a
+    server, up to ``with_waiting`` tasks run at once.
     """
 
     workers: int = field(default_factory=count_cores)
     memory_bytes: int | None = None
     reason: str = "given by the caller"
+    with_waiting: int | None = None
 
     @property
     def name(self) -> str:
@@ -60,7 +62,7 @@ class LocalEngine:
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], Task[P]] = {}
         following = next(waiting, None)
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="deltactl") as pool:
+        with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
             while True:
                 cancelled = cancel is not None and cancel.is_set()
                 while following is not None and not cancelled and self._fits(following, running):
@@ -79,10 +81,16 @@ class LocalEngine:
     def _fits(self, task: Task[P], running: dict[Future[R], Task[P]]) -> bool:
         if not running:
             return True
-        if len(running) >= self.workers:
+        together = [task, *running.values()]
+        if len(together) > (self._most if task.waits else self.workers):
             return False
-        held = sum(t.weight_bytes for t in running.values())
-        return self.memory_bytes is None or held + task.weight_bytes <= self.memory_bytes
+        held = sum(t.weight_bytes for t in together)
+        return self.memory_bytes is None or held <= self.memory_bytes
+
+    @property
+    def _most(self) -> int:
+        """Return the maximum number of tasks at once, if they wait for a server."""
+        return max(self.workers, self.with_waiting or 0)
 
 
 def _outcome(task_id: int, future: Future[R]) -> Done[R] | Failed:

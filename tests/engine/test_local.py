@@ -70,6 +70,23 @@ def test_a_task_heavier_than_memory_runs_alone() -> None:
     assert gauge.heaviest == 60
 
 
+@pytest.mark.parametrize(("waiting", "most"), [((0, 1, 2, 3, 4), 4), ((0, 1), 2), ((), 2)])
+def test_tasks_that_wait_for_a_server_may_exceed_the_workers(
+    waiting: tuple[int, ...], most: int
+) -> None:
+    gauge = Gauge()
+    chosen = LazyTasks([1] * 5, lambda number: number, waiting=waiting)
+    list(LocalEngine(workers=2, with_waiting=4).run(gauge.work, chosen))
+    assert gauge.most == most
+
+
+def test_tasks_that_wait_stay_within_memory() -> None:
+    gauge = Gauge()
+    chosen = LazyTasks([5] * 6, lambda number: 5, waiting=range(6))
+    list(LocalEngine(workers=2, memory_bytes=15, with_waiting=6).run(gauge.work, chosen))
+    assert gauge.most == 3
+
+
 def _die(payload: int, attempt: int) -> int:
     raise KeyboardInterrupt
 

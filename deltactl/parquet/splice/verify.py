@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from deltactl.errors import VerificationError
-from deltactl.parquet.footer_bytes import Footer
+from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer
 from deltactl.parquet.splice.chunk_metadata import CopiedRange, Origin, PlacedChunk
-from deltactl.parquet.splice.chunks import Span
+from deltactl.parquet.splice.chunks import Span, chunk_span
 from deltactl.parquet.splice.pages import ensure_page_header, has_pages
 from deltactl.parquet.splice.schema import StoredColumn
 from deltactl.parquet.splice.source import (
@@ -26,13 +26,12 @@ _SAMPLE_BYTES: Final = 16 << 10
 
 
 def ensure_stored(
-    store: Store,
     name: str,
     stored: Footer,
     written: bytes,
     columns: Sequence[StoredColumn],
 ) -> Source:
-    """Compare the footer, the columns and the size with what was written; return the file.
+    """Compare the footer and the columns with what was written; return the file.
 
     Raises:
         VerificationError: naming the difference.
@@ -43,9 +42,6 @@ def ensure_stored(
     found = read_source(name, stored)
     if list(found.columns.values()) != columns:
         raise VerificationError(f"{name}: the columns are not those of the table")
-    (info,) = store.stat_many([name])
-    if info is None or info.size_bytes != stored.size_bytes:
-        raise VerificationError(f"{name} has another size than was written")
     return found
 
 
@@ -112,17 +108,35 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
             raise VerificationError(f"{found.name}: {error}") from error
 
 
-def ensure_some_pages(store: Store, found: Source) -> None:
-    """Parse some page headers, distributed over the file.
+def read_end_and_sample(
+    store: Store, name: str, size_bytes: int, written: Sequence[Sequence[PlacedChunk]]
+) -> tuple[bytes, list[bytes]]:
+    """Return the end of a file, for ``parse_footer``, and the starts of some of its chunks.
+
+    All are read together. The chunks are distributed over the file.
+    """
+    spans = [chunk_span(chunk.tree) for chunks in written for chunk in chunks]
+    spans = [span for span in spans if span.length]
+    sample = spans[:: max(-(-len(spans) // _SAMPLED_HEADERS), 1)]
+    tail = min(TAIL_BYTES, size_bytes)
+    end, *starts = store.read_ranges(
+        name,
+        [
+            (size_bytes - tail, tail),
+            *((span.start, min(span.length, _SAMPLE_BYTES)) for span in sample),
+        ],
+    )
+    return end, starts
+
+
+def ensure_page_headers(name: str, starts: Sequence[bytes]) -> None:
+    """Parse the page header at the start of each chunk.
 
     Raises:
         VerificationError: one is not valid.
     """
-    spans = [span for group in found.groups for span in group.spans if span.length]
-    sample = spans[:: max(-(-len(spans) // _SAMPLED_HEADERS), 1)]
-    ranges = [(span.start, min(span.length, _SAMPLE_BYTES)) for span in sample]
-    for data in store.read_ranges(found.name, ranges) if ranges else ():
+    for data in starts:
         try:
             ensure_page_header(data)
         except ThriftError as error:
-            raise VerificationError(f"{found.name}: {error}") from error
+            raise VerificationError(f"{name}: {error}") from error

@@ -20,7 +20,7 @@ from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.parquet.amend import amend_footer
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import RowFacts, read_file_stats
-from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.format import END_BYTES, MAGIC, MAX_ROW_GROUPS, FileMetaData
 from deltactl.parquet.splice.chunk_metadata import (
     CopiedRange,
@@ -44,8 +44,9 @@ from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk
 from deltactl.parquet.splice.verify import (
     ensure_all_pages,
     ensure_origins,
-    ensure_some_pages,
+    ensure_page_headers,
     ensure_stored,
+    read_end_and_sample,
 )
 from deltactl.parquet.thrift import Kind, ThriftError, ThriftList, ThriftStruct, decode, encode
 from deltactl.parquet.writer import (
@@ -174,14 +175,7 @@ class SpliceWriter:
             size_bytes = self._out.tell()
             self._out.close()
             try:
-                stored = parse_footer(self._store, self._name, size_bytes)
-                found = ensure_stored(self._store, self._name, stored, footer, self.columns)
-                chunks = [chunks for _, chunks in self._groups]
-                ensure_origins(found, chunks, self._ranges)
-                if self.is_local:
-                    ensure_all_pages(self._store, found, chunks)
-                else:
-                    ensure_some_pages(self._store, found)
+                stored = self._verify(size_bytes, footer)
             except DataFileError as error:
                 raise VerificationError(f"{self._name} {error.message}") from error
         file_stats = read_file_stats(stored.metadata, self._stats, self._facts())
@@ -193,6 +187,23 @@ class SpliceWriter:
             stats_json=encode_stats(file_stats, self._stats),
             null_counts={},
         )
+
+    def _verify(self, size_bytes: int, footer: bytes) -> Footer:
+        """Return the stored footer, after a comparison of the file with what was written."""
+        store, name = self._store, self._name
+        written = [chunks for _, chunks in self._groups]
+        end: bytes | None = None
+        starts: list[bytes] = []
+        if not self.is_local:
+            end, starts = read_end_and_sample(store, name, size_bytes, written)
+        stored = parse_footer(store, name, size_bytes, end)
+        found = ensure_stored(name, stored, footer, self.columns)
+        ensure_origins(found, written, self._ranges)
+        if self.is_local:
+            ensure_all_pages(store, found, written)
+        else:
+            ensure_page_headers(name, starts)
+        return stored
 
     def _begin(self, span: Span | None) -> Span | None:
         """Write the magic at the start.

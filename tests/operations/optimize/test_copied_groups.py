@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
+from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.format import (
@@ -23,6 +25,7 @@ from deltactl.parquet.format import (
     Statistics,
 )
 from deltactl.parquet.thrift import Kind, ThriftStruct
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.parquet.splice.files import (
     change_footer,
@@ -523,3 +526,44 @@ def test_all_that_footers_say_of_a_chunk_stays_but_for_offsets(tmp_path: Path, w
             struct.drop(_PLACES)
             struct.struct(ColumnMetaData.STATISTICS).drop(OLD_BOUNDS)
         assert now == was
+
+
+class _RecordingEngine:
+    """The local engine; records which tasks wait for a server."""
+
+    name, reason, leaves_orphans = "local", "a test", False
+
+    def __init__(self) -> None:
+        self.waits: list[bool] = []
+
+    def run(
+        self,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        *,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Done[R] | Failed]:
+        listed = list(tasks)
+        self.waits += [task.waits for task in listed]
+        return LocalEngine(1).run(worker, listed, cancel=cancel, on_progress=on_progress)
+
+
+@pytest.mark.parametrize(("rewrite", "waits"), [("copy", True), ("auto", False), ("encode", False)])
+def test_a_bin_waits_for_an_object_store_if_all_its_files_may_be_copied(
+    rewrite: Any, waits: bool
+) -> None:
+    builder = _builder()
+    _append(builder, _rows(0), _rows(100), _rows(200))
+    engine = _RecordingEngine()
+    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    table.optimize(OptimizeOptions(rewrite=rewrite), engine=engine)
+    assert engine.waits == [waits]
+
+
+def test_a_bin_on_a_local_disk_does_not_wait(tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id"), Column("text", "string")])
+    _append(builder, _rows(0), _rows(100), _rows(200))
+    engine = _RecordingEngine()
+    Table(str(tmp_path)).optimize(OptimizeOptions(rewrite="copy"), engine=engine)
+    assert engine.waits == [False]
