@@ -171,7 +171,7 @@ def test_a_downgrade_waits_until_older_readers_read_right() -> None:
     assert latest(store) == 4
 
 
-def test_a_downgrade() -> None:
+def test_a_downgrade_restores_the_older_protocol() -> None:
     builder = memory_table()
     builder.append([{"id": 1}])
     builder.commit(builder.protocol_action(["deletionVectors"]))
