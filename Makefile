@@ -15,7 +15,7 @@ CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
+.PHONY: help setup quick test test-lowest servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
 	audit dist docs pictures demo scale clean
 
 help: ## show the targets
@@ -39,9 +39,16 @@ servers: $(STAMP) ## install the object stores that tests run against, once, int
 	$(BIN)/python -m tests.support.object_servers
 
 lint: $(STAMP) ## style, format, types, layers
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types style layers
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(STAMP)
 	$(BIN)/mypy $(CODE)
+
+layers: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## format the sources and apply the fixes of the linter
