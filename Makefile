@@ -15,8 +15,8 @@ CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
-	audit dist docs pictures demo clean
+.PHONY: help setup quick test test-lowest servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
+	audit dist docs pictures demo scale clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,9 +39,16 @@ servers: $(STAMP) ## install the object stores that tests run against, once, int
 	$(BIN)/python -m tests.support.object_servers
 
 lint: $(STAMP) ## style, format, types, layers
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types style layers
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(STAMP)
 	$(BIN)/mypy $(CODE)
+
+layers: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## format the sources and apply the fixes of the linter
@@ -109,6 +116,10 @@ dist: $(STAMP) ## build the wheel and the source distribution, and check their d
 	.venv-build/bin/python -m pip install --quiet --disable-pip-version-check build twine
 	.venv-build/bin/python -m build --outdir dist
 	.venv-build/bin/python -m twine check --strict dist/*
+
+# SCALE holds options and cases, such as --size 0.1M vacuum.
+scale: $(STAMP) ## time and memory of deltactl with 0.1, 1 and 10 million files; long, needs an idle machine
+	$(BIN)/python -m benchmarks.scale $(SCALE)
 
 demo: $(STAMP) ## compact the small files of a sample table
 	$(BIN)/python -m benchmarks.demo

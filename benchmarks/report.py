@@ -54,9 +54,14 @@ def _goal(goal: float | None) -> str:
 
 
 def render(results: Sequence[Result], *, markdown: bool) -> str:
-    """The whole table; the first column on the left, numbers on the right."""
+    """Return the whole table."""
     rows = [list(_HEADINGS), *(result.cells() for result in results)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
+    return render_rows(rows, markdown=markdown)
+
+
+def render_rows(rows: Sequence[Sequence[str]], *, markdown: bool) -> str:
+    """Return rows as a table, headings first: the first column on the left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         [
             text.ljust(width) if i == 0 else text.rjust(width)

@@ -81,6 +81,7 @@ def build_table(name: str, scale: float, folder: Path) -> None:
         "partitions-10000": lambda: logs.write_checkpoint_table(
             folder, scaled(1_000_000), scaled(10_000)
         ),
+        "manifest": lambda: logs.write_checkpoint_table(folder, scaled(1_000_000), 10_000),
         "directory": lambda: data.write_parquet_directory(folder, scaled(2_000), 100),
         "small": lambda: logs.write_json_table(folder, 1, 1),
         "none": folder.mkdir,

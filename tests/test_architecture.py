@@ -1,13 +1,10 @@
-"""The shape of the code: its layers, and how large functions and files get."""
+"""The shape of the code: how large functions, files and folders get. `make lint` checks layers."""
 
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from statistics import median, quantiles
 
 from tests.conftest import REPOSITORY
@@ -30,14 +27,6 @@ def function_lines() -> list[int]:
 def file_lines() -> list[int]:
     counts = (len(path.read_text("utf-8").splitlines()) for path in FILES)
     return [count for count in counts if count > 0]
-
-
-def test_layers() -> None:
-    linter = Path(sys.executable).with_name("lint-imports")
-    done = subprocess.run(
-        [linter, "--no-logo"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_functions_stay_short(record_property: RecordProperty) -> None:

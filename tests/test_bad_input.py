@@ -87,7 +87,7 @@ def rows_of(root: Path) -> Any:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_table(place: Path, deltactl: Cli, command: str) -> None:
+def test_a_place_without_a_table_is_told(place: Path, deltactl: Cli, command: str) -> None:
     (place / "empty").mkdir()
     (place / "file").write_text("x")
     (place / "data").mkdir()

@@ -231,7 +231,7 @@ def test_a_command_that_is_not_there_yet(fake_cli: RunCli) -> None:
     assert ran.err.startswith("error: `not-written-yet` is not part of this version\n")
 
 
-def test_an_interrupt(fake_cli: RunCli) -> None:
+def test_an_interrupt_ends_with_exit_130(fake_cli: RunCli) -> None:
     ran = fake_cli("go-wrong", "t", "--raises", "interrupt")
     assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
 

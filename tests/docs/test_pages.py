@@ -82,7 +82,7 @@ def test_words_in_prose(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_modules_in_prose(page: str) -> None:
+def test_modules_that_pages_mention_exist(page: str) -> None:
     """Modules and packages that are only mentioned exist, from the repository or from deltactl/."""
     assert [name for name in find_modules(read_page(page)) if not module_exists(name)] == []
 

@@ -36,7 +36,9 @@ NOWHERE = {"PATH": "/nonexistent"}
         ("auto", SparkFacts("--master yarn", "no Java"), 0, "local", "Spark cannot run: no Java"),
     ],
 )
-def test_the_rule(wish: str, facts: SparkFacts, size: int, name: str, reason: str) -> None:
+def test_the_engine_is_chosen_by_wish_size_and_what_can_run(
+    wish: str, facts: SparkFacts, size: int, name: str, reason: str
+) -> None:
     decision = choose_engine(EngineName(wish), facts, size, GIB)
     assert (decision.choice.name, decision.choice.reason) == (name, reason)
     fell_back = reason.startswith("Spark cannot run")

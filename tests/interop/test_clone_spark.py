@@ -41,10 +41,14 @@ def source(written: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "sou rce"))
 
 
-def rows(delta_spark: SparkSession, root: Path) -> list[tuple[int, str, int]]:
-    """The rows, each with its row id."""
-    found = delta_spark.sql(f"SELECT id, p, _metadata.row_id AS n FROM delta.`{root}`").collect()
-    return sorted((row["id"], row["p"], row["n"]) for row in found)
+def rows(delta_spark: SparkSession, *roots: Path) -> list[list[tuple[int, str, int]]]:
+    """The rows of each table, each with its row id, read by one query."""
+    query = " UNION ALL ".join(
+        f"SELECT {n} AS place, id, p, _metadata.row_id AS n FROM delta.`{root}`"
+        for n, root in enumerate(roots)
+    )
+    found = sorted(tuple(row) for row in delta_spark.sql(query).collect())
+    return [[row[1:] for row in found if row[0] == n] for n in range(len(roots))]
 
 
 def actions(root: Path, *names: str) -> list[dict[str, Any]]:
@@ -52,25 +56,26 @@ def actions(root: Path, *names: str) -> list[dict[str, Any]]:
     return [line for line in lines if next(iter(line)) in names]
 
 
-@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
 def test_spark_reads_and_goes_on_from_clones(
-    delta_spark: SparkSession, source: Path, tmp_path: Path, deep: bool
+    delta_spark: SparkSession, written: Path, source: Path, tmp_path: Path
 ) -> None:
-    before = rows(delta_spark, source)
+    deep, shallow = tmp_path / "deep", tmp_path / "shallow"
+    Table(source, warn=lambda _: None).clone(deep, CloneOptions(deep=True))
+    source.rename(tmp_path / "gone")  # a deep clone needs it no more
+    Table(written, warn=lambda _: None).clone(shallow, CloneOptions(deep=False))
+    before, *found = rows(delta_spark, written, deep, shallow)
     assert [row[:2] for row in before] == [
         (0, "a b%"), (2, "a b%"), (3, "a b%"), (4, "a b%"), (9, "é"),
     ]  # fmt: skip
-    root = tmp_path / "clone"
-    Table(source, warn=lambda _: None).clone(root, CloneOptions(deep=deep))
-    if deep:
-        source.rename(tmp_path / "gone")
-        found = rows_with_duckdb(root)
-        assert sorted((row["id"], row["p"]) for row in found) == [row[:2] for row in before]
-    assert rows(delta_spark, root) == before
-    delta_spark.sql(f"DELETE FROM delta.`{root}` WHERE id = 3")
+    assert found == [before, before]
+    with_duckdb = rows_with_duckdb(deep)
+    assert sorted((row["id"], row["p"]) for row in with_duckdb) == [row[:2] for row in before]
+    for root in (deep, shallow):
+        delta_spark.sql(f"DELETE FROM delta.`{root}` WHERE id = 3")
     after = [row for row in before if row[0] != 3]
-    assert rows(delta_spark, root) == after
-    assert sorted(Table(root).scan().read_all()["id"].to_pylist()) == [row[0] for row in after]
+    assert rows(delta_spark, deep, shallow) == [after, after]
+    for root in (deep, shallow):
+        assert sorted(Table(root).scan().read_all()["id"].to_pylist()) == [row[0] for row in after]
 
 
 def test_a_shallow_clone_is_that_of_spark(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,27 @@ def _insert(spark: SparkSession, folder: Path, n: int, files: int = 1) -> None:
     )
 
 
-def _rows(spark: SparkSession, folder: Path) -> list[str]:
-    return sorted(str(row) for row in spark.read.format("delta").load(str(folder)).collect())
+def _inserted(files: int) -> list[tuple[int, str, int]]:
+    """The rows of so many files of ``_insert``."""
+    return sorted((n * 7 % 101, f"b{n % 13}", n % 5) for n in range(100 * files))
+
+
+def _rows(spark: SparkSession, folder: Path) -> list[tuple[int, str, int]]:
+    found = spark.read.format("delta").load(str(folder)).collect()
+    return sorted((row["a"], row["b"], row["st"]["x"]) for row in found)
+
+
+@pytest.fixture(scope="module")
+def written(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written") / "t"
+    _create(delta_spark, folder, "CLUSTER BY (a, st.x)")
+    return folder
+
+
+@pytest.fixture
+def clustered(written: Path, tmp_path: Path) -> Path:
+    """A copy of a clustered table of three files that Spark wrote once."""
+    return Path(shutil.copytree(written, tmp_path / "t"))
 
 
 def _version(folder: Path) -> int:
@@ -45,14 +65,12 @@ def _version(folder: Path) -> int:
 
 
 def test_spark_has_nothing_to_do_after_us_and_we_after_spark(
-    delta_spark: SparkSession, tmp_path: Path
+    delta_spark: SparkSession, clustered: Path
 ) -> None:
-    folder = tmp_path / "t"
-    _create(delta_spark, folder, "CLUSTER BY (a, st.x)")
-    before = _rows(delta_spark, folder)
+    folder = clustered
     ours = Table(str(folder)).optimize(OptimizeOptions())
     assert ours.files_removed >= 3
-    assert _rows(delta_spark, folder) == before
+    assert _rows(delta_spark, folder) == _inserted(3)
     version = _version(folder)
     delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
     assert _version(folder) == version
@@ -62,25 +80,22 @@ def test_spark_has_nothing_to_do_after_us_and_we_after_spark(
     assert _version(folder) == version + 2
     assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
     _insert(delta_spark, folder, 4)
-    before = _rows(delta_spark, folder)
     assert Table(str(folder)).optimize(OptimizeOptions()).versions
-    assert _rows(delta_spark, folder) == before
+    assert _rows(delta_spark, folder) == _inserted(5)
     version = _version(folder)
     delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
     assert _version(folder) == version
 
 
 def test_spark_takes_tiles_of_clustering_columns_for_its_cubes(
-    delta_spark: SparkSession, tmp_path: Path
+    delta_spark: SparkSession, clustered: Path
 ) -> None:
-    folder = tmp_path / "t"
-    _create(delta_spark, folder, "CLUSTER BY (a, st.x)")
-    before = _rows(delta_spark, folder)
+    folder = clustered
     assert Table(str(folder)).optimize(OptimizeOptions(layout="tile", target_bytes=1000)).versions
     version = _version(folder)
     delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
     assert _version(folder) == version
-    assert _rows(delta_spark, folder) == before
+    assert _rows(delta_spark, folder) == _inserted(3)
     delta_spark.sql(f"OPTIMIZE delta.`{folder}` FULL")  # takes files of other columns only
     assert _version(folder) == version
     assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
@@ -89,13 +104,12 @@ def test_spark_takes_tiles_of_clustering_columns_for_its_cubes(
 def test_spark_reads_tiles_and_places_them_again(delta_spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     _create(delta_spark, folder)
-    before = _rows(delta_spark, folder)
     table = Table(str(folder))
     options = OptimizeOptions(cluster_by="b,st.x", target_bytes=1000)
     assert table.optimize(options).files_added > 1
-    assert _rows(delta_spark, folder) == before
+    assert _rows(delta_spark, folder) == _inserted(3)
     delta_spark.sql(f"OPTIMIZE delta.`{folder}` ZORDER BY (a)")
-    assert _rows(delta_spark, folder) == before
+    assert _rows(delta_spark, folder) == _inserted(3)
     assert not table.optimize(options, dry_run=True).plan.is_empty
     history = delta_spark.sql(f"DESCRIBE HISTORY delta.`{folder}`").collect()
     assert [row["operation"] for row in history[:2]] == ["OPTIMIZE", "OPTIMIZE"]

@@ -30,7 +30,7 @@ SELECT id, cast(id % 100 AS int) AS small, concat('text ', id % 50) AS text,
   cast(id AS decimal(38, 4)) AS wide, id % 3 = 0 AS flag,
   CASE WHEN id % 4 = 0 THEN null ELSE array(id, id + 1) END AS list,
   named_struct('a', id, 'b', cast(id AS string)) AS inner, map('k', id) AS map
-FROM range(0, 15000, 1, 3)
+FROM range(0, 6000, 1, 3)
 """
 
 
@@ -53,7 +53,7 @@ def test_spark_reads_copied_row_groups(
     finally:
         spark.conf.set(name, before)
     table = spark.read.format("delta").load(str(path))
-    expected = [str(row) for row in table.orderBy("id").collect()]
+    expected = sorted(map(str, table.collect()))
     shutil.copytree(path, encoded)
 
     copied, stats = _optimize(path, "copy")
@@ -62,14 +62,14 @@ def test_spark_reads_copied_row_groups(
 
     spark.catalog.clearCache()
     again = spark.read.format("delta").load(str(path))
-    assert [str(row) for row in again.orderBy("id").collect()] == expected
+    assert sorted(map(str, again.collect())) == expected
     assert _count(
         again,
         "number = double('NaN')",
         "number > 1e300",
-        "id = 7777 AND text = 'text 27'",
+        "id = 3777 AND text = 'text 27'",
         "day = date'2001-01-08'",
-    ) == [15, 15, 1, 3]
+    ) == [6, 6, 1, 2]
 
 
 def _count(table: DataFrame, *conditions: str) -> list[int]:

@@ -128,7 +128,9 @@ def test_a_broken_commit_is_named() -> None:
         ([False, True, True], [(6, 7)]),
     ],
 )
-def test_ranges(flags: list[bool], expected: list[tuple[int, int]]) -> None:
+def test_flags_of_versions_become_ranges(
+    flags: list[bool], expected: list[tuple[int, int]]
+) -> None:
     assert version_ranges(5, np.array(flags, np.bool_)) == expected
 
 

@@ -77,7 +77,9 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
         ("to[p]/", ["top"]),
     ],
 )
-def test_a_glob(lake: tuple[str, OpenStore], pattern: str, tables: list[str]) -> None:
+def test_a_glob_finds_the_tables_that_match(
+    lake: tuple[str, OpenStore], pattern: str, tables: list[str]
+) -> None:
     root, open_store = lake
     assert find_tables(f"{root}/{pattern}", open_store) == sorted(f"{root}/{t}" for t in tables)
 

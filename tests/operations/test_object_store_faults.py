@@ -12,7 +12,6 @@ import pytest
 
 from deltactl import Table
 from deltactl.operations.vacuum.run import VacuumOptions
-from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import (
     Answer,
@@ -26,7 +25,7 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers
+from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers, shorten_pauses
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -106,7 +105,7 @@ def _check(command: str, fault: str, server: ObjectServer, root: str) -> None:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_FIRST_DELAY_SECONDS", 0.01)
+    shorten_pauses(monkeypatch)
 
 
 @pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)

@@ -253,7 +253,7 @@ def test_a_time_has_one_hash_in_all_units(unit: str, factor: int) -> None:
     )
 
 
-def test_nanoseconds_count() -> None:
+def test_timestamps_that_differ_by_nanoseconds_have_other_hashes() -> None:
     array = pa.array([1000, 1001, 2000, -1], pa.timestamp("ns"))
     assert len(set(hash_values(array).tolist())) == 4
 

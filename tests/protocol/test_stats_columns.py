@@ -161,7 +161,7 @@ def test_prefix_length_is_the_tables() -> None:
         (",,", []),
     ],
 )
-def test_column_lists(text: str, paths: list[tuple[str, ...]]) -> None:
+def test_column_lists_are_parsed_to_paths(text: str, paths: list[tuple[str, ...]]) -> None:
     assert parse_column_list(text) == paths
 
 

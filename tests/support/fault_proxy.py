@@ -52,6 +52,11 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """The server's answer, once the proxy is told to ``release`` such answers."""
+
+
+@dataclass(frozen=True, slots=True)
 class SlowBody:
     """Half of the answer's body; the other half so many seconds later."""
 
@@ -73,7 +78,7 @@ class AnswerTwice:
     """The client gets the answer twice on one connection, which then ends."""
 
 
-Fault = Cut | Answer | Late | SlowBody | HalfBody | SendTwice | AnswerTwice
+Fault = Cut | Answer | Late | Held | SlowBody | HalfBody | SendTwice | AnswerTwice
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,7 @@ class FaultProxy:
         self.upstream = (address.hostname, address.port or 80)
         self.endpoint = ""
         self.stopping = threading.Event()
+        self.released = threading.Event()
         self._keep_bodies = keep_bodies
         self._write = threading.Lock() if one_write_at_a_time else nullcontext()
         self._lock = threading.Lock()
@@ -163,6 +169,10 @@ class FaultProxy:
     def drop_header(self, name: str) -> None:
         """Keep a header, in lower case, from the server from now on: it will not know of it."""
         self._dropped_headers.add(name)
+
+    def release(self) -> None:
+        """Give the answers that are held, and hold none from now on."""
+        self.released.set()
 
     def clear(self) -> None:
         """Forget all rules and requests."""
@@ -264,9 +274,9 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 reply = proxy._forward(request, self.path)
         proxy._remember(request, fault, None if reply is None else reply.status)
-        self._reply(fault, reply, proxy.stopping)
+        self._reply(fault, reply, proxy)
 
-    def _reply(self, fault: Fault | None, reply: _Reply | None, stopping: threading.Event) -> None:
+    def _reply(self, fault: Fault | None, reply: _Reply | None, proxy: FaultProxy) -> None:
         match fault:
             case Cut():
                 self._hang_up()
@@ -278,13 +288,16 @@ class _Handler(BaseHTTPRequestHandler):
                 assert reply is not None
         match fault:
             case Late(seconds):
-                stopping.wait(seconds)
+                proxy.stopping.wait(seconds)
+                self._send(reply)
+            case Held():
+                proxy.released.wait()
                 self._send(reply)
             case SlowBody(seconds):
                 self._send_head(reply)
                 half = len(reply.body) // 2
                 self.wfile.write(reply.body[:half])
-                stopping.wait(seconds)
+                proxy.stopping.wait(seconds)
                 self.wfile.write(reply.body[half:])
             case HalfBody():
                 self._send_head(reply)
@@ -343,5 +356,6 @@ def fault_proxy(
             yield proxy
         finally:
             proxy.stopping.set()
+            proxy.release()
             server.shutdown()
             thread.join()

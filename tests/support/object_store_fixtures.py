@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.storage.network import retry
 from deltactl.storage.objects import connect
 from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
 
@@ -29,6 +30,16 @@ def choose_servers(*kinds: str, explored: Sequence[str] = ()) -> list[Any]:
 
 
 ALL_SERVERS = choose_servers(*SERVERS)
+
+
+def shorten_pauses(patch: pytest.MonkeyPatch) -> None:
+    """Let requests that failed be sent again at once: by us, botocore and gcsfs.
+
+    For clients that are made afterwards. How often they are sent does not change.
+    """
+    patch.setattr(retry, "_FIRST_DELAY_SECONDS", 0.01)
+    patch.setattr("botocore.retryhandler.delay_exponential", lambda *_, **__: 0.01)
+    patch.setattr("gcsfs.retry.min", lambda *_: 0.01, raising=False)
 
 
 class Servers:

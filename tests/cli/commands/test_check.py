@@ -141,7 +141,7 @@ def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder
     assert out.endswith(".parquet, and 2 more\n")
 
 
-def test_resuming(cli: RunCli, table: TableBuilder) -> None:
+def test_a_resumed_check_reads_no_file_twice(cli: RunCli, table: TableBuilder) -> None:
     assert cli("check", "events", "--resume", "state").code == 0
     Path("events", "f00001.parquet").unlink()
     assert cli("check", "events", "--resume", "state").code == 0  # nothing was left to look into

@@ -65,7 +65,7 @@ def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
     )
 
 
-def test_the_envelope(cli: RunCli, table: TableBuilder) -> None:
+def test_json_tells_the_kind_and_that_the_hint_moved(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("checkpoint", "events", "--kind", "classic", "-o", "json")
     found: dict[str, Any] = json.loads(ran.out)
     assert (ran.code, found["command"], found["table"]) == (0, "checkpoint", "events")
@@ -237,7 +237,7 @@ def test_what_is_refused(
     assert names(table) == before
 
 
-def test_no_table(cli: RunCli, tmp_path: Path) -> None:
+def test_without_a_table_every_form_ends_with_exit_1(cli: RunCli, tmp_path: Path) -> None:
     for words in ([], ["--check"], ["--repair"], ["--dry-run"]):
         ran = cli("checkpoint", str(tmp_path / "nothing"), *words)
         assert ran.code == 1

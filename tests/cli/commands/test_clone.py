@@ -66,7 +66,7 @@ def test_no_note(cli: RunCli, table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
-def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
+def test_every_form_tells_the_versions(cli: RunCli, table: TableBuilder, form: str) -> None:
     ran = cli("clone", "events", "copy", "--deep", "--version", "1", "-o", form)
     assert ran.code == 0
     assert ids("copy") == [1, 2]
@@ -78,7 +78,7 @@ def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
         assert (result["files"], result["files_copied"], result["files_kept"]) == (2, 2, 0)
 
 
-def test_sync(cli: RunCli, table: TableBuilder) -> None:
+def test_sync_copies_only_what_is_new(cli: RunCli, table: TableBuilder) -> None:
     command = ("clone", "events", "copy", "--deep", "--sync", "--property", "mine=1")
     assert cli(*command).code == 0
     table.append([{"p": "c", "id": 4}])
@@ -117,7 +117,7 @@ def test_what_is_refused(
     assert not Path("copy").exists()
 
 
-def test_places(cli: RunCli, table: TableBuilder) -> None:
+def test_a_target_in_or_around_the_source_is_refused(cli: RunCli, table: TableBuilder) -> None:
     for target in ("events", "events/p=a", "."):
         ran = cli("clone", "events", target, "--deep")
         assert ran.code == 6, target

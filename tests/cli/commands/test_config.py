@@ -48,7 +48,9 @@ def settings(cli: RunCli, *args: str) -> dict[str, Any]:
     return {row["setting"]: row for row in json.loads(ran.out)["result"]}
 
 
-def test_the_order_of_sources(cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_source_of_a_setting_wins(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     users = write(
         folder.parents[1] / "xdg/deltactl/deltactl.toml", 'memory = "1GiB"\ncodec = "gzip"'
     )
@@ -214,7 +216,9 @@ def test_the_named_file_is_the_only_one(folder: Path) -> None:
         load_config_file(Path("/a/b"), NAMES)
 
 
-def test_patterns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_patterns_match_tables_in_any_spelling_of_their_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert matches_table([f"{tmp_path}/*"], "some/table/")
     assert matches_table(["some/*"], "some/table")

@@ -76,7 +76,7 @@ def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     assert synced.out.startswith("No new files since version 0\n")
 
 
-def test_the_envelope(cli: RunCli, events: Path) -> None:
+def test_json_tells_what_was_added_guessed_and_left_out(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "events", "-o", "json")
     envelope = json.loads(ran.out)
     assert (envelope["version_before"], envelope["version_after"]) == (None, 0)
@@ -136,7 +136,9 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (("--sync", "--margin", "5"), "unit"),
     ],
 )
-def test_wrong_options(cli: RunCli, events: Path, words: tuple[str, ...], told: str) -> None:
+def test_wrong_options_end_with_exit_2(
+    cli: RunCli, events: Path, words: tuple[str, ...], told: str
+) -> None:
     ran = cli("convert", "events", *words)
     assert ran.code == 2 and told in ran.err and ran.out == ""
 

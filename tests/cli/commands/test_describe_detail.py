@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_page(cli: RunCli, table: str) -> None:
+def test_the_page_shows_each_fact_on_a_line(cli: RunCli, table: str) -> None:
     ran = cli("describe-detail", table)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -63,7 +63,7 @@ def test_page(cli: RunCli, table: str) -> None:
     )
 
 
-def test_json(cli: RunCli, table: str) -> None:
+def test_json_has_the_members_of_describe_detail_on_spark(cli: RunCli, table: str) -> None:
     envelope = json.loads(cli("describe-detail", table, "-o", "json").out)
     assert envelope["version_after"] == 1
     assert envelope["result"] == {
@@ -93,7 +93,7 @@ def test_json(cli: RunCli, table: str) -> None:
     assert json.loads(cli("describe-detail", table, "-o", "ndjson").out) == envelope["result"]
 
 
-def test_older_versions(cli: RunCli, table: str) -> None:
+def test_an_older_version_is_named_by_number_or_time(cli: RunCli, table: str) -> None:
     def num_files(*args: str) -> int:
         return int(json.loads(cli("describe-detail", table, *args, "-o", "ndjson").out)["numFiles"])
 
@@ -122,7 +122,7 @@ def test_a_table_with_little_to_say(cli: RunCli, tmp_path: Path) -> None:
     assert "yes  deltactl can optimize this table\n" in out
 
 
-def test_no_table(cli: RunCli, tmp_path: Path) -> None:
+def test_the_table_above_a_directory_is_named(cli: RunCli, tmp_path: Path) -> None:
     write_log(tmp_path / "t", 1)
     (tmp_path / "t" / "p=1").mkdir()
     ran = cli("describe-detail", str(tmp_path / "t" / "p=1"))

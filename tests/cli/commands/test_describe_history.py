@@ -167,7 +167,7 @@ def test_json(cli: RunCli, incident: str) -> None:
     assert (rows[3]["operationParameters"], rows[6]["operationParameters"]) == ({}, None)
 
 
-def test_csv(cli: RunCli, incident: str) -> None:
+def test_csv_has_all_columns_and_a_header_without_rows(cli: RunCli, incident: str) -> None:
     rows = list(csv.DictReader(io.StringIO(cli("describe-history", incident, "-o", "csv").out)))
     assert [row["version"] for row in rows] == list("76543210")
     assert rows[5]["operationParameters"] == '{"predicate": "[\\"(id < 10)\\"]"}'
@@ -175,7 +175,7 @@ def test_csv(cli: RunCli, incident: str) -> None:
     assert none.startswith("version,timestamp,userId,")
 
 
-def test_filters(cli: RunCli, incident: str) -> None:
+def test_filters_select_versions_by_operation_and_time(cli: RunCli, incident: str) -> None:
     def versions(*args: str) -> list[int]:
         lines = cli("describe-history", incident, "-o", "ndjson", *args).out.splitlines()
         return [json.loads(line)["version"] for line in lines]
@@ -192,7 +192,7 @@ def test_filters(cli: RunCli, incident: str) -> None:
     assert cli("describe-history", incident, "--since", "1s").out == "no commits match\n"
 
 
-def test_at(cli: RunCli, incident: str) -> None:
+def test_at_shows_the_version_that_was_current(cli: RunCli, incident: str) -> None:
     ran = cli("describe-history", incident, "--at", "2023-11-14 22:13:22")
     assert ran.out == (
         "version 2 was current at 2023-11-14T22:13:22.000Z\n"
@@ -305,7 +305,7 @@ def test_a_version_that_is_not_there(cli: RunCli, tmp_path: Path, asked: str) ->
     assert "has no version 7: it has versions 0 to 1" in ran.err
 
 
-def test_no_table(cli: RunCli, tmp_path: Path) -> None:
+def test_without_a_table_the_error_says_what_to_give(cli: RunCli, tmp_path: Path) -> None:
     ran = cli("describe-history", str(tmp_path / "none"))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (

@@ -100,7 +100,7 @@ def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
     assert "0 manifests written for version 1, 2 unchanged" in rows
 
 
-def test_elsewhere(cli: RunCli, table: TableBuilder) -> None:
+def test_manifests_are_written_below_another_root(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("generate-manifest", "events", "--output-root", "elsewhere")
     assert ran.code == 0
     assert set(list_manifests(Path("elsewhere", ROOT))) == {
@@ -131,7 +131,9 @@ def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> 
         (("--since", "-1"), "--since"),
     ],
 )
-def test_wrong_options(cli: RunCli, table: TableBuilder, words: tuple[str, ...], told: str) -> None:
+def test_wrong_options_end_with_exit_2(
+    cli: RunCli, table: TableBuilder, words: tuple[str, ...], told: str
+) -> None:
     ran = cli("generate-manifest", "events", *words)
     assert ran.code == 2 and told in ran.err and ran.out == ""
 

@@ -72,8 +72,8 @@ def ensure_done(table: Path, arguments: list[str]) -> str:
     return err
 
 
-@pytest.mark.parametrize("master", [pytest.param("local-cluster[2,1,1024]", marks=ON_CLUSTER)])
-def test_on_executors_in_processes_of_their_own(table: Path, tmp_path: Path, master: str) -> None:
+@pytest.mark.parametrize("master", [pytest.param("local-cluster[1,1,1024]", marks=ON_CLUSTER)])
+def test_on_an_executor_in_a_process_of_its_own(table: Path, tmp_path: Path, master: str) -> None:
     """Neither logs nor Spark's own records of plans and jobs hold a storage option."""
     events = tmp_path / "events-log"
     events.mkdir()

@@ -94,7 +94,9 @@ def test_what_is_refused(
     assert version() == 3
 
 
-def test_a_time(cli: RunCli, table: TableBuilder) -> None:
+def test_a_time_after_the_latest_commit_is_refused_and_an_earlier_one_is_not(
+    cli: RunCli, table: TableBuilder
+) -> None:
     ran = cli("restore", "events", "--to-timestamp", "0s", "--dry-run")
     assert ran.code == 1  # after the latest commit
     log = Path("events/_delta_log")

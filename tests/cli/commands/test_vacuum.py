@@ -231,7 +231,7 @@ def test_short_retention_needs_force_and_yes(
     assert cli("vacuum", "events", "--retain", "1h", "--force-retention", "--yes").code == 0
 
 
-def test_too_many_orphans(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     for number in range(9):
         path = tmp_path / "events" / "stray" / f"{number}.parquet"
         path.parent.mkdir(exist_ok=True)

@@ -65,7 +65,7 @@ class Part:
         (pa.table({"a": [1, None]}), [{"a": 1}, {"a": None}]),
     ],
 )
-def test_forms(value: Any, plain: Any) -> None:
+def test_values_become_json_values(value: Any, plain: Any) -> None:
     assert to_jsonable(value) == plain
     assert json.loads(dump_json(value)) == plain
 

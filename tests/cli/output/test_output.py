@@ -130,14 +130,16 @@ def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
     ],
 )
-def test_color(environ: dict[str, str], screen: bool, color: bool) -> None:
+def test_color_depends_on_the_screen_and_the_environment(
+    environ: dict[str, str], screen: bool, color: bool
+) -> None:
     assert has_color(Screen() if screen else io.StringIO(), environ) is color
 
 
 @pytest.mark.parametrize(
     ("columns", "width"), [("120", 120), ("", 80), ("0", 80), ("x", 80), ("-5", 80), ("²", 80)]
 )
-def test_width(columns: str, width: int) -> None:
+def test_the_width_is_taken_from_columns(columns: str, width: int) -> None:
     assert terminal_width(io.StringIO(), {"COLUMNS": columns}) == width
 
 

@@ -18,7 +18,7 @@ STATE = Progress(tasks_done=12, tasks_total=60, bytes_done=3 << 29, bytes_total=
 LINE = "optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB"
 
 
-def test_format() -> None:
+def test_progress_is_one_line() -> None:
     assert format_progress("optimize", STATE) == LINE
     assert format_progress("scan", Progress(1, 2, 0, 0)) == "scan: 1 of 2 tasks"
 

@@ -32,12 +32,12 @@ def test_an_error_names_the_variable() -> None:
         resolve(None, {"DELTACTL_TARGET_SIZE": "12"})
 
 
-def test_names() -> None:
+def test_a_variable_has_the_prefix_of_the_program() -> None:
     assert variable_name("output") == "DELTACTL_OUTPUT"
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), (" Yes ", True), ("off", False)])
-def test_flags(text: str, value: bool) -> None:
+def test_flags_are_parsed_from_words(text: str, value: bool) -> None:
     assert parse_flag(text) is value
 
 

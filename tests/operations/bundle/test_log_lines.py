@@ -220,7 +220,7 @@ def test_what_an_incident_needs_is_kept() -> None:
         ("Kernel-3.4.0/smith", False),
     ],
 )
-def test_engines(engine: str, is_kept: bool) -> None:
+def test_only_known_engines_keep_their_names(engine: str, is_kept: bool) -> None:
     (said,) = redact({"commitInfo": {"engineInfo": engine}})
     assert (said["commitInfo"]["engineInfo"] == engine) is is_kept
     assert "smith" not in json.dumps(said)

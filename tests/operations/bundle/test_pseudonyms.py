@@ -66,7 +66,7 @@ def test_a_text_that_is_no_unicode() -> None:
         (f"part-00000-{UUID}-smith.parquet", "~.parquet"),
     ],
 )
-def test_paths(path: str, kept: str) -> None:
+def test_paths_keep_their_form_without_their_names(path: str, kept: str) -> None:
     found = make().path(path)
     assert re.sub(r"~[0-9a-f]{16}", "~", found) == kept
 

@@ -125,7 +125,7 @@ def test_the_schema_is_that_of_the_rows() -> None:
 
 
 @pytest.mark.parametrize("features", FEATURES)
-def test_features(features: str) -> None:
+def test_digests_agree_on_tables_with_any_feature(features: str) -> None:
     builder = build_sample(fresh_store(), features=features, layout=list(LAYOUTS)[-1])
     assert run(builder.store, zorder_by="id").versions
     report = check(builder.store)

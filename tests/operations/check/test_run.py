@@ -379,7 +379,7 @@ def no_mark(builder: TableBuilder) -> None:
         ("ROW_IDS_MARK", no_mark),
     ],
 )
-def test_row_ids(code: str, damage: Callable[[TableBuilder], None]) -> None:
+def test_damaged_row_ids_are_found(code: str, damage: Callable[[TableBuilder], None]) -> None:
     assert codes(check(tracked().store, **DEEP)) == []
     builder = tracked()
     damage(builder)
@@ -412,7 +412,9 @@ def identity(mark: int | None, *, step: int = 1, explicit: bool = False) -> Tabl
         (identity(4, explicit=True), []),
     ],
 )
-def test_identity_marks(builder: TableBuilder, found: list[str]) -> None:
+def test_marks_of_identity_columns_below_their_values_are_found(
+    builder: TableBuilder, found: list[str]
+) -> None:
     assert codes(check(builder.store)) == found
 
 
@@ -450,7 +452,9 @@ def mapped(edit: Callable[[list[dict[str, Any]]], Any]) -> TableBuilder:
         (lambda fields: fields[0].update(name="b"), "not a Delta schema"),
     ],
 )
-def test_schemas(edit: Callable[[list[dict[str, Any]]], Any], problem: str) -> None:
+def test_invalid_schemas_are_found(
+    edit: Callable[[list[dict[str, Any]]], Any], problem: str
+) -> None:
     assert codes(check(mapped(lambda fields: None).store, **DEEP)) == []
     report = check(mapped(edit).store, **DEEP)
     assert codes(report) == ["SCHEMA_INVALID"]
@@ -482,7 +486,7 @@ def _protocol(reader: int, writer: int, **lists: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_protocols(protocol: dict[str, Any], problem: str) -> None:
+def test_invalid_protocols_are_found(protocol: dict[str, Any], problem: str) -> None:
     builder = new_table(Column("id"))
     edit_action(builder, 0, "protocol", **protocol)
     report = check(builder.store)

@@ -310,7 +310,7 @@ def test_properties_are_set_over_those_of_the_source() -> None:
         CloneOptions(deep=True, properties={"delta.columnMapping.mode": "name"})
 
 
-def test_some_partitions() -> None:
+def test_only_partitions_that_match_are_cloned() -> None:
     builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
     for deep in (True, False):
@@ -578,7 +578,7 @@ def test_a_vacuum_that_was_at_work_is_reported() -> None:
     assert [it.path for it in report.gone] == [f"{builder.store.uri}/{path}"]
 
 
-def test_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_copied_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     from deltactl.operations.clone import copies
 
     monkeypatch.setattr(copies, "_FILES_A_TASK", 3)
@@ -608,7 +608,7 @@ def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
     assert set(asked) == {0}
 
 
-def test_the_library(tmp_path: Path) -> None:
+def test_the_library_clones_to_paths_and_tables(tmp_path: Path) -> None:
     source = LocalStore(str(tmp_path / "source"))
     TableBuilder(source, [Column("id")]).append([{"id": 1}])
     report = Table(tmp_path / "source").clone(tmp_path / "deep", CloneOptions(deep=True))

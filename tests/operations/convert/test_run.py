@@ -182,7 +182,7 @@ def test_statistics_follow_the_rules_of_the_properties(tmp_path: Path) -> None:
     assert second["minValues"] == {"c39": 39, "new": 7}
 
 
-def test_name_and_properties(tmp_path: Path) -> None:
+def test_name_and_properties_are_written_to_the_metadata(tmp_path: Path) -> None:
     write(tmp_path, "1.parquet", {"id": [1]})
     properties = {
         "delta.enableChangeDataFeed": "true",

@@ -11,7 +11,7 @@ from deltactl.operations.maintain.budget import Budget, Spending, StopToken, par
 from tests.support.clock import FixedClock
 
 
-def test_all_kinds() -> None:
+def test_limits_of_each_kind_make_one_budget() -> None:
     found = parse_budget(["20GiB", "30min", "5000requests"])
     assert found == Budget(20 << 30, 30 * 60_000, 5000)
     assert str(found) == "20 GiB, 30min, 5,000 requests"

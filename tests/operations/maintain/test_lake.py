@@ -14,7 +14,7 @@ from tests.support.object_store_fixtures import choose_servers
 @pytest.mark.thorough
 @pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
 def test_a_small_fleet(server: ObjectServer, tmp_path: Path) -> None:
-    ranked, by_name = build_fleets(tmp_path, server, 24, seed=7)
+    ranked, by_name = build_fleets(tmp_path, server, 12, seed=7)
     figures = compare(ranked, by_name, seed=7)
     finish(ranked)
     assert figures.small_before > 400

@@ -194,7 +194,9 @@ def test_partition_columns_that_files_have_are_left_out(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_options(options: dict[str, Any], copied: int, reason: str | None) -> None:
+def test_options_decide_which_row_groups_are_copied(
+    options: dict[str, Any], copied: int, reason: str | None
+) -> None:
     builder = _builder()
     _append(builder, _rows(0), _rows(100), _rows(200))
     done = _optimize(builder, **options)

@@ -60,7 +60,7 @@ def bins_of(
         ([64] * 8, [[0, 1, 2, 3], [4, 5, 6, 7]]),
     ],
 )
-def test_fresh_files(weights: list[int], expected: list[list[int]]) -> None:
+def test_new_files_are_packed_by_weight(weights: list[int], expected: list[list[int]]) -> None:
     assert bins_of(weights) == expected
 
 

@@ -254,7 +254,7 @@ def test_the_target_grows_with_the_table() -> None:
     assert choose_target_bytes(5, 7, 99 * TIB) == 5
 
 
-def test_fewest_inputs() -> None:
+def test_fewer_files_than_the_minimum_are_left_alone() -> None:
     builder = build(0, 0, 0)
     assert len(planned(builder, min_input_files=3)) == 3
     report = plan(builder, min_input_files=4)
@@ -262,7 +262,7 @@ def test_fewest_inputs() -> None:
     assert report.plan.left_alone == {"not worth a rewrite yet": 3}
 
 
-def test_deleted_rows() -> None:
+def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
     builder = TableBuilder(fresh_store(), [Column("id")], features=["deletionVectors"])
     (path,) = builder.append([{"id": i} for i in range(100)])
     builder.delete_rows(path, range(5))
@@ -316,7 +316,7 @@ def test_commits_by_time() -> None:
     assert len(run(builder, commit_every_ms=1, clock=Hurried()).versions) == 4
 
 
-def test_where() -> None:
+def test_only_partitions_that_match_are_planned() -> None:
     builder = build_sample(fresh_store(), layout="partitioned-twice")
     assert len(planned(builder)) > len(planned(builder, where="p = 'a'")) > 0
     report = plan(builder, where="p = 'a' AND d >= DATE '2024-01-01'")
@@ -378,7 +378,9 @@ def test_texts_that_readers_tell_apart_stay_apart(kind: str, texts: list[str | N
         ("none", None, "UNCOMPRESSED", ".c000.parquet"),
     ],
 )
-def test_codecs(codec: str | None, level: int | None, stored: str, suffix: str) -> None:
+def test_the_codec_is_in_the_footer_and_in_the_name(
+    codec: str | None, level: int | None, stored: str, suffix: str
+) -> None:
     builder = build(0, 0)
     run(builder, codec=codec, codec_level=level)
     (path,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()

@@ -30,7 +30,7 @@ from deltactl.storage.objects import s3_parts
 from deltactl.storage.objects.part_assembly import PartAssembly
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
-from tests.support.fault_proxy import Answer, Fault, FaultProxy, Late, Rule, fault_proxy
+from tests.support.fault_proxy import Answer, Fault, FaultProxy, Held, Rule, fault_proxy
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 
@@ -102,9 +102,9 @@ class Scene:
             text=True,
         )
 
-    def start_until_second_part(self, answer_after_seconds: float = 20) -> subprocess.Popen[str]:
+    def start_until_second_part(self) -> subprocess.Popen[str]:
         """Start the command; return when it waits for the answer about the second part."""
-        self.add(Late(answer_after_seconds), "PUT", _PART.format(2))
+        self.add(Held(), "PUT", _PART.format(2))
         process = self.start()
         while not self.proxy.find("PUT", _PART.format(2)):
             assert process.poll() is None, process.communicate()
@@ -165,11 +165,12 @@ def test_a_failed_upload_leaves_no_parts(scene: Scene, method: str, target: str)
 
 
 def test_several_parts_are_copied_at_once(scene: Scene) -> None:
-    process = scene.start_until_second_part(answer_after_seconds=5)
+    process = scene.start_until_second_part()
     while not scene.proxy.find("PUT", _PART.format(3)):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     assert not scene.proxy.find("POST", r"\.parquet\?uploadId="), "the second has no answer yet"
+    scene.proxy.release()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     scene.ensure_optimized()
@@ -200,8 +201,10 @@ def test_an_upload_is_noted_before_its_first_part(scene: Scene) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_completes_its_upload(scene: Scene, number: signal.Signals) -> None:
     """As every bin at work is finished after a signal."""
-    process = scene.start_until_second_part(answer_after_seconds=2)
+    process = scene.start_until_second_part()
     process.send_signal(number)
+    time.sleep(0.2)
+    scene.proxy.release()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
     assert scene.parts() == 0

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.table import Table
-from tests.operations.restore.test_run import keys, latest, memory_table, restore
+from tests.support.restores import keys, latest, memory_table, restore
 from tests.support.table_builder import Column, TableBuilder
 
 pytestmark = pytest.mark.thorough

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deltactl.clock import Clock, SystemClock
+from deltactl.clock import SystemClock
 from deltactl.errors import (
     ConflictError,
     InterruptedRunError,
@@ -19,9 +18,7 @@ from deltactl.errors import (
     VersionNotFoundError,
 )
 from deltactl.log.listing import list_log
-from deltactl.operations.missing_files import find
 from deltactl.operations.restore.options import RestoreOptions
-from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import find_open_vacuums
@@ -30,67 +27,24 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
-from tests.support.clock import FixedClock
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.restores import (
+    bodies,
+    commit_lines,
+    damaged,
+    ids,
+    keys,
+    latest,
+    memory_table,
+    restore,
+)
+from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
-    START_MS,
-    Action,
     Column,
     TableBuilder,
     commit_path,
     dv_id,
     encode_lines,
 )
-
-_numbers = iter(range(10**6))
-
-
-def memory_table(*columns: Column, **options: Any) -> TableBuilder:
-    store = MemoryStore(f"memory://restore-{next(_numbers)}")
-    return TableBuilder(store, columns or (Column("id"),), **options)
-
-
-def restore(
-    store: Store, version: int | None = None, warnings: list[str] | None = None, **options: Any
-) -> RestoreReport:
-    warn = (lambda _: None) if warnings is None else warnings.append
-    clock: Clock = SystemClock() if options.pop("now", False) else FixedClock(START_MS + 3_600_000)
-    context = RunContext(warn=warn, sleep=lambda _: None, clock=clock)
-    dry_run = options.pop("dry_run", False)
-    return restore_table(store, RestoreOptions(version, **options), context, dry_run=dry_run)
-
-
-def commit_lines(store: Store, version: int) -> list[Action]:
-    text = store.read(commit_path(version)).decode()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def bodies(store: Store, version: int, action: str) -> list[Action]:
-    return [line[action] for line in commit_lines(store, version) if action in line]
-
-
-def keys(store: Store, version: int | None = None) -> set[tuple[str, str | None]]:
-    """The live files by path and vector."""
-    files = Table("x", store=store).snapshot(version).files.to_pylist()
-    found = set()
-    for row in files:
-        vector = row["deletion_vector"]
-        node = vector and {
-            "storageType": vector["storage_type"],
-            "pathOrInlineDv": vector["path_or_inline_dv"],
-            **({} if vector["offset"] is None else {"offset": vector["offset"]}),
-        }
-        found.add((row["encoded_path"], dv_id(node)))
-    return found
-
-
-def ids(store: Store, version: int | None = None) -> list[int]:
-    rows = Table("x", store=store).scan(version).read_all()
-    return sorted(rows["id"].to_pylist())
-
-
-def latest(store: Store) -> int:
-    return Table("x", store=store).snapshot().version
 
 
 def with_vectors(**options: Any) -> TableBuilder:
@@ -301,100 +255,6 @@ def test_it_is_asked_before_the_commit() -> None:
     assert latest(builder.store) == 4
 
 
-# -- missing files ----------------------------------------------------------------------------
-
-
-def damaged(what: str) -> tuple[TableBuilder, str]:
-    """Version 2 lacks something: 1 adds a file, 2 marks a row, 3 removes it, 4 appends."""
-    builder = memory_table(features=["deletionVectors"])
-    path, kept = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
-    builder.delete_rows(path, [0])
-    builder.remove(path)
-    builder.append([{"id": 4}])
-    store = builder.store
-    vector = next(name for batch in store.walk() for name in batch if name.endswith(".bin"))
-    match what:
-        case "file":
-            store.delete_many([path])
-        case "kept file":
-            path = kept
-            store.delete_many([path])
-        case "vector":
-            path = vector
-            store.delete_many([vector])
-        case "short vector":
-            path = vector
-            store.put(vector, store.read(vector)[:-1])
-        case "size":
-            store.put(path, store.read(path) + b"x")
-    return builder, path
-
-
-@pytest.mark.parametrize("what", ["file", "kept file", "vector", "short vector", "size"])
-def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
-    builder, path = damaged(what)
-    with pytest.raises(SafetyError) as caught:
-        restore(builder.store, 2)
-    assert "1 file of version 2 cannot be read" in caught.value.message
-    assert path in caught.value.message
-    assert "the log has no vacuum since then" in caught.value.message
-    hint = caught.value.hint or ""
-    whole = {"kept file": 0, "file": 3, "size": 3}.get(what, 1)
-    assert f"restore version {whole}, the nearest with all its files;" in hint
-    assert latest(builder.store) == 4
-
-
-@pytest.mark.parametrize("what", ["file", "vector", "size"])
-def test_without_what_is_missing(what: str) -> None:
-    builder, _ = damaged(what)
-    report = restore(builder.store, 2, ignore_missing=True)
-    assert ids(builder.store) == [3]
-    assert report.plan.lost.num_rows == 1
-    assert report.to_dict()["files_lost"] == report.plan.lost["path"].to_pylist()
-
-
-def test_many_files_are_looked_for_on_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(find, "_FILES_A_TASK", 1)
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
-    paths = builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
-    builder.remove(*paths)
-    (tmp_path / paths[1]).unlink()
-    with pytest.raises(SafetyError, match=paths[1]):
-        restore(builder.store, 1)
-    report = restore(builder.store, 1, ignore_missing=True)
-    assert report.plan.added.num_rows == 2
-
-
-def test_kept_files_of_a_large_table_are_looked_for_in_a_listing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files below a link are in no listing, and exist all the same."""
-    monkeypatch.setattr(find, "_FEWEST_TO_LIST", 1)
-    columns = [Column("p", "string"), Column("id")]
-    builder = TableBuilder(
-        LocalStore(str(tmp_path / "t")), columns, partition_by=["p"], features=["deletionVectors"]
-    )
-    one, two, _, gone = builder.append(*([{"p": p, "id": n}] for n, p in enumerate("abcd")))
-    builder.delete_rows(two, [0])
-    builder.remove(gone)
-    (tmp_path / "t" / "p=c").rename(tmp_path / "elsewhere")
-    (tmp_path / "t" / "p=c").symlink_to(tmp_path / "elsewhere")
-    counted = CountingStore(builder.store)
-    assert restore(counted, 2, dry_run=True).plan.missing == ()
-    assert "stat_many" in counted.touched(gone)
-    assert "stat_many" not in counted.touched(one)
-    (vector,) = (tmp_path / "t").glob("*.bin")
-    vector.rename(tmp_path / "vector")
-    assert [it.path for it in restore(counted, 2, dry_run=True).plan.missing] == [vector.name]
-    (tmp_path / "vector").rename(vector)
-    (tmp_path / "t" / one).unlink()
-    (tmp_path / "t" / gone).write_bytes(b"")
-    missing = restore(counted, 2, dry_run=True).plan.missing
-    assert [it.path for it in missing] == [one, gone]
-
-
 def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     from deltactl import VacuumOptions
 
@@ -490,232 +350,6 @@ def test_versions_that_the_next_vacuum_ends_are_named() -> None:
     assert "version 1 is older than the table's retention of 7d" in warnings[0]
     assert "makes version 2 unreadable" in warnings[0]
     assert ids(store) == [1]
-
-
-# -- what never goes back ---------------------------------------------------------------------
-
-
-def test_the_protocol_keeps_the_features_of_both() -> None:
-    builder = memory_table(features=["domainMetadata"])
-    builder.append([{"id": 1}])
-    builder.commit(builder.protocol_action(["deletionVectors"]))
-    restore(builder.store, 1)
-    (protocol,) = bodies(builder.store, 3, "protocol")
-    assert protocol == {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["deletionVectors"],
-        "writerFeatures": ["deletionVectors", "domainMetadata"],
-    }
-
-
-def identity(mark: int | None, step: int = 1) -> Column:
-    facts: dict[str, Any] = {"delta.identity.start": 1, "delta.identity.step": step}
-    if mark is not None:
-        facts["delta.identity.highWaterMark"] = mark
-    return Column("id", metadata=facts)
-
-
-@pytest.mark.parametrize(
-    ("old", "now", "step", "kept"),
-    [(5, 9, 1, 9), (None, 9, 1, 9), (9, 5, 1, 9), (-5, -9, -1, -9), (5, None, 1, 5)],
-)
-def test_marks_of_identity_columns(old: int | None, now: int | None, step: int, kept: int) -> None:
-    builder = memory_table(identity(old, step))
-    builder.append([{"id": 1}])
-    builder.change_metadata(columns=[identity(now, step), Column("b")])
-    restore(builder.store, 1)
-    (metadata,) = bodies(builder.store, 3, "metaData")
-    (field,) = json.loads(metadata["schemaString"])["fields"]
-    assert field["metadata"]["delta.identity.highWaterMark"] == kept
-
-
-def test_column_ids_and_protected_history_stay() -> None:
-    builder = memory_table(mapping="name")
-    builder.append([{"id": 1}])
-    protected = {"delta.requireCheckpointProtectionBeforeVersion": "7"}
-    builder.change_metadata(columns=[*builder.columns, Column("b")], properties=protected)
-    restore(builder.store, 1)
-    (metadata,) = bodies(builder.store, 3, "metaData")
-    assert metadata["configuration"]["delta.columnMapping.maxColumnId"] == "2"
-    assert metadata["configuration"] | protected == metadata["configuration"]
-    assert [f["name"] for f in json.loads(metadata["schemaString"])["fields"]] == ["id"]
-
-
-def test_row_ids_stay_and_are_assigned_where_there_were_none() -> None:
-    builder = memory_table()
-    (old,) = builder.append([{"id": 1}, {"id": 2}])
-    builder.features = frozenset(["rowTracking"])
-    names = {
-        "delta.rowTracking.materializedRowIdColumnName": "_a",
-        "delta.rowTracking.materializedRowCommitVersionColumnName": "_b",
-        "delta.enableRowTracking": "true",
-    }
-    builder.remove(old)
-    builder.change_metadata(protocol=builder.protocol_action(["rowTracking"]), properties=names)
-    (new,) = builder.append([{"id": 3}, {"id": 4}, {"id": 5}])
-    restore(builder.store, 1)
-    (added,) = bodies(builder.store, 5, "add")
-    assert (added["baseRowId"], added["defaultRowCommitVersion"]) == (3, 5)
-    (mark,) = bodies(builder.store, 5, "domainMetadata")
-    assert json.loads(mark["configuration"])["rowIdHighWaterMark"] == 4
-    restore(builder.store, 4)
-    (added,) = bodies(builder.store, 6, "add")
-    assert (added["path"], added["baseRowId"]) == (new, 0)
-    assert bodies(builder.store, 6, "domainMetadata") == []
-
-
-def test_a_file_without_a_count_of_rows_gets_no_row_ids() -> None:
-    builder = memory_table()
-    builder.commit(builder.write_file([{"id": 1}], stats=None))
-    (path,) = {key[0] for key in builder.state.files}
-    builder.remove(path)
-    builder.change_metadata(protocol=builder.protocol_action(["rowTracking"]))
-    with pytest.raises(SafetyError, match="row ids cannot be assigned"):
-        restore(builder.store, 1)
-
-
-CLUSTERED = '{{"clusteringColumns":[["{}"]],"domainName":"delta.clustering"}}'
-
-
-def test_clustering_comes_back_and_other_domains_go() -> None:
-    domains = {"delta.clustering": CLUSTERED.format("id"), "mine": "1"}
-    builder = memory_table(Column("id"), Column("b"), features=["clustering"], domains=domains)
-    builder.append([{"id": 1, "b": 1}])
-    builder.commit(
-        {
-            "domainMetadata": {
-                "domain": "delta.clustering",
-                "configuration": CLUSTERED.format("b"),
-                "removed": False,
-            }
-        }
-    )
-    restore(builder.store, 1)
-    found = {it["domain"]: it for it in bodies(builder.store, 3, "domainMetadata")}
-    assert found["delta.clustering"]["configuration"] == CLUSTERED.format("id")
-    assert found["mine"]["removed"] is True
-    assert set(Table("x", store=builder.store).snapshot().domains) == {"delta.clustering"}
-
-
-ICT = {"delta.enableInCommitTimestamps": "true"}
-ENABLED = (
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.inCommitTimestampEnablementTimestamp",
-)
-
-
-def test_in_commit_timestamps_stay_on_with_the_properties_of_the_log() -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    builder.features = frozenset(["inCommitTimestamp"])
-    protocol = builder.protocol_action(["inCommitTimestamp"])
-    at = dict(zip(ENABLED, ("2", "1700000005000"), strict=True))
-    builder.change_metadata(protocol=protocol, properties={**ICT, **at})
-    builder.append([{"id": 2}])
-    builder.append([{"id": 3}])
-    restore(builder.store, 3)
-    info, metadata = (next(iter(it.values())) for it in commit_lines(builder.store, 5)[:2])
-    previous = builder.commits[4][0]["commitInfo"]["inCommitTimestamp"]
-    assert info["inCommitTimestamp"] > previous
-    assert next(iter(info)) == "inCommitTimestamp"
-    assert metadata["configuration"] == {**ICT, **at}
-
-
-def test_in_commit_timestamps_end_with_a_version_without_them_and_begin_again() -> None:
-    builder = memory_table(features=["inCommitTimestamp"])
-    builder.append([{"id": 1}])
-    off = {"delta.enableInCommitTimestamps": "false"}
-    builder.change_metadata(properties=off)
-    builder.features = frozenset()
-    builder.append([{"id": 2}])
-    store = builder.store
-    assert isinstance(store, MemoryStore)
-    far = SystemClock().now_ms() + 3_600_000
-    store.set_modified(commit_path(3), far)
-    restore(store, 1)  # on again, from version 4 on
-    info, metadata = (next(iter(it.values())) for it in commit_lines(store, 4)[:2])
-    assert info["inCommitTimestamp"] > far
-    wanted = dict(zip(ENABLED, ("4", str(info["inCommitTimestamp"])), strict=True))
-    assert metadata["configuration"] == {**ICT, **wanted}
-    restore(store, 3)
-    info, metadata = (next(iter(it.values())) for it in commit_lines(store, 5)[:2])
-    assert "inCommitTimestamp" not in info
-    assert metadata["configuration"]["delta.enableInCommitTimestamps"] == "false"
-
-
-# -- an older protocol ------------------------------------------------------------------------
-
-
-def upgraded() -> TableBuilder:
-    """Version 1 is without deletion vectors, version 3 has one."""
-    builder = memory_table()
-    (path,) = builder.append([{"id": 1}, {"id": 2}])
-    builder.commit(builder.protocol_action(["deletionVectors"]))
-    builder.delete_rows(path, [0])
-    return builder
-
-
-def test_a_downgrade_waits_until_older_readers_read_right() -> None:
-    builder = upgraded()
-    store = builder.store
-    with pytest.raises(SafetyError, match="commits after the checkpoint") as caught:
-        restore(store, 1, allow_protocol_downgrade=True)
-    assert "deltactl checkpoint" in (caught.value.hint or "")
-    Table("x", store=store).checkpoint()
-    with pytest.raises(SafetyError, match="files with deletion vectors would be removed"):
-        restore(store, 1, allow_protocol_downgrade=True)
-    restore(store, 1, now=True)
-    Table("x", store=store).checkpoint()
-    with pytest.raises(SafetyError, match="tombstones in the log carry deletion vectors") as caught:
-        restore(store, 1, allow_protocol_downgrade=True)
-    assert "Wait until " in (caught.value.hint or "")
-    assert latest(store) == 4
-
-
-def test_a_downgrade() -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    builder.commit(builder.protocol_action(["deletionVectors"]))
-    builder.append([{"id": 2}])
-    Table("x", store=builder.store).checkpoint()
-    restore(builder.store, 1, allow_protocol_downgrade=True)
-    protocol = Table("x", store=builder.store).snapshot().protocol
-    assert (protocol.min_reader_version, protocol.writer_features) == (1, None)
-    assert ids(builder.store) == [1]
-
-
-def test_a_downgrade_keeps_what_protects_row_ids() -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    builder.features = frozenset(["rowTracking"])
-    builder.change_metadata(protocol=builder.protocol_action(["rowTracking"]))
-    builder.append([{"id": 2}])
-    restore(builder.store, 1, allow_protocol_downgrade=True)
-    features = Table("x", store=builder.store).snapshot().protocol.writer_features
-    assert features is not None
-    assert {"rowTracking", "domainMetadata"} <= features
-
-
-def test_a_downgrade_keeps_the_feature_of_the_domains_that_it_removes() -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    features = ["clustering", "domainMetadata"]
-    domains = {"delta.clustering": CLUSTERED.format("id"), "mine": "1"}
-    builder.commit(
-        builder.protocol_action(features),
-        *(
-            {"domainMetadata": {"domain": name, "configuration": text, "removed": False}}
-            for name, text in domains.items()
-        ),
-    )
-    builder.append([{"id": 2}])
-    restore(builder.store, 1, allow_protocol_downgrade=True)
-    assert len(bodies(builder.store, 4, "domainMetadata")) == 2
-    protocol = Table("x", store=builder.store).snapshot().protocol
-    assert protocol.writer_features is not None
-    assert "domainMetadata" in protocol.writer_features
-    assert "clustering" not in protocol.writer_features
 
 
 def test_a_version_that_was_append_only_is_restored_with_a_warning() -> None:

@@ -33,7 +33,7 @@ def test_what_passes_is_tried_again_with_growing_pauses() -> None:
     assert delays == pytest.approx([0.15, 0.3, 0.6])
 
 
-def test_it_ends() -> None:
+def test_the_last_error_is_raised_after_all_attempts() -> None:
     call = _Call(*(ConnectionResetError(str(number)) for number in range(9)))
     with pytest.raises(ConnectionResetError, match="2"):
         RetryPolicy(attempts=3, sleep=lambda _: None).call(call)

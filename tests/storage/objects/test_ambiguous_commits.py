@@ -32,6 +32,7 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import s3_options
+from tests.support.object_store_fixtures import shorten_pauses
 from tests.support.table_builder import build_sample
 
 pytestmark = [
@@ -78,6 +79,7 @@ class Server:
 
 
 def _s3(request: pytest.FixtureRequest) -> Iterator[Server]:
+    shorten_pauses(request.getfixturevalue("monkeypatch"))
     with fault_proxy(request.getfixturevalue("moto")) as proxy:
         # Short of patience, so that a library gives up and tries again within a test's time.
         impatient = '{"read_timeout": 1, "connect_timeout": 1, "retries": {"max_attempts": 2}}'
@@ -99,10 +101,9 @@ def _dynamodb(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def _gcs(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """gcsfs tries six times, after pauses that grow to half a minute: here they are short."""
     patch = request.getfixturevalue("monkeypatch")
     patch.setattr(connect, "_SILENCE_SECONDS", 1.0)
-    patch.setattr("gcsfs.retry.min", lambda *_: 0.01, raising=False)
+    shorten_pauses(patch)
     for server in _behind_a_proxy("fake-gcs", request):
         yield replace(server, method="POST", target="/upload/", body='/{}"')
 

@@ -13,7 +13,7 @@ from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers
+from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers, shorten_pauses
 
 pytestmark = [
     # aiohttp's sessions are closed by the garbage collector.
@@ -120,6 +120,7 @@ def test_who_may_read_but_not_list_gets_that_error(
 def test_a_store_that_is_busy_for_a_while_is_waited_for(
     server: ObjectServer, root: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_pauses(monkeypatch)
     options = dict(server.at(proxy.endpoint).options)
     open_store(root, options).put("x", b"content")
     busy = Answer(503, after=False, body=xml("SlowDown"), headers={"Retry-After": "0"})

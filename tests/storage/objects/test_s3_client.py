@@ -182,7 +182,7 @@ def test_large_content_is_created_in_parts_or_not_at_all(server: ObjectServer, r
 
 
 @ON_S3
-def test_a_copy(server: ObjectServer, root: str) -> None:
+def test_a_copy_has_the_bytes_of_its_source(server: ObjectServer, root: str) -> None:
     service: Any = find_service("s3fs", root, dict(server.options))
     source, target = (service.key_of(f"{root}/{name}") for name in ("a b", "c"))
     service.put(source, b"123")

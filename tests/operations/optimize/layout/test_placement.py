@@ -125,7 +125,9 @@ def test_z_order_interleaves_bits_the_first_column_highest() -> None:
         (100, [2, 2], [2, 2]),
     ],
 )
-def test_slices(files: float, most: list[int], slices: list[int]) -> None:
+def test_files_are_cut_into_slices_of_a_limited_size(
+    files: float, most: list[int], slices: list[int]
+) -> None:
     assert choose_slices(files, most) == slices
 
 

@@ -331,7 +331,9 @@ def test_readers_agree(tmp_path: Path) -> None:
         ({"min_cluster_bytes": -1}, "must not be negative"),
     ],
 )
-def test_usage_errors(options: dict[str, Any], message: str) -> None:
+def test_layout_options_that_do_not_fit_are_usage_errors(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         run(build_odd_columns().store, dry_run=True, **options)
 

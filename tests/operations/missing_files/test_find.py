@@ -1,0 +1,79 @@
+"""Files that a version needs and that are missing, as a restore finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import SafetyError
+from deltactl.operations.missing_files import find
+from deltactl.storage.local.store import LocalStore
+from tests.support.restores import damaged, ids, latest, restore
+from tests.support.stores import CountingStore
+from tests.support.table_builder import Column, TableBuilder
+
+
+@pytest.mark.parametrize("what", ["file", "kept file", "vector", "short vector", "size"])
+def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
+    builder, path = damaged(what)
+    with pytest.raises(SafetyError) as caught:
+        restore(builder.store, 2)
+    assert "1 file of version 2 cannot be read" in caught.value.message
+    assert path in caught.value.message
+    assert "the log has no vacuum since then" in caught.value.message
+    hint = caught.value.hint or ""
+    whole = {"kept file": 0, "file": 3, "size": 3}.get(what, 1)
+    assert f"restore version {whole}, the nearest with all its files;" in hint
+    assert latest(builder.store) == 4
+
+
+@pytest.mark.parametrize("what", ["file", "vector", "size"])
+def test_without_what_is_missing(what: str) -> None:
+    builder, _ = damaged(what)
+    report = restore(builder.store, 2, ignore_missing=True)
+    assert ids(builder.store) == [3]
+    assert report.plan.lost.num_rows == 1
+    assert report.to_dict()["files_lost"] == report.plan.lost["path"].to_pylist()
+
+
+def test_many_files_are_looked_for_on_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "_FILES_A_TASK", 1)
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    paths = builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
+    builder.remove(*paths)
+    (tmp_path / paths[1]).unlink()
+    with pytest.raises(SafetyError, match=paths[1]):
+        restore(builder.store, 1)
+    report = restore(builder.store, 1, ignore_missing=True)
+    assert report.plan.added.num_rows == 2
+
+
+def test_kept_files_of_a_large_table_are_looked_for_in_a_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files below a link are in no listing, and exist all the same."""
+    monkeypatch.setattr(find, "_FEWEST_TO_LIST", 1)
+    columns = [Column("p", "string"), Column("id")]
+    builder = TableBuilder(
+        LocalStore(str(tmp_path / "t")), columns, partition_by=["p"], features=["deletionVectors"]
+    )
+    one, two, _, gone = builder.append(*([{"p": p, "id": n}] for n, p in enumerate("abcd")))
+    builder.delete_rows(two, [0])
+    builder.remove(gone)
+    (tmp_path / "t" / "p=c").rename(tmp_path / "elsewhere")
+    (tmp_path / "t" / "p=c").symlink_to(tmp_path / "elsewhere")
+    counted = CountingStore(builder.store)
+    assert restore(counted, 2, dry_run=True).plan.missing == ()
+    assert "stat_many" in counted.touched(gone)
+    assert "stat_many" not in counted.touched(one)
+    (vector,) = (tmp_path / "t").glob("*.bin")
+    vector.rename(tmp_path / "vector")
+    assert [it.path for it in restore(counted, 2, dry_run=True).plan.missing] == [vector.name]
+    (tmp_path / "vector").rename(vector)
+    (tmp_path / "t" / one).unlink()
+    (tmp_path / "t" / gone).write_bytes(b"")
+    missing = restore(counted, 2, dry_run=True).plan.missing
+    assert [it.path for it in missing] == [one, gone]

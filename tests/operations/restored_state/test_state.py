@@ -1,0 +1,216 @@
+"""Protocol, metadata and domains after a restore: what comes back, and what never goes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from deltactl.clock import SystemClock
+from deltactl.errors import SafetyError
+from deltactl.table import Table
+from tests.support.restores import bodies, commit_lines, ids, latest, memory_table, restore
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+
+def test_the_protocol_keeps_the_features_of_both() -> None:
+    builder = memory_table(features=["domainMetadata"])
+    builder.append([{"id": 1}])
+    builder.commit(builder.protocol_action(["deletionVectors"]))
+    restore(builder.store, 1)
+    (protocol,) = bodies(builder.store, 3, "protocol")
+    assert protocol == {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["deletionVectors"],
+        "writerFeatures": ["deletionVectors", "domainMetadata"],
+    }
+
+
+def test_column_ids_and_protected_history_stay() -> None:
+    builder = memory_table(mapping="name")
+    builder.append([{"id": 1}])
+    protected = {"delta.requireCheckpointProtectionBeforeVersion": "7"}
+    builder.change_metadata(columns=[*builder.columns, Column("b")], properties=protected)
+    restore(builder.store, 1)
+    (metadata,) = bodies(builder.store, 3, "metaData")
+    assert metadata["configuration"]["delta.columnMapping.maxColumnId"] == "2"
+    assert metadata["configuration"] | protected == metadata["configuration"]
+    assert [f["name"] for f in json.loads(metadata["schemaString"])["fields"]] == ["id"]
+
+
+def test_row_ids_stay_and_are_assigned_where_there_were_none() -> None:
+    builder = memory_table()
+    (old,) = builder.append([{"id": 1}, {"id": 2}])
+    builder.features = frozenset(["rowTracking"])
+    names = {
+        "delta.rowTracking.materializedRowIdColumnName": "_a",
+        "delta.rowTracking.materializedRowCommitVersionColumnName": "_b",
+        "delta.enableRowTracking": "true",
+    }
+    builder.remove(old)
+    builder.change_metadata(protocol=builder.protocol_action(["rowTracking"]), properties=names)
+    (new,) = builder.append([{"id": 3}, {"id": 4}, {"id": 5}])
+    restore(builder.store, 1)
+    (added,) = bodies(builder.store, 5, "add")
+    assert (added["baseRowId"], added["defaultRowCommitVersion"]) == (3, 5)
+    (mark,) = bodies(builder.store, 5, "domainMetadata")
+    assert json.loads(mark["configuration"])["rowIdHighWaterMark"] == 4
+    restore(builder.store, 4)
+    (added,) = bodies(builder.store, 6, "add")
+    assert (added["path"], added["baseRowId"]) == (new, 0)
+    assert bodies(builder.store, 6, "domainMetadata") == []
+
+
+def test_a_file_without_a_count_of_rows_gets_no_row_ids() -> None:
+    builder = memory_table()
+    builder.commit(builder.write_file([{"id": 1}], stats=None))
+    (path,) = {key[0] for key in builder.state.files}
+    builder.remove(path)
+    builder.change_metadata(protocol=builder.protocol_action(["rowTracking"]))
+    with pytest.raises(SafetyError, match="row ids cannot be assigned"):
+        restore(builder.store, 1)
+
+
+CLUSTERED = '{{"clusteringColumns":[["{}"]],"domainName":"delta.clustering"}}'
+
+
+def test_clustering_comes_back_and_other_domains_go() -> None:
+    domains = {"delta.clustering": CLUSTERED.format("id"), "mine": "1"}
+    builder = memory_table(Column("id"), Column("b"), features=["clustering"], domains=domains)
+    builder.append([{"id": 1, "b": 1}])
+    builder.commit(
+        {
+            "domainMetadata": {
+                "domain": "delta.clustering",
+                "configuration": CLUSTERED.format("b"),
+                "removed": False,
+            }
+        }
+    )
+    restore(builder.store, 1)
+    found = {it["domain"]: it for it in bodies(builder.store, 3, "domainMetadata")}
+    assert found["delta.clustering"]["configuration"] == CLUSTERED.format("id")
+    assert found["mine"]["removed"] is True
+    assert set(Table("x", store=builder.store).snapshot().domains) == {"delta.clustering"}
+
+
+ICT = {"delta.enableInCommitTimestamps": "true"}
+ENABLED = (
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+)
+
+
+def test_in_commit_timestamps_stay_on_with_the_properties_of_the_log() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    builder.features = frozenset(["inCommitTimestamp"])
+    protocol = builder.protocol_action(["inCommitTimestamp"])
+    at = dict(zip(ENABLED, ("2", "1700000005000"), strict=True))
+    builder.change_metadata(protocol=protocol, properties={**ICT, **at})
+    builder.append([{"id": 2}])
+    builder.append([{"id": 3}])
+    restore(builder.store, 3)
+    info, metadata = (next(iter(it.values())) for it in commit_lines(builder.store, 5)[:2])
+    previous = builder.commits[4][0]["commitInfo"]["inCommitTimestamp"]
+    assert info["inCommitTimestamp"] > previous
+    assert next(iter(info)) == "inCommitTimestamp"
+    assert metadata["configuration"] == {**ICT, **at}
+
+
+def test_in_commit_timestamps_end_with_a_version_without_them_and_begin_again() -> None:
+    builder = memory_table(features=["inCommitTimestamp"])
+    builder.append([{"id": 1}])
+    off = {"delta.enableInCommitTimestamps": "false"}
+    builder.change_metadata(properties=off)
+    builder.features = frozenset()
+    builder.append([{"id": 2}])
+    store = builder.store
+    assert isinstance(store, MemoryStore)
+    far = SystemClock().now_ms() + 3_600_000
+    store.set_modified(commit_path(3), far)
+    restore(store, 1)  # on again, from version 4 on
+    info, metadata = (next(iter(it.values())) for it in commit_lines(store, 4)[:2])
+    assert info["inCommitTimestamp"] > far
+    wanted = dict(zip(ENABLED, ("4", str(info["inCommitTimestamp"])), strict=True))
+    assert metadata["configuration"] == {**ICT, **wanted}
+    restore(store, 3)
+    info, metadata = (next(iter(it.values())) for it in commit_lines(store, 5)[:2])
+    assert "inCommitTimestamp" not in info
+    assert metadata["configuration"]["delta.enableInCommitTimestamps"] == "false"
+
+
+# -- an older protocol ------------------------------------------------------------------------
+
+
+def upgraded() -> TableBuilder:
+    """Version 1 is without deletion vectors, version 3 has one."""
+    builder = memory_table()
+    (path,) = builder.append([{"id": 1}, {"id": 2}])
+    builder.commit(builder.protocol_action(["deletionVectors"]))
+    builder.delete_rows(path, [0])
+    return builder
+
+
+def test_a_downgrade_waits_until_older_readers_read_right() -> None:
+    builder = upgraded()
+    store = builder.store
+    with pytest.raises(SafetyError, match="commits after the checkpoint") as caught:
+        restore(store, 1, allow_protocol_downgrade=True)
+    assert "deltactl checkpoint" in (caught.value.hint or "")
+    Table("x", store=store).checkpoint()
+    with pytest.raises(SafetyError, match="files with deletion vectors would be removed"):
+        restore(store, 1, allow_protocol_downgrade=True)
+    restore(store, 1, now=True)
+    Table("x", store=store).checkpoint()
+    with pytest.raises(SafetyError, match="tombstones in the log carry deletion vectors") as caught:
+        restore(store, 1, allow_protocol_downgrade=True)
+    assert "Wait until " in (caught.value.hint or "")
+    assert latest(store) == 4
+
+
+def test_a_downgrade_restores_the_older_protocol() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    builder.commit(builder.protocol_action(["deletionVectors"]))
+    builder.append([{"id": 2}])
+    Table("x", store=builder.store).checkpoint()
+    restore(builder.store, 1, allow_protocol_downgrade=True)
+    protocol = Table("x", store=builder.store).snapshot().protocol
+    assert (protocol.min_reader_version, protocol.writer_features) == (1, None)
+    assert ids(builder.store) == [1]
+
+
+def test_a_downgrade_keeps_what_protects_row_ids() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    builder.features = frozenset(["rowTracking"])
+    builder.change_metadata(protocol=builder.protocol_action(["rowTracking"]))
+    builder.append([{"id": 2}])
+    restore(builder.store, 1, allow_protocol_downgrade=True)
+    features = Table("x", store=builder.store).snapshot().protocol.writer_features
+    assert features is not None
+    assert {"rowTracking", "domainMetadata"} <= features
+
+
+def test_a_downgrade_keeps_the_feature_of_the_domains_that_it_removes() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    features = ["clustering", "domainMetadata"]
+    domains = {"delta.clustering": CLUSTERED.format("id"), "mine": "1"}
+    builder.commit(
+        builder.protocol_action(features),
+        *(
+            {"domainMetadata": {"domain": name, "configuration": text, "removed": False}}
+            for name, text in domains.items()
+        ),
+    )
+    builder.append([{"id": 2}])
+    restore(builder.store, 1, allow_protocol_downgrade=True)
+    assert len(bodies(builder.store, 4, "domainMetadata")) == 2
+    protocol = Table("x", store=builder.store).snapshot().protocol
+    assert protocol.writer_features is not None
+    assert "domainMetadata" in protocol.writer_features
+    assert "clustering" not in protocol.writer_features
