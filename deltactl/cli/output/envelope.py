@@ -77,9 +77,17 @@ def to_jsonable(value: Any) -> Any:
 
     Timestamps are RFC 3339 UTC, bytes base64, decimals exact strings, NaN and infinities strings.
     """
-    # Most values are plain; a long history has millions of them.
-    if type(value) in _PLAIN:
+    # Most values are plain, most objects dictionaries of them; a long history has millions.
+    kind = type(value)
+    if kind in _PLAIN:
         return value
+    if kind is dict:
+        return {
+            key if type(key) is str else _encode_key(key): (
+                item if type(item) in _PLAIN else to_jsonable(item)
+            )
+            for key, item in value.items()
+        }
     if isinstance(value, bool | int | str) and not isinstance(value, Enum):
         return value
     if isinstance(value, float):

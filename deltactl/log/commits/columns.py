@@ -51,7 +51,7 @@ MEMBERS = {
 _OTHERS = pa.schema([(name, _PRESENT) for name in ACTIONS])
 
 
-def read_others(lines: CommitLines) -> pa.Table:
+def read_others(lines: CommitLines, *, use_threads: bool) -> pa.Table:
     """Return the actions of all lines that do not begin as an add or a remove, one row per line.
 
     Raises:
@@ -61,7 +61,9 @@ def read_others(lines: CommitLines) -> pa.Table:
     # the first of a block. The other kinds are recognized by their first bytes.
     if not lines.are_objects("other"):
         raise pa.ArrowInvalid("a line that does not begin as an object does")
-    rows = _read(lines.take("other"), lines, len(lines.places("other")), _OTHERS)
+    rows = _read(
+        lines.take("other"), lines, len(lines.places("other")), _OTHERS, use_threads=use_threads
+    )
     _ensure_none(rows.select(FILE_ACTIONS))
     if find_shared_rows(rows.columns).size:
         raise pa.ArrowInvalid("a line with several actions")
@@ -80,7 +82,7 @@ def find_shared_rows(
 
 
 class FileActionReader:
-    """Read the lines of one kind of file action, in any number of buffers."""
+    """Read the lines of one kind of file action, in any number of buffers and threads."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -92,7 +94,12 @@ class FileActionReader:
         return self._is_uniform
 
     def read(
-        self, lines: CommitLines, buffer: bytes | bytearray, keys: Sequence[str]
+        self,
+        lines: CommitLines,
+        buffer: bytes | bytearray,
+        keys: Sequence[str],
+        *,
+        use_threads: bool,
     ) -> pa.ChunkedArray:
         """Return the actions as structs, none null; ``keys`` are those of partition values.
 
@@ -102,11 +109,11 @@ class FileActionReader:
         places = lines.places(self._kind)
         if self._is_uniform and len(places):
             try:
-                return self._read_uniform(lines, places, buffer, keys)
+                return self._read_uniform(lines, places, buffer, keys, use_threads)
             except (pa.ArrowException, ValueError, AttributeError, TypeError, RecursionError):
                 self._is_uniform = False
         schema = pa.schema([*_OTHERS.remove(_OTHERS.get_field_index(self._kind)), self._all(keys)])
-        rows = _read(buffer, lines, len(places), schema)
+        rows = _read(buffer, lines, len(places), schema, use_threads=use_threads)
         structs = rows[self._kind]
         _ensure_none(rows.drop_columns(self._kind))
         if structs.null_count or _count_valid(pc.struct_field(structs, "tags")):
@@ -119,6 +126,7 @@ class FileActionReader:
         places: Positions,
         buffer: bytes | bytearray,
         keys: Sequence[str],
+        use_threads: bool,
     ) -> pa.ChunkedArray:
         """Read only the fields and tags of the first line; fail if other lines have more."""
         first = json.loads(lines.line(places[0]))[self._kind]
@@ -129,7 +137,10 @@ class FileActionReader:
             "tags": tags,
         }
         schema = pa.schema([(self._kind, pa.struct(list(members.items())))])
-        structs = _read(buffer, lines, len(places), schema, unexpected="error")[self._kind]
+        rows = _read(
+            buffer, lines, len(places), schema, unexpected="error", use_threads=use_threads
+        )
+        structs = rows[self._kind]
         found = pc.struct_field(structs, "tags")
         for index in range(tags.num_fields):
             # Here, an absent tag cannot be distinguished from a null one.
@@ -163,14 +174,17 @@ def _read(
     lines: CommitLines,
     num_rows: int,
     schema: pa.Schema,
+    *,
     unexpected: str = "ignore",
+    use_threads: bool,
 ) -> pa.Table:
     if not num_rows:
         return empty_table(schema)
     table = pj.read_json(
         pa.BufferReader(data),
         read_options=pj.ReadOptions(
-            block_size=max(_BLOCK_BYTES, lines.longest() + 1), use_threads=len(data) > _FEW_BYTES
+            block_size=max(_BLOCK_BYTES, lines.longest() + 1),
+            use_threads=use_threads and len(data) > _FEW_BYTES,
         ),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         memory_pool=pa.system_memory_pool(),

@@ -8,15 +8,18 @@ the file and the line.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain, islice
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.errors import MALFORMED, CorruptLogError, DeltactlError
 from deltactl.log.commits.columns import (
     FILE_ACTIONS,
     NON_FILE_ACTIONS,
@@ -34,7 +37,11 @@ from deltactl.protocol.arrow_schemas import array_of, flags_of
 __all__ = ["CommitParser", "ParsedActions"]
 
 # The C library returns blocks of 32 MiB and more at once: each chunk would cause page faults again.
-_CHUNK_BYTES = 16 << 20
+_CHUNK_BYTES = 8 << 20
+# Chunks that are parsed at the same time, each by one thread: with two threads for each chunk,
+# Arrow needs a fifth more processor time. Their number limits the memory.
+_MOST_THREADS: Final = 4
+_THREADED_BYTES: Final = 64 << 20  # a chunk of one large file is parsed by several threads
 
 
 @dataclass(slots=True)
@@ -62,6 +69,7 @@ class _Rows:
     adds: tuple[pa.ChunkedArray, Positions]
     removes: tuple[pa.ChunkedArray, Positions]
     nodes: list[dict[str, Any]]
+    keys: frozenset[str]
 
 
 class CommitParser:
@@ -69,44 +77,63 @@ class CommitParser:
 
     def __init__(self, partition_keys: Iterable[str] = ()) -> None:
         """``partition_keys``: physical names of partition columns known from a checkpoint."""
-        self._partition_keys = set(partition_keys)
+        self._partition_keys = frozenset(partition_keys)
         self._readers = {kind: FileActionReader(kind) for kind in FILE_ACTIONS}
         self._rows_seen = 0
 
     def parse(self, files: Iterable[CommitBytes]) -> Iterator[ParsedActions]:
-        """Parse files in chunks of bounded bytes.
+        """Parse files in chunks of bounded bytes, a few chunks at the same time.
 
         Raises:
             CorruptLogError: an empty file, bytes that are not UTF-8, a line that is not an action;
                 names file and line.
         """
-        chunk: list[CommitBytes] = []
-        size = 0
-        for file in files:
-            if file.data.isspace() or not file.data:
-                raise CorruptLogError(
-                    f"{file.name} is empty: the write was truncated, or the content was lost",
-                    hint="Restore the file from a backup.",
-                )
-            _ensure_utf8(file)
-            if chunk and file.newest_first:
-                yield self._parse_chunk(chunk)
-                chunk, size = [], 0
-            chunk.append(file)
-            size += len(file.data)
-            if size >= _CHUNK_BYTES or file.newest_first:
-                yield self._parse_chunk(chunk)
-                chunk, size = [], 0
-        if chunk:
-            yield self._parse_chunk(chunk)
+        chunks = _split(files)
+        # The first chunk usually has the metaData, whose partition columns the others need.
+        for first in islice(chunks, 1):
+            yield self._parse_chunk(first)
+        second = list(islice(chunks, 1))
+        if second:
+            yield from self._parse_in_threads(chain(second, chunks))
 
-    def _parse_chunk(self, files: Sequence[CommitBytes]) -> ParsedActions:
+    def _parse_in_threads(self, chunks: Iterable[Sequence[CommitBytes]]) -> Iterator[ParsedActions]:
+        """Parse the next chunks while earlier ones are used; results and errors are in order."""
+        num_threads = max(1, min(_MOST_THREADS, pa.cpu_count()))
+        pending: deque[tuple[Sequence[CommitBytes], frozenset[str], Future[_Rows]]] = deque()
+        failures: list[DeltactlError] = []
+        pool = ThreadPoolExecutor(num_threads, thread_name_prefix="deltactl-parse")
+        try:
+            for files in _until_failure(chunks, failures):
+                keys = frozenset(self._partition_keys)
+                rows = pool.submit(self._read_columns, files, keys, alone=False)
+                pending.append((files, keys, rows))
+                if len(pending) > num_threads:
+                    yield self._take(*pending.popleft())
+            while pending:
+                yield self._take(*pending.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)
+        if failures:
+            raise failures[0]
+
+    def _take(
+        self, files: Sequence[CommitBytes], keys: frozenset[str], rows: Future[_Rows]
+    ) -> ParsedActions:
+        # An earlier chunk may have had other partition columns.
+        if keys != self._partition_keys:
+            return self._parse_chunk(files)
+        return self._parse_chunk(files, rows.result)
+
+    def _parse_chunk(
+        self, files: Sequence[CommitBytes], read: Callable[[], _Rows] | None = None
+    ) -> ParsedActions:
         seen = self._rows_seen
         try:
             try:
-                rows = self._read_columns(files)
+                rows = read() if read else self._read_columns(files, self._partition_keys)
+                self._partition_keys = rows.keys
             except (pa.ArrowException, ValueError, RecursionError):
-                self._find_partition_keys(files)
+                self._partition_keys |= _find_partition_keys(files)
                 rows = _rows_of_table(read_lines(files))
             return self._finish(rows, files)
         except CorruptLogError as error:
@@ -126,54 +153,41 @@ class CommitParser:
                 return named
         return CorruptLogError(f"{files[0].name}: {error.message}", hint=error.hint)
 
-    def _read_columns(self, files: Sequence[CommitBytes]) -> _Rows:
+    def _read_columns(
+        self, files: Sequence[CommitBytes], keys: frozenset[str], *, alone: bool = True
+    ) -> _Rows:
         lines = CommitLines([file.data for file in files])
-        others = read_others(lines)
+        use_threads = alone or sum(len(file.data) for file in files) > _THREADED_BYTES
+        others = read_others(lines, use_threads=use_threads)
         nodes = [
             json.loads(lines.line(place))
             for place in lines.places("other")[_non_file_mask(others)].tolist()
         ]
-        self._learn_partition_keys(files, nodes)
-        removes = self._read_actions(lines, "remove", lines.take("remove"))
-        adds = self._read_actions(lines, "add", lines.keep_only("add"))
-        return _Rows(lines.ends_of_contents(), adds, removes, nodes)
+        keys |= _keys_of_nodes(files, nodes)
+        ends = lines.ends_of_contents()
+        found = []
+        for kind, take in (("remove", lines.take), ("add", lines.keep_only)):
+            actions, keys = self._read_actions(lines, kind, take(kind), keys, use_threads)
+            found.append((actions, lines.places(kind)))
+        return _Rows(ends, adds=found[1], removes=found[0], nodes=nodes, keys=keys)
 
     def _read_actions(
-        self, lines: CommitLines, kind: str, buffer: bytes | bytearray
-    ) -> tuple[pa.ChunkedArray, Positions]:
-        keys, reader = sorted(self._partition_keys), self._readers[kind]
-        actions = reader.read(lines, buffer, keys)
+        self,
+        lines: CommitLines,
+        kind: str,
+        buffer: bytes | bytearray,
+        keys: frozenset[str],
+        use_threads: bool,
+    ) -> tuple[pa.ChunkedArray, frozenset[str]]:
+        reader = self._readers[kind]
+        actions = reader.read(lines, buffer, sorted(keys), use_threads=use_threads)
         if not reader.is_uniform and _lacks_values(actions, keys):
             # With column mapping, a schema without the column does not have its physical name.
-            unknown = frozenset().union(*list_key_sets(buffer)) - self._partition_keys
+            unknown = frozenset().union(*list_key_sets(buffer)) - keys
             if unknown:
-                self._partition_keys |= unknown
-                actions = reader.read(lines, buffer, sorted(self._partition_keys))
-        return actions, lines.places(kind)
-
-    def _learn_partition_keys(
-        self, files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]
-    ) -> None:
-        """Add the partition keys of all ``metaData`` actions in the non-file actions."""
-        try:
-            for node in nodes:
-                if isinstance(found := node.get("metaData"), dict):
-                    self._partition_keys |= set(parse_metadata(found).partition_keys)
-        except (CorruptLogError, *MALFORMED):
-            self._find_partition_keys(files)  # its error names the line
-            raise
-
-    def _find_partition_keys(self, files: Sequence[CommitBytes]) -> None:
-        """Add the partition keys of all ``metaData`` actions, line by line."""
-        for file in files:
-            if b'"metaData"' not in file.data:
-                continue
-            for number, line in enumerate(file.data.splitlines(), 1):
-                if b'"metaData"' in line:
-                    action = parse_line(file.name, number, line)
-                    if isinstance(node := action.get("metaData"), dict):
-                        metadata = parse_node(file.name, number, parse_metadata, node)
-                        self._partition_keys |= set(metadata.partition_keys)
+                keys |= unknown
+                actions = reader.read(lines, buffer, sorted(keys), use_threads=use_threads)
+        return actions, keys
 
     def _finish(self, rows: _Rows, files: Sequence[CommitBytes]) -> ParsedActions:
         base, newest_first = self._rows_seen, files[0].newest_first
@@ -200,6 +214,68 @@ class CommitParser:
         return parsed
 
 
+def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
+    """Yield files in chunks; a log compaction file is a chunk of its own.
+
+    Raises:
+        CorruptLogError: a file is empty or not UTF-8.
+    """
+    chunk: list[CommitBytes] = []
+    size = 0
+    for file in files:
+        if file.data.isspace() or not file.data:
+            raise CorruptLogError(
+                f"{file.name} is empty: the write was truncated, or the content was lost",
+                hint="Restore the file from a backup.",
+            )
+        _ensure_utf8(file)
+        if chunk and file.newest_first:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(file)
+        size += len(file.data)
+        if size >= _CHUNK_BYTES or file.newest_first:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _until_failure(
+    chunks: Iterable[Sequence[CommitBytes]], failures: list[DeltactlError]
+) -> Iterator[Sequence[CommitBytes]]:
+    """Yield chunks; keep the error of one that cannot be read, for after those before it."""
+    try:
+        yield from chunks
+    except DeltactlError as error:
+        failures.append(error)
+
+
+def _keys_of_nodes(files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]) -> frozenset[str]:
+    """Return the partition keys of all ``metaData`` actions in the non-file actions."""
+    try:
+        found = [node["metaData"] for node in nodes if isinstance(node.get("metaData"), dict)]
+        return frozenset(key for it in found for key in parse_metadata(it).partition_keys)
+    except (CorruptLogError, *MALFORMED):
+        _find_partition_keys(files)  # its error names the line
+        raise
+
+
+def _find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
+    """Return the partition keys of all ``metaData`` actions, line by line."""
+    keys: set[str] = set()
+    for file in files:
+        if b'"metaData"' not in file.data:
+            continue
+        for number, line in enumerate(file.data.splitlines(), 1):
+            if b'"metaData"' in line:
+                action = parse_line(file.name, number, line)
+                if isinstance(node := action.get("metaData"), dict):
+                    metadata = parse_node(file.name, number, parse_metadata, node)
+                    keys |= set(metadata.partition_keys)
+    return frozenset(keys)
+
+
 def _ensure_utf8(file: CommitBytes) -> None:
     """Refuse bytes that are not UTF-8: Arrow's reader would accept them in strings."""
     if file.data.isascii():
@@ -214,7 +290,7 @@ def _ensure_utf8(file: CommitBytes) -> None:
         ) from error
 
 
-def _lacks_values(actions: pa.ChunkedArray, keys: Sequence[str]) -> bool:
+def _lacks_values(actions: pa.ChunkedArray, keys: Iterable[str]) -> bool:
     """Return whether no action has a value for one of the keys."""
     values = pc.struct_field(actions, "partitionValues")
     return any(pc.struct_field(values, key).null_count == len(actions) for key in keys)
@@ -232,7 +308,7 @@ def _rows_of_table(table: pa.Table) -> _Rows:
         for row in non_file_actions.to_pylist()
     ]
     ends = np.cumsum([len(chunk) for chunk in table.column(0).chunks])
-    return _Rows(ends, files[0], files[1], nodes)
+    return _Rows(ends, files[0], files[1], nodes, frozenset())
 
 
 def _non_file_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:

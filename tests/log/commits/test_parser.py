@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, StorageError
+from deltactl.log.commits import parser as parser_module
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser, ParsedActions
 from tests.support.table_builder import encode_lines
@@ -175,3 +178,75 @@ def test_numbers_beyond_what_floats_hold() -> None:
     for tags in ({}, {"tags": {"a": "b"}}):
         (row,) = adds(encode_lines([{"add": {**ADD, "size": big, "baseRowId": big, **tags}}]))
         assert row["size_bytes"] == row["base_row_id"] == big
+
+
+@pytest.fixture
+def one_file_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each file a chunk, so that the files after the first are parsed in threads."""
+    monkeypatch.setattr(parser_module, "_CHUNK_BYTES", 1)
+
+
+@pytest.mark.usefixtures("one_file_at_once")
+@pytest.mark.parametrize("place", [0, 1, 4, 7])
+def test_partition_keys_of_a_chunk_count_for_those_parsed_at_the_same_time(place: int) -> None:
+    schema = {"type": "struct", "fields": [{"name": "q", "type": "string", "nullable": True}]}
+    metadata = {"schemaString": json.dumps(schema), "partitionColumns": ["q"], "id": "x"}
+    old = encode_lines([{"add": {**ADD, "partitionValues": {"p": "v"}}}])
+    new = encode_lines([{"add": {**ADD, "partitionValues": {"p": "v", "q": "w"}}}])
+    contents = [*[old] * place, encode_lines([{"metaData": metadata}]) + new, *[new] * 8]
+    values = [dict(row["partition_values"]) for row in adds(*contents, keys=("p",))]
+    assert [row.get("q") for row in values] == [None] * place + ["w"] * 9
+    assert {row["p"] for row in values} == {"v"}
+
+
+@pytest.mark.usefixtures("one_file_at_once")
+def test_chunks_parsed_at_the_same_time_keep_their_order() -> None:
+    contents = [
+        encode_lines([{"add": {**ADD, "path": f"{number}-{i}"}} for i in range(50 - number)])
+        for number in range(40)
+    ]
+    parts = parse(*contents)
+    assert [part.names for part in parts] == [[f"{number}.json"] for number in range(40)]
+    paths = [path for part in parts for path in part.adds["path"].to_pylist()]
+    assert paths == [f"{number}-{i}" for number in range(40) for i in range(50 - number)]
+    seq = [number for part in parts for number in part.adds["seq"].to_pylist()]
+    assert seq == list(range(len(paths)))
+
+
+@pytest.mark.usefixtures("one_file_at_once")
+@pytest.mark.parametrize("broken", [0, 3, 5])
+def test_an_invalid_commit_is_reported_before_a_later_one_that_cannot_be_read(broken: int) -> None:
+    def read() -> Iterator[CommitBytes]:
+        for number in range(6):
+            yield CommitBytes(f"{number}.json", b"not json\n" if number == broken else GOOD)
+        raise StorageError("the disk failed")
+
+    seen: list[str] = []
+    with pytest.raises(CorruptLogError, match=rf"^{broken}\.json, line 1"):
+        for part in CommitParser().parse(read()):
+            seen += part.names
+    assert seen == [f"{number}.json" for number in range(broken)]
+
+
+@pytest.mark.usefixtures("one_file_at_once")
+def test_commits_before_one_that_cannot_be_read_are_parsed() -> None:
+    def read() -> Iterator[CommitBytes]:
+        for number in range(6):
+            yield CommitBytes(f"{number}.json", GOOD)
+        raise StorageError("the disk failed")
+
+    seen: list[str] = []
+    with pytest.raises(StorageError, match="the disk failed"):
+        for part in CommitParser().parse(read()):
+            seen += part.names
+    assert seen == [f"{number}.json" for number in range(6)]
+
+
+@pytest.mark.usefixtures("one_file_at_once")
+def test_no_thread_is_left_if_the_caller_stops_early() -> None:
+    before = threading.active_count()
+    parts = CommitParser().parse(CommitBytes(f"{number}.json", GOOD) for number in range(20))
+    assert [next(parts).names for _ in range(3)] == [["0.json"], ["1.json"], ["2.json"]]
+    assert threading.active_count() > before
+    parts.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
