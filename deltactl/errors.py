@@ -266,8 +266,8 @@ class OutOfMemoryError(DeltactlError):
         super().__init__(
             message,
             hint=hint
-            or "Raise the limit (`ulimit -v`, the cgroup's), or use less memory: "
-            "--max-concurrent 1, --memory, --target-size.",
+            or "Raise the memory limit (`ulimit -v`, or the limit of the cgroup), or use less "
+            "memory: give --max-concurrent 1, a smaller --memory or a smaller --target-size.",
         )
 
 

@@ -169,7 +169,7 @@ class LazyEngine:
 
     @property
     def name(self) -> str:
-        """Return the choice of the engine that ran, else of the one that would run."""
+        """Return the choice of the engine that ran, or else of the engine that would run."""
         return self._choice.name
 
     @property

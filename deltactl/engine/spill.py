@@ -49,7 +49,7 @@ class Spool(Spill):
         self.keep(list(divide(batch, destinations, within)), int(batch.nbytes))
 
     def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
-        """Take rows with their places by destination; together they have so many bytes.
+        """Take rows with their places by destination; ``size_bytes`` is their total size.
 
         Raises:
             StorageError: the disk is full or failed.

@@ -61,7 +61,7 @@ def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
 
 
 def event_names(store: Store, events: pa.Table) -> pa.ChunkedArray:
-    """Return names as :func:`file_names`, of rows with ``path`` and ``vector_file``."""
+    """Return the names of :func:`file_names` for rows with ``path`` and ``vector_file``."""
     joined = pa.chunked_array([*events["path"].chunks, *events["vector_file"].chunks], pa.string())
     return locate(store, joined.drop_null()).drop_null()
 

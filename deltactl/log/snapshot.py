@@ -98,7 +98,7 @@ class Snapshot:
         return live_batches(self.store, self._head, self._tail, columns)
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Stream files as :meth:`file_batches`, with files that only some readers consider live."""
+        """Stream :meth:`file_batches`, and files that only some readers consider live."""
         return live_batches(self.store, self._head, self._tail, columns, by_text=True)
 
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ _APPEND_ONLY: Final = "delta.appendOnly"
 
 
 def find_append_only_refusal(base: CommitBase) -> SafetyError | None:
-    """Return the error if the table forbids to remove rows; ``None`` if it allows it."""
+    """Return the error if the table is append-only; ``None`` if rows may be removed."""
     is_set = TableProperties(base.metadata.configuration).flag(_APPEND_ONLY)
     if not (is_set and has_feature(base.protocol, APPEND_ONLY)):
         return None

@@ -87,7 +87,7 @@ def read_notes(source: Store) -> tuple[CloneNote, ...]:
 
 
 def drop_other_notes(source: Store, note: CloneNote) -> None:
-    """Delete the notes of other clones at the address of one that is committed: there are none.
+    """Delete the notes of other clones at the address of a committed clone: they do not exist.
 
     Raises:
         SafetyError: a note is not valid.

@@ -71,7 +71,7 @@ BOUNDS: Final = frozenset(Statistics) - {Statistics.NULL_COUNT, Statistics.NAN_C
 
 
 class ColumnOrder(IntEnum):
-    """Field numbers of the order of a column's bounds; the second one is that of floats only."""
+    """Field numbers of the order of a column's bounds; the second field is for floats only."""
 
     TYPE_ORDER, IEEE_754_TOTAL_ORDER = 1, 2
 

@@ -1,4 +1,4 @@
-"""Words of strings and lists: sums of their parts, each mixed and with the key of its place. Pure.
+"""Compute a hash of each string or list: a sum of its parts, each mixed with its position.
 
 Arithmetic is modulo 2^64. A string is read in words of eight bytes; the last word ends where the
 string ends, and so may have bytes of the one before. A string of less is one word, with zeros

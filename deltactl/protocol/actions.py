@@ -71,7 +71,7 @@ class Metadata:
 
     @cached_property
     def partition_names(self) -> Mapping[str, str]:
-        """Names of partition columns by physical name; without a field, the name is both."""
+        """Names of partition columns by physical name; without a field, both names are equal."""
         fields = [(name, self.schema.find(name)) for name in self.partition_columns]
         return {f.physical_name if f else name: f.name if f else name for name, f in fields}
 

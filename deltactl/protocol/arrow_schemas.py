@@ -1,4 +1,4 @@
-"""Define Arrow types of Delta types and columns of file actions; make arrays of memory.
+"""Define Arrow types of Delta types and columns of file actions; build small arrays.
 
 Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions". Unlike ``schema`` and
 ``actions``, this module needs Arrow: commands on small tables do not import it.

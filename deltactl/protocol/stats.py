@@ -232,7 +232,7 @@ _MOST_DIGITS: Final = 400  # more digits than any double has
 
 
 def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ``numRecords`` of each statistics string as int64; null if :func:`row_count` is."""
+    """Return ``numRecords`` of each statistics string as int64; see :func:`row_count` for nulls."""
     chunks = [_num_records_of(chunk) for chunk in stats.chunks]
     return pa.chunked_array(chunks, pa.int64())
 

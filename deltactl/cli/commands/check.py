@@ -140,7 +140,8 @@ def command(
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
             report.unsupported,
-            hint="Read in the result what was checked without the feature.",
+            hint="See the result for the parts that were checked: they do not depend on the "
+            "feature.",
         )
     _present(session, report, error)
 

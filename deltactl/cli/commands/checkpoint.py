@@ -92,7 +92,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write a checkpoint of a table, verify it, then name it in _last_checkpoint.
+    """Write a checkpoint of a table, verify it, then update _last_checkpoint.
 
     Log files are deleted only with --cleanup or --cleanup-only. All versions inside the retention
     stay readable.

@@ -97,8 +97,8 @@ def command(
         str | None,
         typer.Option(
             metavar="PARTITION",
-            help="Commits that changed files of a partition: day=2024-01-31, or a predicate as "
-            "for optimize --where",
+            help="Commits that changed files of a partition: day=2024-01-31, or a predicate as in "
+            "optimize --where",
         ),
     ] = None,
     follow: Annotated[

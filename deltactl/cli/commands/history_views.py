@@ -62,7 +62,7 @@ def show_blame(
     if report.oldest_version > 0:
         session.output.warn(
             f"commits before version {report.oldest_version} were deleted: "
-            "they may have changed it too"
+            "they may also have changed this partition"
         )
     for unknown in report.unknown:
         session.output.warn(_describe_unknown(unknown))

@@ -45,8 +45,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--ignore-missing",
-            help="Restore without the files that no longer exist, and so without their rows; asks "
-            "first",
+            help="Restore the version without the files that no longer exist: their rows are "
+            "lost; asks first",
         ),
     ] = False,
     allow_protocol_downgrade: Annotated[

@@ -34,7 +34,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
 
 
 def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:
-    """Delete the records of a shallow clone in its source table, after a question.
+    """Ask, then delete the records of a shallow clone in its source table.
 
     Raises:
         UsageError: there is no such record.
@@ -63,7 +63,7 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
 
 
 def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) -> None:
-    """Delete quarantined files whose time has passed, after a question.
+    """Ask, then delete quarantined files whose time has passed.
 
     Raises:
         SafetyError: the user answered no, or there is no terminal to ask on.

@@ -137,10 +137,11 @@ def _render_rules(facts: BundleFacts) -> Markup:
     lines = (
         "A text that starts with ~ is a pseudonym. In this bundle, equal texts have equal "
         "pseudonyms. The key was not stored, so nobody can compute them again.",
-        "Replaced are partition values, bounds of statistics, predicates, parameters, user "
-        "metadata, comments, users, addresses and everything that is not known to be harmless. "
+        "These texts are replaced: partition values, bounds of statistics, predicates, "
+        "parameters, user metadata, comments, users, addresses, and all texts that are not known "
+        "to be harmless. "
         f"Names of columns, properties and tags are {kept}.",
-        "Not replaced are versions, times, sizes, counts, types, table features, known "
+        "These are not replaced: versions, times, sizes, counts, types, table features, known "
         "properties, operations, and file names that writers generate.",
     )
     return _section("What was replaced", *(element("p", it) for it in lines))

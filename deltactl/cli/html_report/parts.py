@@ -92,7 +92,7 @@ def render_items(heading: str, items: Sequence[str]) -> Markup:
 
 
 def render_counts(caption: str, noun: str, counts: Iterable[tuple[str, int]]) -> Markup:
-    """Return the counts by kind; nothing without any."""
+    """Return the counts by kind; nothing if there are none."""
     rows = [(foreign(reason), f"{count:,}") for reason, count in counts]
     if not rows:
         return Markup()

@@ -20,7 +20,8 @@ class ReportOptions(Options):
         typer.Option(
             "--report",
             metavar="FILE",
-            help="Also write plan, result and charts as one HTML page; replaces an older one",
+            help="Also write plan, result and charts as one HTML page; an existing page is "
+            "replaced",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),

@@ -69,7 +69,7 @@ def _render_layout(page: Page, report: OptimizeReport, layout: LayoutPlan) -> No
     for cluster in report.clusters[:_SHOWN_CLUSTERS]:
         ranges = " x ".join(f"{count:g}" for count in cluster.slices)
         files = format_count(cluster.files, "file")
-        pieces = f" as boxes of {ranges}" if layout.request.layout == "tile" else ""
+        pieces = f", ranges per column: {ranges}" if layout.request.layout == "tile" else ""
         fields.append((cluster.partition or "(whole table)", f"{files}{pieces}"))
     page.fields(fields)
 

@@ -123,7 +123,7 @@ EXPLANATIONS: Final = {
         "The log has no protocol or no metaData action up to the requested version.",
         (
             "Version 0 was deleted and no checkpoint is complete.",
-            "A directory with the name of a log but other files.",
+            "A directory that has the name of a log but contains other files.",
         ),
         _UNTOUCHED,
         ("See what is left with `deltactl describe-history TABLE`, and restore the first files.",),
@@ -137,9 +137,9 @@ EXPLANATIONS: Final = {
         _UNTOUCHED,
         (
             "Rerun: after a cleanup there is a newer checkpoint.",
-            "If it stays missing, run `deltactl check TABLE --checkpoints` to see whether "
-            "other files can rebuild the table; then `deltactl checkpoint TABLE` writes a new "
-            "one.",
+            "If the file stays missing, run `deltactl check TABLE --checkpoints` to see whether "
+            "other files can rebuild the table. Then write a new checkpoint with `deltactl "
+            "checkpoint TABLE`.",
         ),
     ),
     "DATA_FILE": Explanation(
@@ -152,7 +152,7 @@ EXPLANATIONS: Final = {
         (
             "See which versions have all their files with `deltactl describe-history TABLE "
             "--restorable`.",
-            "If a vacuum moved it to quarantine: `deltactl vacuum TABLE --undo last`.",
+            "If a vacuum moved the file to quarantine, run `deltactl vacuum TABLE --undo last`.",
             "Restore the file from a backup.",
         ),
     ),
@@ -161,8 +161,8 @@ EXPLANATIONS: Final = {
         ("A defect in memory, storage or a library, or a bug in deltactl.",),
         "Files that failed the check were deleted and not committed.",
         (
-            "Rerun; if it fails again with the same file, report it.",
-            "Check the machine if it fails with another file each time.",
+            "Rerun; if the run fails again with the same file, report the error.",
+            "Check the machine if the run fails with another file each time.",
         ),
     ),
     "CONFLICT": Explanation(
@@ -178,8 +178,8 @@ EXPLANATIONS: Final = {
         "It is not known whether a commit was written: the store did not confirm it, and reading "
         "it back failed.",
         ("The network or the store failed during the commit and did not recover.",),
-        "The commit exists completely or not at all. Its data files were kept, because it may "
-        "list them.",
+        "The commit exists completely or not at all. Its data files were kept, because the commit "
+        "may list them.",
         (
             "See with `deltactl describe-history TABLE --limit 5` whether the version is there.",
             "Rerun when the store answers.",
@@ -197,9 +197,9 @@ EXPLANATIONS: Final = {
     "SAFETY": Explanation(
         "A rule that protects data refused the run.",
         (
-            "A retention below that of the table.",
+            "A retention that is shorter than that of the table.",
             "Unusually many files that are not in any commit: the directory may be wrong.",
-            "A confirmation that is needed, without --yes and without a terminal to ask on.",
+            "A confirmation is needed, but --yes was not given and there is no terminal to ask on.",
             "A shallow clone that is recorded in the table, and that vacuum cannot read.",
         ),
         _UNTOUCHED,

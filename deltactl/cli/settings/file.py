@@ -112,7 +112,7 @@ class Settings:
         return [load_config_file(path, self._commands) for path in paths]
 
     def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
-        """Return the sources for a command on a table, the first of which applies.
+        """Return the sources for a command on a table; the first source with a value applies.
 
         Raises:
             UsageError: a file cannot be understood.

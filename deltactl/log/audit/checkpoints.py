@@ -110,7 +110,7 @@ def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
     infos = store.stat_many(head.sidecars)
     for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
         if info is not None and size != info.size_bytes:
-            return f"it says that {name} has {size} bytes, which has {info.size_bytes}"
+            return f"it says that {name} has {size} bytes, but the file has {info.size_bytes}"
     return None
 
 
@@ -126,17 +126,17 @@ def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
 
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):
-        return "its protocol is another"
+        return "its protocol is different"
     if not is_same_metadata(own.metadata, replayed.metadata):
-        return "its metaData is another"
+        return "its metaData is different"
     if dict(own.domains) != dict(replayed.domains):
-        return "its domain metadata are others"
+        return "its domain metadata are different"
     # Transactions may have expired when it was written, if the table allows that.
     expected = replayed.txns
     if replayed.properties.txn_retention_ms is not None:
         expected = {app: txn for app, txn in replayed.txns.items() if app in own.txns}
     if dict(own.txns) != dict(expected):
-        return "its transactions are others"
+        return "its transactions are different"
     keys = list(own.metadata.partition_keys)
     found = digest_state(own.file_batches(STATE_COLUMNS), keys)
     wanted = digest_state(replayed.file_batches(STATE_COLUMNS), keys)

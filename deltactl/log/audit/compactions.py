@@ -95,9 +95,9 @@ def _find_contradiction(
     stored = replay_tail(store, [compacted], keys)
     found, expected = stored.non_file_actions, wanted.non_file_actions
     if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
-        return "its protocol or metaData is another"
+        return "its protocol or metaData is different"
     if found.txns != expected.txns or found.live_domains != expected.live_domains:
-        return "its transactions or domain metadata are others"
+        return "its transactions or domain metadata are different"
     return _compare_adds(stored.adds, wanted.adds, keys) or _compare_removes(
         file_keys(stored.removes), file_keys(wanted.removes), store, commits
     )
@@ -112,7 +112,7 @@ def _compare_adds(adds: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> str 
         table["stats"].take(pc.sort_indices(file_keys(table))).combine_chunks()
         for table in (adds, wanted)
     ]
-    return "it gives files other statistics" if _differ(*texts) else None
+    return "it has different statistics of files" if _differ(*texts) else None
 
 
 def _differ(one: pa.Array, other: pa.Array) -> bool:
@@ -141,7 +141,7 @@ def _compare_removes(
     added = _added_keys(store, commits)
     if not pc.all(pc.is_in(lacking, added), min_count=0).as_py():
         return "it lacks tombstones of its commits"
-    return "it removes files that its commits do not" if len(beyond) else None
+    return "it removes files that its commits do not remove" if len(beyond) else None
 
 
 def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:

@@ -40,7 +40,7 @@ class StateDigest:
             return f"{self.num_files} files instead of {other.num_files}"
         if self.size_bytes != other.size_bytes:
             return f"{self.size_bytes} bytes of files instead of {other.size_bytes}"
-        said = "other files, partition values or row ids than the log says"
+        said = "files, partition values or row ids that differ from the log"
         return said if self.keys != other.keys else None
 
 
@@ -82,11 +82,11 @@ class StatsDigest:
         if not differing:
             return None
         more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
-        return f"other statistics than the log says: {differing[0]}{more}"
+        return f"statistics that differ from the log: {differing[0]}{more}"
 
 
 def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDigest:
-    """Return the digest of batches with ``STATS_COLUMNS``; ``type_`` is the one of the struct."""
+    """Return the digest of batches with ``STATS_COLUMNS``; ``type_`` is the type of the struct."""
     found: dict[str, tuple[int, int]] = {}
     for batch in batches:
         keys = file_keys(batch).combine_chunks()

@@ -77,7 +77,7 @@ def _named(name: str, version: int) -> Iterator[None]:
         raise MissingLogFileError(
             f"checkpoint file {name} of version {version} is missing",
             hint="Rerun if a log cleanup ran just now. Otherwise run `deltactl checkpoint TABLE "
-            "--repair`: an older checkpoint or the JSON commits may have the table.",
+            "--repair`: an older checkpoint or the JSON commits may be enough to rebuild it.",
         ) from error
     except DeltactlError:
         raise
@@ -86,7 +86,7 @@ def _named(name: str, version: int) -> Iterator[None]:
         raise CorruptLogError(
             f"checkpoint file {name} of version {version} cannot be read: {detail}",
             hint="Run `deltactl checkpoint TABLE --repair`: an older checkpoint or the JSON "
-            "commits may have the table.",
+            "commits may be enough to rebuild it.",
         ) from error
 
 
@@ -144,7 +144,7 @@ def read_adds(
     columns: Sequence[str],
     pieces: Sequence[Piece] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield batches of adds with given columns of :data:`ADD_SCHEMA`; of all, or of pieces."""
+    """Yield batches of adds with given columns of :data:`ADD_SCHEMA`, of all or some pieces."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "add", columns)
 
@@ -155,7 +155,7 @@ def read_removes(
     columns: Sequence[str],
     pieces: Sequence[Piece] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield batches of tombstones with given columns of :data:`REMOVE_SCHEMA`, as ``read_adds``."""
+    """Yield batches of tombstones, columns of :data:`REMOVE_SCHEMA`; see ``read_adds``."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "remove", columns)
 

@@ -52,7 +52,7 @@ def ensure_no_shared_rows(parquet: pq.ParquetFile) -> None:
 
 
 def count_nulls(parquet: pq.ParquetFile, path: str) -> int | None:
-    """Return how many nulls the footer counts in a string column; ``None`` if it does not."""
+    """Return how many nulls the footer counts in a string column; ``None`` if it has no count."""
     nulls = 0
     index = list(leaf_paths(parquet.schema)).index(path)
     for group in range(parquet.metadata.num_row_groups):

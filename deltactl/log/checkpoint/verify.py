@@ -80,7 +80,7 @@ def verify_head(
     ):
         if found != wanted:
             raise VerificationError(
-                f"{where}: {what} was stored with other content than was written",
+                f"{where}: {what} was stored with a different content than was written",
                 hint="Rerun; no file refers to the new checkpoint.",
             )
 

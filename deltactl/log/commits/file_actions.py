@@ -51,7 +51,7 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
 
 
 def text_keys(files: pa.Table) -> pa.ChunkedArray:
-    """Return keys as :func:`file_keys` without URI normalization, as Delta kernel readers do."""
+    """Return the keys of :func:`file_keys` without URI normalization, as in Delta kernel."""
     return _with_vector_ids(files["encoded_path"], files["deletion_vector"])
 
 

@@ -73,7 +73,7 @@ class CommitLines:
         return kinds
 
     def ends_of_contents(self) -> Positions:
-        """Return, for each content, the index of the line after its last."""
+        """Return, for each content, the index of the line after its last line."""
         return np.searchsorted(self._starts, self._next_files)
 
     def places(self, kind: str) -> Positions:

@@ -69,7 +69,9 @@ def resolve_timestamp(
     """
     versions = sorted(listing.commits)
     if not versions:
-        raise VersionNotFoundError(f"{store.uri} has no commits to find a timestamp in")
+        raise VersionNotFoundError(
+            f"{store.uri} has no commits, so no version can be found for a timestamp"
+        )
     latest = versions[-1]
     properties = TableProperties(metadata.configuration)
     since = properties.in_commit_since

@@ -43,8 +43,8 @@ class ConditionalCommitStore(ForwardingStore):
         sign = find_foreign_commit(self._inner)
         if sign is not None:
             raise SafetyError(
-                f"{sign!r} in {self.uri} was left by a writer that agrees on commits outside of S3:"
-                " that writer could overwrite a commit of this run",
+                f"{sign!r} in {self.uri} was left by a writer that coordinates commits outside of "
+                "S3: that writer could overwrite a commit of this run",
                 hint="Commit with --log-store dynamodb, as that writer does (see"
                 " docs/object-store-commits.md). If there is no such writer any more, delete the"
                 " temporary files of the log. Nothing was committed.",

@@ -119,11 +119,11 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"commits before version {up_to} cannot be deleted: that version has no valid "
-                "checkpoint with its commit, or the timestamp of the next version depends on an "
-                "older commit",
-                hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
-                "one first.",
+                f"commits before version {up_to} cannot be deleted: that version lacks a valid "
+                f"checkpoint or its commit file, or the timestamp of the next version depends on "
+                "an older commit",
+                hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`: it writes the "
+                "checkpoint first.",
             )
         reason = f"no version before {format_timestamp(cutoff)} has a valid checkpoint"
         return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))
@@ -214,7 +214,7 @@ def _ensure_outside_retention(
     raise SafetyError(
         f"versions {lowest} to {up_to - 1} would no longer be readable, but they are inside the "
         f"retention of the log: they were current after {format_timestamp(cutoff_ms)}",
-        hint="Set delta.logRetentionDuration to a shorter time if they are not needed.",
+        hint="Set delta.logRetentionDuration to a shorter time if these versions are not needed.",
     )
 
 
@@ -271,8 +271,8 @@ def _find_orphans(
             head = read_head(store, checkpoint)
         except (CorruptLogError, UnsupportedFeatureError):
             warnings.append(
-                f"{checkpoint.names[0]} cannot be read: no sidecars are deleted, since it may "
-                "name some"
+                f"{checkpoint.names[0]} cannot be read: no sidecars are deleted, because it may "
+                f"refer to some of them"
             )
             return ()
         # Only the last part: absolute names have several spellings.

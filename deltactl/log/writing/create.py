@@ -41,7 +41,7 @@ class NewTable(Description):
 
 
 def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -> bool:
-    """Commit version 0; return whether the stored one is ours.
+    """Commit version 0; return whether the stored commit is ours.
 
     Raises:
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
@@ -68,7 +68,7 @@ class NewClone(Description):
 
 
 def create_clone(store: Store, clone: NewClone, *, clock: Clock, sleep: Sleep) -> bool:
-    """Commit version 0; return whether the stored one is ours.
+    """Commit version 0; return whether the stored commit is ours.
 
     The order of the actions is that of Delta on Spark.
 

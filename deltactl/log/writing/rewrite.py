@@ -157,10 +157,10 @@ class Committer:
 
 
 def explain_conflict(reasons: Sequence[str]) -> ConflictError:
-    """Return the error of bins of which none may be committed; ``reasons`` has one for each."""
+    """Return the error if no bin may be committed; ``reasons`` has one reason for each bin."""
     return ConflictError(
         f"nothing could be committed: {join_reasons(reasons)}",
-        hint="Rerun; the table is as the other writers left it.",
+        hint="Rerun; the table has only the changes of the other writers.",
         reasons=reasons,
     )
 

@@ -184,8 +184,9 @@ class ContentChecker:
             name = next(".".join(leaf.path) for leaf in stated if leaf not in held)
             # Not a finding: valid tables of known writers have such files.
             self._findings.note(
-                "statistics of columns that are missing in their file were not compared, "
-                f"such as {name!r}: readers that skip files by them may treat its nulls as values"
+                "statistics were not compared for columns that a file does not have, "
+                f"such as {name!r}: readers that skip files by these statistics may treat nulls "
+                f"of the column as values"
             )
         return held
 

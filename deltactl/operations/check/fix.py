@@ -199,8 +199,8 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     for text in texts:
         if text not in known:
             raise UsageError(
-                f"--path {text!r} is none of the live paths with another path encoding in a remove "
-                "action",
+                f"--path {text!r} is not a live path that a remove action has in another path "
+                f"encoding",
                 hint="Give the path as `deltactl check` shows it, or omit --path.",
             )
     return tuple(it for it in found if it.text in texts)
@@ -216,7 +216,7 @@ def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
             raise SafetyError(
                 f"the log has {counts[name]} live paths for the file {name!r}, and all of them "
                 "were to be removed; nothing was removed",
-                hint="Omit --path for the one to keep.",
+                hint="Omit --path for the path to keep.",
             )
 
 

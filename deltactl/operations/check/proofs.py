@@ -198,9 +198,9 @@ class ProofCheck:
         proof = self._stored[version].proof
         problem = None
         if total.rows != proof.rows:
-            problem = f"its files have {total.rows} rows, and it was written with {proof.rows}"
+            problem = f"its files have {total.rows} rows, but it was written with {proof.rows}"
         elif total.hex != proof.sum:
-            problem = f"the digest of its rows is {total.hex}, and it was written with {proof.sum}"
+            problem = f"the digest of its rows is {total.hex}, but it was written with {proof.sum}"
         if problem is not None:
             self._findings.add("ROWS_CHANGED", problem, version=version, file=name)
 

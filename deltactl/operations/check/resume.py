@@ -69,10 +69,10 @@ class ResumeFile:
 
     def _describe_differences(self, head: object) -> str:
         if not isinstance(head, dict):
-            return "it does not say which one"
+            return "it does not say which check"
         return "; ".join(
             f"its {name.replace('_', ' ')} is {_describe(head.get(name))}, "
-            f"this one's is {_describe(value)}"
+            f"that of this check is {_describe(value)}"
             for name, value in self._head.items()
             if head.get(name) != value
         )

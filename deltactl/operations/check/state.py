@@ -193,8 +193,9 @@ class StateChecker:
             place = int(overlaps[0]) + 1
             self._add(
                 "ROW_IDS_OVERLAP",
-                f"{len(overlaps)} files have row ids that overlap others; the first begins at "
-                f"{bases[place]}, where ids up to {reached[place - 1] - 1} are taken",
+                f"{len(overlaps)} files have row ids that overlap those of other files; the first "
+                f"of them begins at {bases[place]}, but ids up to {reached[place - 1] - 1} are "
+                f"taken",
                 self._find_base(int(bases[place])),
             )
         self._check_mark(int(ends.max(initial=0)) - 1)
@@ -214,7 +215,7 @@ class StateChecker:
         if greatest > mark:
             self._add(
                 "ROW_IDS_MARK",
-                f"the high-water mark is {mark}, a file has row ids up to {greatest}",
+                f"the high-water mark is {mark}, but a file has row ids up to {greatest}",
             )
 
 

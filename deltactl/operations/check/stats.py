@@ -157,7 +157,8 @@ def _check_nulls(
         return
     real = f"the file has {nulls} nulls in {facts.num_live} live rows"
     if not is_list and count == said.num_records and nulls < facts.num_live:
-        yield "STATS_NULLS", f"nullCount is {count} and so is numRecords: all are null; {real}"
+        said_null = f"nullCount and numRecords are both {count}, so all values are null"
+        yield "STATS_NULLS", f"{said_null}; {real}"
     elif (count == 0 and nulls > 0) or not (
         is_list or said.is_wide or _is_null_count(count, nulls, facts, leaf.path)
     ):

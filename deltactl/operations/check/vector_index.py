@@ -106,8 +106,8 @@ class VectorIndex:
             version = found[key]
             findings.add(
                 "REMOVE_MISSED",
-                f"{self._name(version)} removed it, but not under its deletion vector: "
-                "it is still live",
+                f"{self._name(version)} removed the file, but with another deletion vector: the "
+                f"file is still live",
                 version=version,
                 file=path,
             )

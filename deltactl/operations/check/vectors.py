@@ -51,7 +51,7 @@ def check_vector_file(
     if info.size_bytes < end:
         findings.add(
             "VECTOR_UNREADABLE",
-            f"it has {info.size_bytes} bytes; the deletion vector of {path} ends at {end}",
+            f"it has {info.size_bytes} bytes; the deletion vector of {path} ends at byte {end}",
             file=name,
         )
         return False

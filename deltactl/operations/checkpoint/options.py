@@ -54,4 +54,7 @@ class CheckpointOptions:
         if self.kind not in get_args(Kind):
             raise UsageError(NO_PARTS, hint=USE_SIDECARS)
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
-            raise UsageError("--cleanup-only writes nothing: combine it with --version only")
+            raise UsageError(
+                "--cleanup-only writes no checkpoint: of the other options, only "
+                "--version can be combined with it"
+            )

@@ -190,7 +190,7 @@ def _rewrite(
     failed = store.delete_many(obsolete)
     if failed:
         name, cause = next(iter(failed.items()))
-        return f"a valid one was written, but {name} could not be deleted: {cause.message}"
+        return f"a valid checkpoint was written, but {name} could not be deleted: {cause.message}"
     return None
 
 

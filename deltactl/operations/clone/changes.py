@@ -41,12 +41,12 @@ def ensure_unchanged(
         raise SafetyError(
             f"the log of {where} no longer has the commit of its last clone, so it is not known "
             "whether the clone was changed since",
-            hint="Add --full to replace the clone's files by those of the source.",
+            hint="Add --full to replace the clone's files with those of the source.",
         )
     reason = _find_reason(current, listing, past.version)
     if reason is None or _is_as_cloned(current, listing, past.version, warn):
         return
-    hint = "Add --full to replace the clone's files and state by those of the source."
+    hint = "Add --full to replace the clone's files and state with those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
         hint = (
             f"Run `deltactl describe-history {where}` to see the changes. Run `deltactl restore "

@@ -11,7 +11,7 @@ from deltactl.protocol.new_tables import list_property_features
 
 @dataclass(frozen=True, slots=True)
 class CloneOptions:
-    """Parsed options of ``clone``; ``version`` and ``timestamp_ms`` (UTC) are of the source.
+    """Parsed options of ``clone``; ``version`` and ``timestamp_ms`` (UTC) select it in the source.
 
     ``where`` is SQL over partition columns: only these partitions are cloned. ``properties`` are
     set on the target instead of those of the source. ``sync``: update an earlier deep clone;

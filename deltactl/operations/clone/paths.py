@@ -155,7 +155,7 @@ def _ensure_distinct(paths: pa.ChunkedArray, files: pa.Table) -> None:
     if pc.count_distinct(paths).as_py() != len(paths) - _same_paths(files):
         raise SafetyError(
             "the source names one file by two different absolute addresses",
-            hint="Run `deltactl optimize` on the source, and clone it then.",
+            hint="Run `deltactl optimize` on the source, then clone it.",
         )
 
 

@@ -16,7 +16,7 @@ _ELSEWHERE: Final = "Choose an empty directory outside the source for the clone.
 
 
 def ensure_apart(source: Store, target: Store) -> None:
-    """Refuse a target that is the source, or one of them inside the other.
+    """Refuse a target that is the source, is inside the source, or contains the source.
 
     Raises:
         SafetyError: the message has both.

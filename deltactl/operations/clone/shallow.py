@@ -35,9 +35,9 @@ from deltactl.units import format_count
 def warn_of_vacuum(context: RunContext) -> None:
     """Warn of actions that break a shallow clone."""
     context.warn(
-        "a shallow clone needs the files of its source: a vacuum of the source by another tool "
-        "deletes files that the source has replaced, and then the clone cannot be read; "
-        "`deltactl vacuum --also-keep-for` keeps files longer, --deep creates an independent table"
+        "a shallow clone needs the files of its source. If another tool runs a vacuum of the "
+        "source, files that the source has replaced are deleted, and the clone cannot be read. "
+        "`deltactl vacuum --also-keep-for` keeps these files; --deep creates an independent table"
     )
 
 

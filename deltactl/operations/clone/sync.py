@@ -154,7 +154,8 @@ def _with_past_options(
         raise SafetyError(
             f"{target.uri} was cloned "
             + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),
-            hint="Omit --where to keep that, or add --full to change it.",
+            hint="Omit --where to keep this selection of partitions, or add --full to change the "
+            "selection.",
         )
     where = past.predicate if options.where is None and not options.full else options.where
     return replace(options, where=where, properties={**past.properties, **options.properties})
@@ -177,7 +178,7 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
             f"{source.store.uri} is not the table that {where} is a clone of: its id is "
             f"{source.metadata.id}, not {clones[0].partition(':')[2]}; the source was "
             "recreated, or is another table",
-            hint="Add --full to replace the clone's files by those of this table.",
+            hint="Add --full to replace the clone's files with those of this table.",
         )
     if source.version < txn.version:
         raise SafetyError(
@@ -255,7 +256,7 @@ def _ensure_may_remove(update: _Update) -> None:
     ):
         raise SafetyError(
             f"{format_count(update.removed.num_rows, 'file', 'files')} of the source were "
-            "replaced, but delta.appendOnly forbids to remove them from the clone",
+            "replaced, but delta.appendOnly forbids removing them from the clone",
             hint="Rerun with --property delta.appendOnly=false: the source keeps the property.",
         )
 

@@ -209,7 +209,7 @@ def _add_partitions(struct: StructType, partitioning: Partitioning) -> StructTyp
 
 def _unfit_names(schema: StructType) -> list[Problem]:
     return [
-        ("", f.name, "needs --column-mapping: readers refuse one of ' ,;{}()\\n\\t=' in a name")
+        ("", f.name, "needs --column-mapping: readers refuse ' ,;{}()\\n\\t=' in names")
         for f in walk_fields(schema)
         if _UNFIT.search(f.name)
     ]

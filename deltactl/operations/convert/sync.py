@@ -87,9 +87,10 @@ def sync_directory(
     watermark = snapshot.txns.get(APP_ID)
     if watermark is None:
         raise SafetyError(
-            f"{snapshot.store.uri} has no watermark of a listing: new files are unknown",
-            hint="Use --sync only on tables created by `deltactl convert`; with "
-            "delta.setTransactionRetentionDuration the watermark may have expired.",
+            f"{snapshot.store.uri} has no record of the last listing in its log, so --sync cannot "
+            f"tell which files are new",
+            hint="Use --sync only on tables that `deltactl convert` created. If the table sets "
+            "delta.setTransactionRetentionDuration, the record may have expired.",
         )
     _ensure_takes_files(snapshot)
     listed_ms = context.clock.now_ms()

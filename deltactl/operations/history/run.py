@@ -154,7 +154,9 @@ def _search_in_commit_timestamps(
 def _before_all(store: Store, listing: LogListing, timestamp_ms: int) -> VersionNotFoundError:
     asked = format_timestamp(timestamp_ms)
     if not listing.commits:
-        return VersionNotFoundError(f"the log of {store.uri} has no commits to find {asked} in")
+        return VersionNotFoundError(
+            f"the log of {store.uri} has no commits, so no version can be found for {asked}"
+        )
     oldest = min(listing.commits)
     row = read_history(store, listing, Selection(last_version=oldest)).rows[0]
     return VersionNotFoundError(

@@ -50,10 +50,7 @@ def parse_budget(texts: Iterable[str]) -> Budget:
     for text in texts:
         kind, amount = _parse_limit(text.strip())
         if kind in found:
-            raise UsageError(
-                f"--budget takes each kind of limit once, and this kind is already "
-                f"given: {text!r} is another"
-            )
+            raise UsageError(f"--budget {text!r}: a limit of this kind was already given")
         found[kind] = amount
     return Budget(found.get("bytes"), found.get("time"), found.get("requests"))
 

@@ -101,7 +101,7 @@ class _Limits:
 
     @classmethod
     def of(cls, spending: Spending, jobs: int) -> _Limits:
-        """Take what is left; ``jobs`` tables at a time share the time."""
+        """Return the unused part of the budget; ``jobs`` tables at a time share the time."""
         seconds = spending.seconds_left
         return cls(
             _or_unlimited(spending.bytes_left),
@@ -110,7 +110,7 @@ class _Limits:
         )
 
     def find_scarce(self, total: Effect) -> _Limits:
-        """Return only those that are less than a sum of effects."""
+        """Return only the limits that are less than a sum of effects."""
         return _Limits(
             self.bytes if total.bytes_read > self.bytes else inf,
             self.seconds if total.seconds > self.seconds else inf,
@@ -118,7 +118,7 @@ class _Limits:
         )
 
     def share(self, effect: Effect) -> float:
-        """Return the sum of the shares that an effect takes of each."""
+        """Return the sum of the shares of the limits that an effect uses."""
         return (
             effect.bytes_read / max(self.bytes, 1)
             + effect.seconds / max(self.seconds, _LEAST_SECONDS)
@@ -126,7 +126,7 @@ class _Limits:
         )
 
     def fit(self, effect: Effect) -> bool:
-        """Return whether an effect is within all of them."""
+        """Return whether an effect is within all limits."""
         return (
             effect.bytes_read <= self.bytes
             and effect.seconds <= self.seconds

@@ -93,12 +93,15 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
         "cool_down_ms", "0s", "Minimum time between two runs that did work", parse_duration
     ),
     "skip-hot": PolicyKey(
-        "skip_hot_ms", "30min", "Leave partitions written within this time", parse_duration
+        "skip_hot_ms", "30min", "Skip partitions that were written within this time", parse_duration
     ),
     "target-size": PolicyKey("target_bytes", "", "Target size of files", _maybe_size),
     "min-file-size": PolicyKey("min_file_bytes", "", "Smaller files count as small", _maybe_size),
     "max-deleted-rows-ratio": PolicyKey(
-        "max_deleted_rows_ratio", "0.05", "Rewrite files with a larger deleted share", _share
+        "max_deleted_rows_ratio",
+        "0.05",
+        "Rewrite files with a larger share of deleted rows",
+        _share,
     ),
     "min-files": PolicyKey(
         "min_files", "5", "Optimize a partition if it would lose this many files", _whole
@@ -124,9 +127,9 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "list-files": PolicyKey(
         "list_files", "auto", "Whether to list a table's files: auto, always, never", _listing
     ),
-    "weight-files": PolicyKey("weight_files", "1", "Benefit of a file less to read", _weight),
+    "weight-files": PolicyKey("weight_files", "1", "Benefit of one file less to read", _weight),
     "weight-requests": PolicyKey(
-        "weight_requests", "1", "Benefit of a request less for a reader", _weight
+        "weight_requests", "1", "Benefit of one request less for a reader", _weight
     ),
     "weight-freed": PolicyKey("weight_freed", "10", "Benefit of a GiB that is freed", _weight),
     "weight-skipping": PolicyKey(

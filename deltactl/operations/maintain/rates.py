@@ -109,7 +109,7 @@ class Rates:
         return Effect(seconds=seconds, requests=sent)
 
     def share_written(self, uri: str) -> float:
-        """Return what the rows of a table take after an optimize, of what they took before."""
+        """Return the size of rows after an optimize, as a share of their size before."""
         return self.known.get(_key("optimize", uri), Rate()).written
 
     def learn(self, name: ActionName, uri: str, predicted: Effect, measured: Effect) -> None:

@@ -37,7 +37,7 @@ class Outcome:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def settle(self, action: Action) -> Action:
-        """Return one of the actions with what came of it."""
+        """Return one of the actions with its result."""
         by_partition = self.failed.keys() <= {it.partition for it in self.actions} and self.failed
         why = self.failed.get(action.partition or "") if by_partition else None
         if self.error is not None and not by_partition:

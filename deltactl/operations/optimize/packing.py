@@ -61,7 +61,7 @@ class PackingRule:
 
     @property
     def done_bytes(self) -> int:
-        """Return the weight from which a bin needs no more inputs."""
+        """Return the weight at which a bin needs no more inputs."""
         return min(self.min_bytes, self.target_bytes)
 
     @property

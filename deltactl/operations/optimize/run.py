@@ -99,7 +99,7 @@ def try_optimize(
     *,
     dry_run: bool = False,
 ) -> OptimizeReport:
-    """Return what ``optimize_table`` does, also if every bin failed or was lost: see ``error``.
+    """Return the report of an optimize; if every bin failed or was lost, it has an ``error``.
 
     Raises:
         DeltactlError: as ``optimize_table``, before a bin was rewritten.
@@ -110,8 +110,8 @@ def try_optimize(
         )
     if options.include_clustered:
         context.warn(
-            "--include-clustered is deprecated: layouts are kept without it, and --cluster-by or "
-            "--zorder-by place the files of others"
+            "--include-clustered is deprecated: layouts are kept without this option, and "
+            "--cluster-by or --zorder-by place the rows of other files"
         )
     snapshot, plan = _make_plan(store, options, context)
     _log.info(

@@ -77,8 +77,8 @@ def find_downgrade_refusal(
         return _refuse(
             readers,
             "the latest checkpoint is a V2 checkpoint",
-            hint=f"{_WITHOUT}; run `deltactl checkpoint {where} --kind classic`; then rerun "
-            "with it.",
+            hint=f"{_WITHOUT}; run `deltactl checkpoint {where} --kind classic`; then rerun with "
+            f"--allow-protocol-downgrade.",
         )
     if DELETION_VECTORS.name in dropped:
         return _find_vectors(current, removed, readers, now_ms)

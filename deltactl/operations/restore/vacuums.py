@@ -25,7 +25,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PastVacuum:
-    """A vacuum that removed missing files; ``num_restorable`` of them, its undo restores."""
+    """A vacuum that removed missing files; its undo restores ``num_restorable`` of them."""
 
     run_id: str
     started_ms: int

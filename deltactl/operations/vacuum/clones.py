@@ -119,9 +119,9 @@ def _older_versions(store: Store, listing: LogListing, before: int) -> list[int]
 def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:
     source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
     raise SafetyError(
-        f"the shallow clone {note.clone_uri!r} of version {note.source_version} is noted in"
-        f" {note.name}, but cannot be read, so the files that it uses are not known:"
+        f"the shallow clone {note.clone_uri!r} of version {note.source_version} is recorded in "
+        f"{note.name}, but the clone cannot be read, so the files that it uses are not known:"
         f" {error.message}",
-        hint=f"Rerun when it can be read. If it was deleted, or never committed, run"
+        hint=f"Rerun when the clone can be read. If the clone was deleted or never committed, run"
         f" `deltactl vacuum {source} --forget-clone {clone}`.",
     ) from error

@@ -125,7 +125,7 @@ def find_links(store: Store, directories: Iterable[str]) -> set[str]:
 
 
 def empty_directories(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:
-    """Return the directories that are empty, apart from such directories, if ``kept`` files remain.
+    """Return the directories with no file at any depth, if only ``kept`` files remain.
 
     Deepest first. Hidden files and directories count as kept.
     """

@@ -77,7 +77,7 @@ class Spill:
             self._file = None
 
     def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
-        """Take rows by number; together they have so many bytes.
+        """Take rows by number; ``size_bytes`` is their total size.
 
         Raises:
             StorageError: the disk is too small, full or failed.
@@ -90,7 +90,7 @@ class Spill:
                 self._spill()
 
     def end_adding(self) -> None:
-        """Write all rows to the file if some are there: their memory is for other work from now on.
+        """Write all rows to the file if it has rows already, to free memory for other work.
 
         Raises:
             StorageError: the disk is too small, full or failed.

@@ -51,7 +51,7 @@ class S3Service(CommonService):
         self._etags: dict[str, str] = {}
 
     def find_endpoint(self) -> str:
-        """Return the client's: it depends on options, variables and configuration files."""
+        """Return the client's endpoint, from options, variables and configuration files."""
         return str(self._fs.endpoint)
 
     def key_of(self, uri: str) -> str:

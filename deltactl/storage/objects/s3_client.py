@@ -54,7 +54,7 @@ class S3Client:
 
     @property
     def endpoint(self) -> str:
-        """Return the client's: it depends on options, variables and configuration files."""
+        """Return the client's endpoint, from options, variables and configuration files."""
         return str(self._connect().meta.endpoint_url)
 
     def call(self, operation: str, **request: Any) -> Any:

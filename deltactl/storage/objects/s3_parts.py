@@ -1,4 +1,4 @@
-"""A multipart upload to Amazon S3, of which several copies of ranges are in progress at once.
+"""A multipart upload to Amazon S3 that copies several ranges at the same time.
 
 Source: Amazon S3 API reference, UploadPart and UploadPartCopy. Numbers order the parts; the service
 accepts them in any order.

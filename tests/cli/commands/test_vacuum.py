@@ -114,7 +114,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
     write_note(table.store, CloneNote(clone.uri, 1, OLD_MS, "an-id"))
     refused = cli("vacuum", "events", "--mode", "full", "--yes")
     assert refused.code == 6
-    assert f"the shallow clone {clone.uri!r} of version 1 is noted in" in refused.err
+    assert f"the shallow clone {clone.uri!r} of version 1 is recorded in" in refused.err
     assert f"deltactl vacuum {table.store.uri} --forget-clone {clone.uri}" in refused.err
     shown = cli("vacuum", "events", "--forget-clone", "a clone", "--dry-run")
     assert (shown.code, shown.out.splitlines()[0]) == (

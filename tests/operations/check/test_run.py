@@ -626,7 +626,7 @@ def test_a_remove_by_path_alone_names_its_writer() -> None:
     remove_by_path_alone(builder)
     (row,) = check(builder.store).findings.to_pylist()
     assert (row["code"], row["version"]) == ("REMOVE_MISSED", 5)
-    assert row["problem"].startswith("version 5 (by 'Rewriter/1') removed it, but not under")
+    assert row["problem"].startswith("version 5 (by 'Rewriter/1') removed the file, but with")
     assert "restore" in row["repair"]
 
 

@@ -205,8 +205,9 @@ def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
         run(many_files(3).store, resume=state, depth=Depth.DATA, sample=0.5)
     told = caught.value.message.partition("another check: ")[2]
     assert told == (
-        "its depth is sizes, this one's is data; its sample is 1.0, this one's is 0.5; "
-        "its vectors is off, this one's is on"
+        "its depth is sizes, that of this check is data; "
+        "its sample is 1.0, that of this check is 0.5; "
+        "its vectors is off, that of this check is on"
     )
     for content in ("no JSON\n", "[]\n", json.dumps({"format": 1}) + "\nx\n"):
         Path(state).write_text(content)

@@ -219,7 +219,7 @@ def test_a_count_of_nulls_says_what_it_was_compared_with() -> None:
     report = check(builder.store, depth=Depth.DATA)
     assert codes(report) == ["STATS_NULLS", "STATS_ROWS"]
     assert report.findings["problem"][0].as_py() == (
-        "column 'c': nullCount is 2 and so is numRecords: all are null; "
+        "column 'c': nullCount and numRecords are both 2, so all values are null; "
         "the file has 2 nulls in 3 live rows"
     )
 
@@ -257,7 +257,7 @@ def test_statistics_of_a_column_that_a_file_lacks_are_noted(mapping: str) -> Non
         for depth in (Depth.FOOTERS, Depth.DATA):
             report = check(builder.store, depth=depth)
             assert codes(report) == []
-            assert any("missing in their file" in note for note in report.notes) == bool(said)
+            assert any("that a file does not have" in note for note in report.notes) == bool(said)
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])

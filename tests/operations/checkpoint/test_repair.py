@@ -321,7 +321,7 @@ def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None
         (lambda add: add | {"partitionValues": {"p": "x"}}, "partition values"),
         (lambda add: add | {"stats": '{"numRecords":7}'}, "statistics"),
         (lambda add: add | {"stats": "{truncated"}, "statistics"),
-        (lambda add: add | {"path": "elsewhere"}, "other files"),
+        (lambda add: add | {"path": "elsewhere"}, "files, partition values"),
     ],
 )
 def test_a_compacted_file_that_disagrees_goes(wrong: Any, said: str) -> None:
@@ -390,7 +390,7 @@ def test_a_sidecar_of_another_size_than_is_said() -> None:
     text = builder.store.read(name).decode()
     builder.store.put(name, text.replace('"sizeInBytes": ', '"sizeInBytes": 1').encode())
     (finding,) = [f for f in repair(builder.store).findings if f.name == name]
-    assert "bytes, which has" in finding.problem
+    assert "bytes, but the file has" in finding.problem
     assert finding.repaired
     assert repair(builder.store).findings == ()
     assert_valid(builder, range(5))
@@ -426,7 +426,7 @@ def test_statistics_of_a_checkpoint_are_compared() -> None:
         builder.store.put(name, _with_statistics(good, stats))
         found = [f for f in repair(builder.store, dry_run=True).findings if f.name == name]
         assert len(found) == is_wrong, stats
-        assert all("other statistics than the log says" in f.problem for f in found)
+        assert all("statistics that differ from the log" in f.problem for f in found)
     builder.store.put(name, _with_statistics(good, '{"numRecords":3}'))
     assert repair(builder.store).all_repaired
     assert repair(builder.store).findings == ()

@@ -173,7 +173,7 @@ def test_without_a_watermark_nothing_is_known(store: MemoryStore) -> None:
     name = f"_delta_log/{0:020d}.json"
     lines = [json.dumps(action) for action in commit(store, 0) if "txn" not in action]
     store.put(name, "\n".join(lines).encode())
-    with pytest.raises(SafetyError, match="no watermark"):
+    with pytest.raises(SafetyError, match="no record of the last listing"):
         run(store)
 
 

@@ -488,7 +488,7 @@ def test_the_feature_alone_without_vectors_is_fine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mapping", ["name", "id"])
 def test_column_mapping_is_refused(mapping: str) -> None:
     builder = memory("a", mapping=mapping)
-    with pytest.raises(UnsupportedFeatureError, match="maps columns"):
+    with pytest.raises(UnsupportedFeatureError, match="uses column mapping"):
         generate(builder.store)
 
 

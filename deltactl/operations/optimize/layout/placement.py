@@ -61,7 +61,7 @@ class Placement:
     def order(
         self, arrays: Sequence[pa.Array], places: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Return the order of the rows within a file: its row groups and pages are small boxes."""
+        """Return the order of the rows in a file: its row groups and pages get narrow bounds."""
         if self.layout == "linear" or len(arrays) == 1:
             return _sort_by_values(arrays)
         return np.argsort(places, kind="stable")

@@ -66,7 +66,7 @@ class ColumnRanks:
 
 @dataclass(frozen=True, eq=False)
 class ColumnRanges:
-    """Ranges of a column with equal row counts: there are far fewer than ranks.
+    """Ranges of a column with equal row counts: there are far fewer ranges than ranks.
 
     ``numbers[n]`` is the range of values up to ``ends[n]``, and the last one that of larger values.
     """
@@ -117,7 +117,7 @@ def count_below(bounds: Values, values: Values) -> Ranks:
 
 
 def sort_distinct(values: Values) -> Values:
-    """Return the distinct values in order: of numbers faster than NumPy, which hashes them."""
+    """Return the distinct values in order; NumPy, which hashes numbers, is slower for them."""
     if values.dtype.kind != "i" or not len(values):
         return np.unique(values)
     ordered = np.sort(values)

@@ -148,8 +148,8 @@ def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutC
     if len(paths) > _MOST_COLUMNS:
         raise UsageError(
             f"{option} names {len(paths)} columns; {_MOST_COLUMNS} are the most",
-            hint="Keep the columns that queries filter by most: with each further one, the others "
-            "skip less.",
+            hint="Keep the columns that queries filter by most: with each additional column, "
+            "queries skip fewer files by the other columns.",
         )
     found: dict[Path, LayoutColumn] = {}
     for path in paths:
@@ -165,7 +165,8 @@ def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
     name = ".".join(path)
     if any(_same(name, partition) for partition in metadata.partition_columns):
         raise UsageError(
-            f"{option}: {name!r} is a partition column; each file has one value of it already",
+            f"{option}: {name!r} is a partition column: all rows of a file have the same value in "
+            f"it",
             hint="Remove it: rows are placed within each partition.",
         )
     fields = _find(metadata.data_schema, path)
@@ -185,7 +186,8 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
     if leaf is None or not leaf.has_bounds:
         raise SafetyError(
             f"{what} has a type without minimum and maximum, so no query skips files by it",
-            hint="Choose columns of numbers, strings, dates or timestamps; of a struct, a member.",
+            hint="Choose columns of numbers, strings, dates or timestamps. For a struct, choose "
+            "one of its fields, such as a.b.",
         )
     chosen = choose_stats_columns(snapshot.metadata, snapshot.protocol)
     if path not in {collected.path for collected in chosen.leaves}:

@@ -47,7 +47,7 @@ class ClusterLimit:
         return cls(min(max_bytes, MAX_CLUSTER_BYTES), least)
 
     def finished(self, min_bytes: int) -> int:
-        """Return the bytes from which on a cluster is finished.
+        """Return the size in bytes at which a cluster counts as finished.
 
         Two unfinished clusters together are within the limit. Otherwise runs with the same limit
         would place the same rows again and again.

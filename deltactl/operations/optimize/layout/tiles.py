@@ -115,7 +115,7 @@ def _choose_cuts(ordered: Ranks, slices: int) -> list[int]:
 
 
 def choose_slices(files: float, most: Sequence[int]) -> list[int]:
-    """Return slices for each column whose product is near ``files``; equal, the first ones more.
+    """Return the number of slices of each column: nearly equal, with a product near ``files``.
 
     Args:
         files: the wanted product.
