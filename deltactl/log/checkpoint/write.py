@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -73,6 +73,9 @@ class ActionFileWriter:
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = self._num_rows = 0
         self._digests = {"add": KeyDigest(), "remove": KeyDigest()}
+        # Another thread digests keys while this one encodes, one batch at a time.
+        self._digester = ThreadPoolExecutor(1, thread_name_prefix="deltactl-digest")
+        self._digested: Future[None] | None = None
         self._sink = store.open_replacement(name)
         with self._naming_file():
             self._writer = self._open_parquet()
@@ -86,6 +89,7 @@ class ActionFileWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._digester.shutdown()
         if not self._sink.closed:
             with suppress(Exception):
                 self._writer.close()  # otherwise its destructor writes to a closed sink
@@ -102,13 +106,13 @@ class ActionFileWriter:
 
     def write_adds(self, files: pa.Table) -> None:
         """Append rows of ``ADD_SCHEMA``."""
-        self._digests["add"].add(files)
+        self._digest("add", files)
         for batch in files.to_batches():
             self._append({"add": add_structs(batch, self._layout)}, batch.num_rows)
 
     def write_removes(self, files: pa.Table) -> None:
         """Append rows of ``REMOVE_SCHEMA``."""
-        self._digests["remove"].add(files)
+        self._digest("remove", files)
         for batch in files.to_batches():
             self._append({"remove": remove_structs(batch, self._layout)}, batch.num_rows)
 
@@ -120,6 +124,8 @@ class ActionFileWriter:
                 one.
         ConflictError: another writer replaced the file at the same time.
         """
+        self._wait_for_digest()
+        self._digester.shutdown()
         with self._naming_file():
             self._flush()
             self._writer.close()
@@ -139,6 +145,14 @@ class ActionFileWriter:
             adds=self._digests["add"].finish(),
             removes=self._digests["remove"].finish(),
         )
+
+    def _digest(self, kind: str, files: pa.Table) -> None:
+        self._wait_for_digest()
+        self._digested = self._digester.submit(self._digests[kind].add, files)
+
+    def _wait_for_digest(self) -> None:
+        if self._digested is not None:
+            self._digested.result()
 
     def _append(self, columns: dict[str, pa.Array | pa.ChunkedArray], num_rows: int) -> None:
         if not num_rows:
