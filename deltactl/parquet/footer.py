@@ -165,13 +165,15 @@ def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
     return int(stats.null_count) if stats is not None and stats.has_null_count else None
 
 
-def count_nulls(array: pa.Array) -> int:
+def count_nulls(array: pa.Array | pa.ChunkedArray) -> int:
     """Return the nulls of a column: null rows, or for nested types the nulls that Parquet counts.
 
     These are the places without a value, summed over the leaves: the leaf is null, a struct above
     it is null, or a list or map above it is null or empty.
     """
     type_ = array.type
+    if isinstance(array, pa.ChunkedArray) and (type_.num_fields or _is_extension(type_)):
+        return sum(map(count_nulls, array.chunks))
     if isinstance(array, pa.ExtensionArray):
         return count_nulls(array.storage)
     if pa.types.is_struct(type_):
@@ -179,6 +181,10 @@ def count_nulls(array: pa.Array) -> int:
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _count_nulls_of_lists(array)
     return int(array.null_count)
+
+
+def _is_extension(type_: pa.DataType) -> bool:
+    return isinstance(type_, pa.BaseExtensionType)
 
 
 def _count_nulls_of_lists(array: pa.Array) -> int:

@@ -32,7 +32,7 @@ from deltactl.protocol.deletion_vectors import (
     live_mask,
 )
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import Field, StructType, is_void
+from deltactl.protocol.schema import Field, PrimitiveType, StructType, is_variant, is_void
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
@@ -50,6 +50,21 @@ class LiveBatch:
     first_row: int
     num_physical_rows: int
     mask: pa.BooleanArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where the columns of a reader are in files of one schema.
+
+    Attributes:
+        names: the column of the file for each field; ``None`` if the file has none.
+        chosen: the columns to read, in the order of the fields.
+        is_complete: whether they are the columns of the reader in its order, and none is nested.
+    """
+
+    names: Sequence[str | None]
+    chosen: Sequence[str]
+    is_complete: bool
 
 
 @dataclass(frozen=True)
@@ -75,9 +90,14 @@ class RowReader:
         object.__setattr__(self, "_fields", stored)
         target = arrow_schema(StructType(tuple(stored)), self.naming)
         object.__setattr__(self, "schema", pa.schema([*target, *self.extra]))
+        is_flat = all(isinstance(f.type, PrimitiveType) and not is_variant(f.type) for f in stored)
+        object.__setattr__(self, "_is_flat", is_flat)
+        object.__setattr__(self, "_latest", [])
 
     schema: pa.Schema = field(init=False, repr=False, compare=False)
     _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
+    _is_flat: bool = field(init=False, repr=False, compare=False)
+    _latest: list[tuple[pa.Schema, _Sources]] = field(init=False, repr=False, compare=False)
 
     def select(self, names: Set[str]) -> RowReader:
         """Return a reader of some of the columns, by the names in ``schema``."""
@@ -178,37 +198,59 @@ class RowReader:
         batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
         """Yield all rows of these row groups, deleted rows included, in the wanted columns."""
-        matcher = Matcher(self.mapping_mode)
-        schema = parquet.schema_arrow
-        present = FileFields(schema)
         constants = self._constants(file)
-        sources = [
-            None if i in constants or is_void(f.type) else matcher.find(f, present)
-            for i, f in enumerate(self._fields)
-        ]
-        if len(constants) < len(self._fields):
-            ensure_field_ids(matcher, schema, file.path)
-        names = {present.names[s] for s in sources if s is not None}
-        names |= {e.name for e in self.extra} & present.by_name.keys()
-        if not names:
+        sources = self._find_sources(parquet.schema_arrow, constants.keys(), file.path)
+        if not sources.chosen:
             footer = parquet.metadata
             chosen_groups = range(footer.num_row_groups) if groups is None else groups
             rows = sum(footer.row_group(i).num_rows for i in chosen_groups)
             yield from self._constant_batches(rows, constants, batch_rows)
             return
+        names = set(sources.chosen)
         legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
         # Bins already run in parallel: threads inside each bin would only compete with other bins.
-        chosen = sorted(names)
-        for batch in read_batches(parquet, groups, chosen, batch_rows, use_threads=False):
+        for batch in read_batches(parquet, groups, sources.chosen, batch_rows, use_threads=False):
             _ensure_unambiguous(batch, legacy, file.path)
-            arrays = [
-                constants[i].take_rows(batch.num_rows)
-                if i in constants
-                else self._column(batch, None if s is None else present.names[s], i, matcher)
-                for i, s in enumerate(sources)
-            ]
-            arrays += [self._extra_column(batch, extra) for extra in self.extra]
+            # Conversions would return each column: most files of a table are like this.
+            if sources.is_complete and batch.schema.equals(self.schema, check_metadata=True):
+                yield batch
+                continue
+            arrays = self._convert(batch, sources.names, constants)
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _find_sources(self, schema: pa.Schema, constants: Set[int], path: str) -> _Sources:
+        """Find the columns in a file with this schema.
+
+        The result for the latest schema is kept: most files of a table have the same one.
+        """
+        for known, sources in tuple(self._latest):
+            if known.equals(schema, check_metadata=True):
+                return sources
+        matcher, present = Matcher(self.mapping_mode), FileFields(schema)
+        found = [
+            None if i in constants or is_void(f.type) else matcher.find(f, present)
+            for i, f in enumerate(self._fields)
+        ]
+        if len(constants) < len(self._fields):
+            ensure_field_ids(matcher, schema, path)
+        names = [None if index is None else present.names[index] for index in found]
+        extra = [e.name for e in self.extra if e.name in present.by_name]
+        chosen = list(dict.fromkeys([*(name for name in names if name is not None), *extra]))
+        sources = _Sources(names, chosen, self._is_flat and chosen == self.schema.names)
+        self._latest[:] = [(schema, sources)]
+        return sources
+
+    def _convert(
+        self, batch: pa.RecordBatch, names: Sequence[str | None], constants: Mapping[int, _Constant]
+    ) -> list[pa.Array]:
+        matcher = Matcher(self.mapping_mode)
+        arrays = [
+            constants[i].take_rows(batch.num_rows)
+            if i in constants
+            else self._column(batch, name, i, matcher)
+            for i, name in enumerate(names)
+        ]
+        return arrays + [self._extra_column(batch, extra) for extra in self.extra]
 
     def _column(
         self, batch: pa.RecordBatch, name: str | None, index: int, matcher: Matcher

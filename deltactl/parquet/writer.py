@@ -77,11 +77,12 @@ class PendingRows:
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.Table]:
         """Append rows; yield each complete row group."""
         while rows.num_rows:
-            count = self._count_that_fit(rows)
+            size_bytes = int(rows.nbytes)
+            count = self._count_that_fit(rows, size_bytes)
             if count:
                 fitting = rows.slice(0, count)
                 self._batches.append(fitting)
-                self._bytes += int(fitting.nbytes)
+                self._bytes += size_bytes if count == rows.num_rows else int(fitting.nbytes)
                 self._rows += count
                 rows = rows.slice(count)
             if rows.num_rows or self._is_full():
@@ -98,10 +99,9 @@ class PendingRows:
         limits = self._options
         return self._bytes >= limits.row_group_bytes or self._rows >= limits.row_group_rows
 
-    def _count_that_fit(self, rows: pa.RecordBatch) -> int:
+    def _count_that_fit(self, rows: pa.RecordBatch, size_bytes: int) -> int:
         """Return the number of rows that fit into the row group; at least one if it is empty."""
         count = min(int(rows.num_rows), self._options.row_group_rows - self._rows)
-        size_bytes = int(rows.nbytes)
         space = self._options.row_group_bytes - self._bytes
         if size_bytes > space:
             count = min(count, rows.num_rows * max(space, 0) // size_bytes)
@@ -162,12 +162,9 @@ class DataFileWriter:
             DataFileError: the columns differ from the schema, or values do not fit it.
             StorageError: the store failed.
         """
-        if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
-            # Arrow would cast, or match columns by position.
-            raise DataFileError(f"{self._name}: rows and file have different columns")
-        rows = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
-        self._facts.collect(rows)
-        for table in self._pending.add(rows):
+        if not batch.schema.equals(self._schema, check_metadata=True):
+            batch = self._with_own_schema(batch)
+        for table in self._pending.add(batch):
             self._write_group(table)
 
     def close(self) -> WrittenFile:
@@ -215,7 +212,14 @@ class DataFileWriter:
         with suppress(DeltactlError):
             self._store.delete_many([self._name])
 
+    def _with_own_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
+            # Arrow would cast, or match columns by position.
+            raise DataFileError(f"{self._name}: rows and file have different columns")
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+
     def _write_group(self, table: pa.Table) -> None:
+        self._facts.collect(table)
         with self._naming_file():
             self._open_writer(table).write_table(table, row_group_size=table.num_rows)
         self._num_rows += table.num_rows

@@ -142,9 +142,11 @@ def test_nan_below_a_null_struct_is_not_there() -> None:
 def test_negative_zero_is_seen(type_: pa.DataType) -> None:
     floats = pa.array([-0.0, 1.0, 0.0, -0.0, None, NAN], type_)
     for start, length, seen in [(0, 1, True), (1, 2, False), (1, 3, True), (4, 2, False)]:
-        batch = pa.record_batch({"i": pa.nulls(length), "f": floats.slice(start, length)})
-        facts = FactCollector(batch.schema, StatsColumns())
-        facts.collect(batch)
+        part = floats.slice(start, length)
+        column = pa.chunked_array([part.slice(0, 1), part.slice(1), part.slice(0, 0)])
+        rows = pa.table({"i": pa.nulls(length), "f": column})
+        facts = FactCollector(rows.schema, StatsColumns())
+        facts.collect(rows)
         assert facts.negative_zero_columns == (frozenset({1}) if seen else frozenset())
         assert facts.nan_columns == (frozenset({1}) if start == 4 else frozenset())
 

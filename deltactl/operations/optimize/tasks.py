@@ -36,7 +36,7 @@ from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
-from deltactl.parquet.reader import LiveBatch, RowReader
+from deltactl.parquet.reader import DEFAULT_BATCH_ROWS, LiveBatch, RowReader
 from deltactl.parquet.splice.copy_conditions import Reason
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
@@ -141,10 +141,24 @@ class _Counts:
     first_rows: list[int] = field(default_factory=list)
     physical_rows: list[int] = field(default_factory=list)
     groups: RewriteCounts = field(default_factory=RewriteCounts)
+    _uncounted: list[pa.RecordBatch] = field(default_factory=list)
+    _uncounted_rows: int = 0
 
     def add(self, columns: pa.RecordBatch) -> None:
         self.rows += columns.num_rows
-        for name, column in zip(columns.schema.names, columns.columns, strict=True):
+        self._uncounted.append(columns)
+        self._uncounted_rows += columns.num_rows
+        if self._uncounted_rows >= DEFAULT_BATCH_ROWS:
+            self.count_nulls()
+
+    def count_nulls(self) -> None:
+        """Count the nulls of the batches since the last call: together, as they are small."""
+        if not self._uncounted:
+            return
+        table = pa.Table.from_batches(self._uncounted)
+        self._uncounted.clear()
+        self._uncounted_rows = 0
+        for name, column in zip(table.column_names, table.columns, strict=True):
             self.nulls[name] += count_nulls(column)
 
     def inputs(self) -> pa.RecordBatch:
@@ -290,12 +304,13 @@ def _prepare_copy(
         reader = spec.reader.select(set(step.sampled))
         facts = FactCollector(reader.schema, spec.stats_columns)
         for live in reader.read_groups(opened(), file, None, groups):
-            facts.collect(live.columns)
+            facts.collect(pa.Table.from_batches([live.columns]))
     return GroupCopy(step.source, step.group, step.leaves, beside, facts)
 
 
 def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
     """Compare the counts of the input with the footer of the output."""
+    counts.count_nulls()
     if written.num_rows != counts.rows:
         raise VerificationError(
             f"{name}: {counts.rows} live rows were read but {written.num_rows} were written"

@@ -39,8 +39,7 @@ def encode_segment(table: pa.Table, options: WriteOptions, stats: StatsColumns) 
         pa.ArrowException: the rows cannot be encoded.
     """
     facts = FactCollector(table.schema, stats)
-    for batch in table.to_batches():
-        facts.collect(batch)
+    facts.collect(table)
     buffer = pa.BufferOutputStream()
     with open_parquet(buffer, table, options) as writer:
         writer.write_table(table, row_group_size=table.num_rows)
@@ -60,7 +59,7 @@ def _ensure_counts(table: pa.Table, footer: pq.FileMetaData) -> None:
             f"{table.num_rows} rows were encoded, and the footer has {footer.num_rows}"
         )
     for name, nulls in read_null_counts(footer).items():
-        encoded = sum(count_nulls(chunk) for chunk in table[name].chunks)
+        encoded = count_nulls(table[name])
         if nulls != encoded:
             raise VerificationError(
                 f"column {name!r} had {encoded} nulls, and the footer has {nulls}"

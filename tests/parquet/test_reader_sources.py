@@ -1,0 +1,54 @@
+"""A reader keeps what it found in the latest file, but each file is read by its own schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import DataFileError
+from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.reader import RowReader
+from deltactl.protocol.schema import Field, PrimitiveType, StructType
+from deltactl.storage.local.store import LocalStore
+
+SCHEMA = StructType(
+    (Field("a", PrimitiveType("long"), True), Field("b", PrimitiveType("string"), True))
+)
+ROWS = [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
+
+
+def _file(folder: Path, name: str, table: pa.Table) -> DataFile:
+    pq.write_table(table, folder / name, store_schema=False)
+    return DataFile(name, (folder / name).stat().st_size, {})
+
+
+def test_files_of_other_schemas_are_read_in_turn(tmp_path: Path) -> None:
+    numbers, texts = pa.array([1, None]), pa.array(["x", "y"])
+    files = [
+        _file(tmp_path, "equal", pa.table({"a": numbers, "b": texts})),
+        _file(tmp_path, "swapped", pa.table({"b": texts, "a": numbers})),
+        _file(tmp_path, "narrow", pa.table({"a": numbers.cast(pa.int32()), "b": texts})),
+        _file(tmp_path, "case", pa.table({"B": texts, "A": numbers})),
+        _file(tmp_path, "more", pa.table({"c": texts, "a": numbers, "b": texts})),
+    ]
+    without = _file(tmp_path, "fewer", pa.table({"a": numbers}))
+    reader, store = RowReader(SCHEMA, (), "none", for_rewrite=True), LocalStore(str(tmp_path))
+    for file in (*files, *reversed(files), without, *files):
+        (live,) = reader.read(store, file)
+        assert live.columns.schema.equals(reader.schema, check_metadata=True), file.path
+        expected = [{**row, "b": None} for row in ROWS] if file is without else ROWS
+        assert live.columns.to_pylist() == expected, file.path
+
+
+def test_a_file_with_ambiguous_columns_is_refused_each_time(tmp_path: Path) -> None:
+    numbers = pa.array([1])
+    good = _file(tmp_path, "good", pa.table({"a": numbers, "b": pa.array(["x"])}))
+    bad = _file(tmp_path, "bad", pa.Table.from_arrays([numbers, numbers], ["A", "A"]))
+    reader, store = RowReader(SCHEMA, (), "none"), LocalStore(str(tmp_path))
+    for _ in range(2):
+        assert len(list(reader.read(store, good))) == 1
+        with pytest.raises(DataFileError, match="twice"):
+            list(reader.read(store, bad))
