@@ -22,8 +22,8 @@ A = TypeVar("A")
 Numbers = npt.NDArray[np.int64]
 
 Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers]]
-"""``key(batch, first_row) -> (destinations, places)``: of rows from the ``first_row``-th of a
-source on; places are smaller numbers for rows that come first at their destination."""
+"""``key(batch, first_row) -> (destinations, places)``: for the rows of a source from its
+``first_row``-th row on. Rows with smaller places come first at their destination."""
 
 _GATHERED_ROWS: Final = 1 << 20
 # Of a part on average; to join batches for larger pieces costs more than it saves.

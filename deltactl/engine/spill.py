@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
-"""The last column of rows on their way: their place at the destination."""
+"""The last column of exchanged rows: the place of each row at its destination."""
 
 SPILL_DIR_HINT: Final = (
     "Choose a directory with more space with --spill-dir, or rerun with more --memory "

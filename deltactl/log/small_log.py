@@ -197,7 +197,7 @@ _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
     "deletionTimestamp": _is_integer,
     "extendedFileMetadata": _is_flag,
 }
-"""The members of file actions, as ``commits/columns.py`` reads them; others are not read."""
+"""The members of file actions that ``commits/columns.py`` reads."""
 
 
 def _members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ DIGEST_TAG: Final = "deltactl.rowDigest"
 """Tag of a ``commitInfo``: the digest of the rows that the commit moved between files."""
 
 PATH_TAG: Final = "deltactl.layoutPath"
-"""Tag of a file that such a commit added: its own path, so that copies of tags are known."""
+"""Tag of a file that such a commit added: its own path, by which copied tags are recognized."""
 
 # Number of rows whose hashes (several arrays of 8 bytes per row) fit into the cache of a core.
 _DIGESTED_ROWS: Final = 1 << 13

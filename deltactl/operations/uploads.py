@@ -29,7 +29,7 @@ _log: Final = logging.getLogger(__name__)
 _NOTES: Final = f"{OWN_DIR}/uploads"
 _WITHOUT_LEASE_MS: Final = 24 * 60 * 60 * 1000
 _LIFECYCLE: Final = (
-    "Let the bucket abort them: a lifecycle rule with AbortIncompleteMultipartUpload. "
+    "Let the bucket abort such uploads with a lifecycle rule (AbortIncompleteMultipartUpload). "
     "See docs/object-stores.md."
 )
 

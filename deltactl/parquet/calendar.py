@@ -28,7 +28,7 @@ _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
 PROLEPTIC_CALENDAR: Final = {_VERSION: b"3.5.0"}
-"""The footer entry because of which Spark reads dates before 1582 as proleptic Gregorian.
+"""With this footer entry, Spark reads dates before 1582 as proleptic Gregorian.
 
 Without it, Spark 3 refuses to read them, unless its session has a rebase mode.
 """

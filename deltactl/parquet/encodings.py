@@ -32,7 +32,7 @@ _FASTEST_LEVEL: Final = 1
 _COMPRESSED_ROWS: Final = 8192
 _WORTH_A_TRIAL: Final = 4 * _COMPRESSED_ROWS
 _NO_GAIN: Final = 1.002
-"""Use the fastest level if its size is at most this many times the size of the full level."""
+"""The fastest level is used if its output is at most this many times as large."""
 
 
 def choose_dictionary_columns(table: pa.Table) -> list[str]:

@@ -30,7 +30,7 @@ INLINE: Final = "i"
 STORAGE_TYPES: Final = (UUID_RELATIVE, ABSOLUTE, INLINE)
 
 FRAME_OVERHEAD: Final = 8
-"""Bytes around each stored bitmap: its size before, its checksum after."""
+"""The number of bytes around a stored bitmap: its size is before it, its checksum after it."""
 
 _FILE_VERSION: Final = b"\1"
 _PORTABLE_MAGIC: Final = 1681511377

@@ -44,7 +44,7 @@ class StreamedAssembly:
             wanted = min(_READ_BYTES, offset + length - start)
             (data,) = self._store.read_ranges(source, [(start, wanted)])
             if len(data) < wanted:
-                raise StorageError(f"{source!r} ends before the end of a copy")
+                raise StorageError(f"{source!r} is shorter than the range to copy")
             self.write(data)
 
     def tell(self) -> int:

@@ -137,7 +137,9 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
         raise
     after = _facts(target, file.target_path)
     if after is None:
-        raise ObjectNotFoundError(f"{file.target_path!r} in {target.uri} is gone after its copy")
+        raise ObjectNotFoundError(
+            f"{file.target_path!r} in {target.uri} does not exist any more after it was copied"
+        )
     before = _facts(source, file.source_path) if after.checksums else None
     try:
         return CopiedFile(file.size_bytes, "stream", compare_facts(copy, before, after))

@@ -147,7 +147,7 @@ class DynamoDbEntries:
                 raise StorageError(
                     f"there is no {where}",
                     hint="Give the table and region of the other writers with --ddb-table-name and"
-                    " --ddb-region; docs/object-store-commits.md says how to create one.",
+                    " --ddb-region; docs/object-store-commits.md shows how to create such a table.",
                 ) from error
             raise map_error(error, method.replace("_", " "), name, where, self._secrets) from error
 

@@ -155,7 +155,7 @@ class RangeCopies(Protocol):
 
 
 OnUpload = Callable[[str, str], Callable[[], None]]
-"""``on_upload(name, upload id) -> ended``: call ``ended()`` when no part of the upload remains."""
+"""``on_upload(name, upload id)`` returns a function; call it when the upload has no parts left."""
 
 
 class Uploads(Protocol):

@@ -262,7 +262,7 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
         return PartialSuccessError(
             found if failed is None else f"{found}; and {failed}",
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
-            "them: the table needs them."
+            f"these files: the table needs them."
             if report.quarantined_until_ms is not None
             else "Restore an older version of the table, or the files from a backup: the table may "
             "need them. Use --quarantine next time: then --undo can restore files.",

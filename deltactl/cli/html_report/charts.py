@@ -16,7 +16,7 @@ _BAR_PIXELS: Final = 13
 _ROW_GAP: Final = 12
 _STRIP_PIXELS: Final = 26
 _STEPS: Final = 1000
-"""The resolution of a strip, and the maximum number of its parts: shorter ranges are joined."""
+"""The maximum number of parts of a strip; shorter ranges are joined."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ def render_fix(page: Page, report: PathRepairReport) -> None:
         page.line(f"live rows  {rows}: readers will no longer return them")
     if report.left:
         page.line()
-        _render_pairs(page, "Left: not selected, or not known to be unwanted", report.left)
-        page.line("  To remove one, pass the text in quotes after 'live as' to --path.")
+        heading = "Left: not selected with --path, or the table may need the rows"
+        _render_pairs(page, heading, report.left)
+        page.line("  To remove such a file, give the text in quotes after 'live as' with --path.")
 
 
 def _heading(report: PathRepairReport) -> str:

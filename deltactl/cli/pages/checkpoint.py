@@ -77,7 +77,7 @@ def _render_written(page: Page, written: WrittenCheckpoint, report: CheckpointRe
         Styled(f"Version {written.version} has a {_KINDS[written.kind]} checkpoint", Tone.GOOD),
         ", read back and verified",
     )
-    pointer = "updated" if report.hint_moved else "unchanged: it refers to a newer one"
+    pointer = "updated" if report.hint_moved else "unchanged: it refers to a newer checkpoint"
     files = format_count(len(written.names) + len(written.sidecars), "file")
     page.fields(
         [

@@ -27,7 +27,7 @@ CHANGE_COLUMNS: Final = tuple(
     for header in ("added", "size", "rows", "removed", "size", "rows", "DVs")
 )
 _CUT: Final = 400
-"""Longer strings are cut before they are measured; no line is that long."""
+"""Longer strings are cut before their width is measured; no line is longer than this."""
 
 
 def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:

@@ -145,8 +145,8 @@ def describe_mode(mode: str, complete_since: int | None, listed_files: int | Non
     """Return how a vacuum searched for files, and how many it listed."""
     if mode == "lite":
         return (
-            f"lite, finds all files that commits removed since version {complete_since}; "
-            "full finds more"
+            f"lite: finds all files that commits removed since version {complete_since}; full "
+            f"finds more files"
         )
     return f"{mode}: {format_count(listed_files or 0, 'file', 'files')} under the root"
 
@@ -155,7 +155,7 @@ def describe_undo(run_id: str | None, was_moved: bool, table: str) -> str:
     """Return how to restore the files."""
     if was_moved:
         return f"deltactl vacuum {shlex.quote(table)} --undo {run_id}"
-    return "only from object versions, if the store keeps them: --quarantine was not used"
+    return "possible only if the store keeps old object versions: --quarantine was not used"
 
 
 def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:

@@ -232,7 +232,7 @@ EXPLANATIONS: Final = {
     "STORAGE": Explanation(
         "The store refused or failed.",
         (
-            "The network, a full disk, or a limit of requests.",
+            "The network, a full disk, or a limit on the number of requests.",
             "A file system that cannot create a file only if it is absent.",
         ),
         _FAILED_BEFORE_COMMIT,

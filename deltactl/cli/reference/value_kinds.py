@@ -17,9 +17,9 @@ class ValueKind(StrEnum):
     FILES = "files"
     DIRECTORIES = "directories"
     COLUMNS = "columns"
-    """Partition columns of the table on the line."""
+    """Partition columns of the table on the command line."""
     PROPERTIES = "properties"
-    """Known table properties, and those of the table on the line."""
+    """Known table properties, and properties of the table on the command line."""
 
 
 DYNAMIC: Final = (ValueKind.COLUMNS, ValueKind.PROPERTIES)

@@ -30,7 +30,7 @@ SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
 PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])
 
 REPORT: Final = -1
-"""The destination number of the reports of sources."""
+"""The destination number for the reports of sources, which have no destination."""
 
 # Rows of a source that are collected, so that its pieces are large.
 _HELD_BYTES: Final = 64 << 20

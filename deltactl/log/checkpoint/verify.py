@@ -49,7 +49,7 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
     elif expected.size_bytes != found.size_bytes:
         detail = f"files of {expected.size_bytes} bytes were written, {found.size_bytes} are stored"
     else:
-        detail = "keys other than those written are stored"
+        detail = "the stored keys differ from the written keys"
     raise VerificationError(
         f"{what}: {detail}", hint="Rerun; no file refers to the new checkpoint."
     )

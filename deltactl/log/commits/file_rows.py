@@ -95,7 +95,7 @@ class RowStore:
         self._text_keys: list[tuple[Hashes, Hashes]] = []
         self._seq: list[Numbers] = []
         self.has_other_texts = False
-        """Whether a path is not normalized, so that ``text_keys`` are other keys."""
+        """Whether a path is not normalized: then ``text_keys`` differ from ``file_keys``."""
 
     def add(self, rows: pa.Table) -> None:
         """Take the next rows, with a column ``seq``.

@@ -172,7 +172,8 @@ class ExternalCommitStore(ForwardingStore):
                     raise CorruptLogError(
                         f"{name} of {self.uri} was committed, but its content was deleted: "
                         f"neither it nor {entry.temp_path!r} exists",
-                        hint="Restore one of them from a version or backup of the bucket.",
+                        hint="Restore one of these two files from an older object version or from "
+                        "a backup.",
                     ) from error
             else:
                 with suppress(ObjectExistsError):

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from deltactl.log.commits.info import RawFloat
 
 _DIGITS: Final = 16
-"""Of a pseudonym: 64 bits, so that among millions of texts no two have the same one."""
+"""Digits of a pseudonym: 64 bits, so that millions of texts have different pseudonyms."""
 _MOST_NAME_CHARACTERS: Final = 64
 # Names that writers generate: they contain no text of a user.
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -11,7 +11,7 @@ from deltactl.log.commits.info import parse_json_line
 from deltactl.operations.bundle.pseudonyms import Pseudonyms
 
 Rule: TypeAlias = Callable[[Pseudonyms, Any], Any]
-"""``rule(names, value) -> value`` without text of the table."""
+"""``rule(names, value) -> value``: the result contains no text of the table."""
 
 MOST_DIGITS: Final = 20
 _COUNT: Final = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")

@@ -36,7 +36,7 @@ _HASHES: Final = 1 << 32
 Batches = Callable[[], Iterable[tuple[int, pa.Table]]]
 """Yields the files to check, columns of ``BATCH``, with the index of their metadata in the spec.
 
-It is called twice and must yield the same both times.
+It is called twice and must yield the same files each time.
 """
 
 Cut: TypeAlias = tuple[int, pa.Table]

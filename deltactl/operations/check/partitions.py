@@ -19,7 +19,7 @@ from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.schema import Field
 
 PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
-"""Columns that identify files, and the checked one."""
+"""Columns that identify files, and the column that is checked."""
 
 
 def check_partitions(

@@ -187,7 +187,7 @@ class ProofCheck:
                     "FILE_UNREADABLE", result.problem, version=version, file=result.file
                 )
             elif result.digest is None:
-                why = result.note or f"{result.file!r} is gone, as after a vacuum"
+                why = result.note or f"{result.file!r} does not exist any more"
                 self._findings.note(f"the digest of version {version} was not compared: {why}")
         digests = [result.digest for result in results if result.digest is not None]
         if len(digests) < len(results):

@@ -256,8 +256,9 @@ class _Run:
             self.looked.num_rows += proofs.num_rows
         if self.looked.num_gone:
             self.findings.note(
-                f"{self.looked.num_gone} files of older versions are gone, as after a vacuum: "
-                "`deltactl describe-history --restorable` says which versions need them"
+                f"{self.looked.num_gone} files of older versions do not exist any more, for "
+                "example after a vacuum: "
+                "`deltactl describe-history --restorable` shows which versions need these files"
             )
         return engine
 

@@ -123,6 +123,6 @@ def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError
     return DataFileError(
         f"the clone was not created: {format_count(len(problems), 'file', 'files')} of "
         f"{source.uri} cannot be read: {shown}{more}",
-        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed them during the run, "
+        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed the files during the run, "
         f"rerun with the latest version.",
     )

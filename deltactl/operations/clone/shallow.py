@@ -157,7 +157,7 @@ def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
     if lost:
         context.warn(
             f"the source refers to files in {format_count(lost, 'directory', 'directories')} that "
-            "belong to no known table: no vacuum keeps them for the clone"
+            f"belong to no known table: vacuums do not keep these files for the clone"
         )
     return list(owners.values())
 

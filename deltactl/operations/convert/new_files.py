@@ -36,7 +36,8 @@ class NewFiles:
         warn(
             f"{len(self.unsure)} files are about as old as the last listing and were left out, "
             "because old commits were cleaned up and may have listed them: "
-            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; touch them if they are new"
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; run `touch` on these files if they "
+            f"are new"
         )
 
 

@@ -51,7 +51,7 @@ APP_ID: Final = "deltactl-convert"
 """The application whose ``txn`` contains the watermark, in ms since 1970 UTC."""
 
 REGISTERED_TAG: Final = "deltactl.convert"
-"""Tags files whose size and time come from a listing, so that a sync can compare them."""
+"""The tag of files whose size and time come from a listing: a sync can compare these."""
 
 # Characters that readers without column mapping refuse in names.
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")

@@ -31,7 +31,7 @@ DEFAULT_REQUEST_SECONDS: Final = 0.03
 """Seconds that a request to an object store takes, until an action has been measured."""
 
 DEFAULT_SHARE_WRITTEN: Final = 0.9
-"""What rows take in larger files, of what they took in small ones, until it has been measured."""
+"""Size of rows in larger files, as a share of their size in small files, until measured."""
 
 _LOCAL_REQUEST_SECONDS: Final = 0.001
 _START_SECONDS: Final = 0.05

@@ -38,7 +38,8 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
         raise StorageError(
             f"{len(failed)} manifests of removed partitions could not be deleted, such as "
             f"{name!r}: {error.message}",
-            hint="Delete them or rerun: until then readers still read the files that they list.",
+            hint="Delete these manifests or rerun: until then, readers still read the files that "
+            "the manifests list.",
         )
     return round((context.clock.monotonic() - started) * 1000)
 

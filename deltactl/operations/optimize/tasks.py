@@ -129,7 +129,7 @@ def name_output(spec: RewriteSpec, task: RewriteTask, attempt: int, file: str = 
 
 
 _Opened = tuple[DataFile, pa.NativeFile | None, Source | DataFileError | None]
-"""A file; its data if it is too small to be copied, else its footer, or why that is not valid."""
+"""A file, and its data (if it is too small to be copied), its footer, or the footer error."""
 
 
 @dataclass(slots=True)

@@ -102,7 +102,9 @@ class PathHistory:
         if version is None or it.doubt is not None or version not in self._rewrites.removed_by:
             return it
         by = self.writer(self._rewrites.removed_by[version])
-        return replace(it, doubt=f"{by} removed what version {version} wrote in its place")
+        return replace(
+            it, doubt=f"{by} removed files that version {version} had written to replace it"
+        )
 
     def _find_first(self) -> int:
         """Return the oldest version from which no commit up to the snapshot's is missing."""

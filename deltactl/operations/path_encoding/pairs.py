@@ -147,7 +147,7 @@ def _are_equal(files: pa.Table, one: int, other: int) -> bool:
 
 
 Decision = tuple[int, LiveText | None, PairVerdict, str | None]
-"""A row, the live text that is kept instead of it, the verdict, and the reason for it."""
+"""A row, the live text that is kept instead of the row, the verdict, and the reason."""
 
 
 def _decide(live: Mapping[int, LiveText], files: pa.Table) -> Iterator[Decision]:

@@ -70,7 +70,7 @@ def find_downgrade_refusal(
         return _refuse(
             readers,
             f"the commits after the checkpoint of version {current.segment.checkpoint_version} "
-            "would be replayed by readers that do not know them",
+            "would be replayed by readers that do not support them",
             hint=f"Run `deltactl checkpoint {where}`, then rerun.",
         )
     if V2_CHECKPOINT.name in dropped and _has_v2_checkpoint(current):

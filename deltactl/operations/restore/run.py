@@ -159,7 +159,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
         f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
     )
     ways = [
-        f"run `deltactl vacuum {where} --undo {it.run_id}`, which brings back {it.num_restorable:,}"
+        f"run `deltactl vacuum {where} --undo {it.run_id}`, which restores {it.num_restorable:,}"
         for it in past
         if it.num_restorable
     ]
@@ -184,7 +184,7 @@ def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacu
     if not ended:
         return "; the log has no vacuum since then"
     shown = ", ".join(map(str, ended[:_SHOWN]))
-    return f"; vacuums since then: version {shown} (they left no record to undo them)"
+    return f"; vacuums since then: version {shown} (they left no record, so they cannot be undone)"
 
 
 def list_missing(missing: tuple[Missing, ...]) -> str:

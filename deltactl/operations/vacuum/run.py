@@ -125,5 +125,5 @@ def find_refusal(plan: VacuumPlan) -> SafetyError | None:
         f"no commit in the log names {plan.orphans:,} of {plan.listed_files:,} files here "
         f"({share:.0%}), more than --max-orphan-fraction {plan.max_orphan_fraction:g} "
         f"allows; by directory: {plan.orphan_folders}",
-        hint="Inspect them with --dry-run; if they may be removed, raise --max-orphan-fraction.",
+        hint="See these files with --dry-run; if they may be removed, raise --max-orphan-fraction.",
     )

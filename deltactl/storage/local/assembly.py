@@ -39,7 +39,9 @@ class LocalAssembly(DurableWriter):
             done = copy_range(self._descriptor_of(source), self.fileno(), offset, length)
         start_writing(self.fileno())  # so that `close` has less to wait for
         if done < length:
-            raise StorageError(f"{source!r} ends {length - done} bytes before the end of a copy")
+            raise StorageError(
+                f"{source!r} is {length - done} bytes shorter than the range to copy"
+            )
 
     def close(self) -> None:
         """Return when the content is durable; safe to call again."""

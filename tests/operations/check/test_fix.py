@@ -220,7 +220,7 @@ def test_the_only_copy_of_rows_is_left(table: TextTable) -> None:
     table.remove(compact(table))
     assert ids(table.root) == [1, 2, 3]
     assert set(codes(table.root)) == {"PATH_ENCODING_DOUBTFUL"}
-    assert "version 4 (DELETE) removed what version 3 wrote" in problems(table.root)[0]
+    assert "version 4 (DELETE) removed files that version 3 had written" in problems(table.root)[0]
     assert Table(str(table.root)).fix_paths().version_after is None
     assert ids(table.root) == [1, 2, 3]
 

@@ -102,7 +102,7 @@ def test_older_versions_are_compared_while_their_files_are_left() -> None:
     report = check(builder.store)
     assert report.is_sound
     assert report.looked.num_digests == 1
-    assert any("is gone, as after a vacuum" in note for note in report.notes)
+    assert any("does not exist any more" in note for note in report.notes)
 
 
 def test_a_broken_file_is_named() -> None:

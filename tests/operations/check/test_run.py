@@ -759,7 +759,7 @@ def test_files_of_older_versions_that_a_vacuum_removed_are_a_note() -> None:
     report = check(builder.store, all_versions=True, **DEEP)
     assert report.is_sound
     assert report.looked.num_gone == 1
-    assert "1 files of older versions are gone" in report.notes[0]
+    assert "1 files of older versions do not exist any more" in report.notes[0]
 
 
 def test_files_of_older_versions_are_looked_into() -> None:

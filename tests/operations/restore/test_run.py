@@ -268,7 +268,7 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(SafetyError) as caught:
         table.restore(1)
     assert f"vacuum {run} of" in caught.value.message
-    assert f"--undo {run}`, which brings back 1;" in (caught.value.hint or "")
+    assert f"--undo {run}`, which restores 1;" in (caught.value.hint or "")
     from deltactl.operations.vacuum.undo import undo_vacuum
 
     undo_vacuum(builder.store, "last")

@@ -19,7 +19,7 @@ Coordinates = Sequence[npt.NDArray[np.int64]]
 
 CODE_BITS: Final = 62
 MOST_BITS: Final = 10
-"""Delta cuts each column into 1000 ranges."""
+"""Delta on Spark divides each column into 1000 ranges."""
 
 _BITS_OF_ONE: Final = 20
 # Number of points whose coordinates fit into the cache of a core.

@@ -16,7 +16,7 @@ from deltactl.parquet.reader import RowReader
 from deltactl.storage.store import Store
 
 MOST_FORECASTS: Final = 8
-"""The number of clusters of which a dry run reads a sample."""
+"""The number of clusters from which a dry run reads a sample."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) ->
     names = ", ".join(column.name for column in columns)
     return UsageError(
         f"{option}: the table defines its own clustering columns: {names}",
-        hint="Run `deltactl optimize` without it, which clusters by these columns, or change them "
-        "with ALTER TABLE ... CLUSTER BY first.",
+        hint="Run `deltactl optimize` without this option to cluster by these columns, or change "
+        "the columns with ALTER TABLE ... CLUSTER BY first.",
     )
 
 

@@ -20,7 +20,7 @@ from deltactl.protocol.partitions import lookup_map
 from deltactl.units import GIB
 
 MAX_CLUSTER_BYTES: Final = 150 * GIB
-"""Maximum input bytes of a cluster, as for cubes of Delta on Spark."""
+"""Maximum input bytes of a cluster; cubes of Delta on Spark have the same maximum."""
 
 # A part of a cluster must fill at least this many files: lookups skip nothing within one file.
 _LEAST_FILES: Final = 4
