@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import MALFORMED, CorruptLogError, DeltactlError
+from deltactl.errors import CorruptLogError, DeltactlError
 from deltactl.log.commits.columns import (
     FILE_ACTIONS,
     NON_FILE_ACTIONS,
@@ -27,11 +27,14 @@ from deltactl.log.commits.columns import (
     read_others,
 )
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.json_lines import parse_line, parse_node, read_lines
+from deltactl.log.commits.json_lines import read_lines
 from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.partition_keys import list_key_sets
-from deltactl.protocol.actions import parse_metadata
+from deltactl.log.commits.partition_keys import (
+    find_partition_keys,
+    keys_of_nodes,
+    list_key_sets,
+)
 from deltactl.protocol.arrow_schemas import array_of, flags_of
 
 __all__ = ["CommitParser", "ParsedActions"]
@@ -133,7 +136,7 @@ class CommitParser:
                 rows = read() if read else self._read_columns(files, self._partition_keys)
                 self._partition_keys = rows.keys
             except (pa.ArrowException, ValueError, RecursionError):
-                self._partition_keys |= _find_partition_keys(files)
+                self._partition_keys |= find_partition_keys(files)
                 rows = _rows_of_table(read_lines(files))
             return self._finish(rows, files)
         except CorruptLogError as error:
@@ -163,7 +166,7 @@ class CommitParser:
             json.loads(lines.line(place))
             for place in lines.places("other")[_non_file_mask(others)].tolist()
         ]
-        keys |= _keys_of_nodes(files, nodes)
+        keys |= keys_of_nodes(files, nodes)
         ends = lines.ends_of_contents()
         found = []
         for kind, take in (("remove", lines.take), ("add", lines.keep_only)):
@@ -249,31 +252,6 @@ def _until_failure(
         yield from chunks
     except DeltactlError as error:
         failures.append(error)
-
-
-def _keys_of_nodes(files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]) -> frozenset[str]:
-    """Return the partition keys of all ``metaData`` actions in the non-file actions."""
-    try:
-        found = [node["metaData"] for node in nodes if isinstance(node.get("metaData"), dict)]
-        return frozenset(key for it in found for key in parse_metadata(it).partition_keys)
-    except (CorruptLogError, *MALFORMED):
-        _find_partition_keys(files)  # its error names the line
-        raise
-
-
-def _find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
-    """Return the partition keys of all ``metaData`` actions, line by line."""
-    keys: set[str] = set()
-    for file in files:
-        if b'"metaData"' not in file.data:
-            continue
-        for number, line in enumerate(file.data.splitlines(), 1):
-            if b'"metaData"' in line:
-                action = parse_line(file.name, number, line)
-                if isinstance(node := action.get("metaData"), dict):
-                    metadata = parse_node(file.name, number, parse_metadata, node)
-                    keys |= set(metadata.partition_keys)
-    return frozenset(keys)
 
 
 def _ensure_utf8(file: CommitBytes) -> None:

@@ -1,4 +1,4 @@
-"""Find the keys of ``partitionValues`` in a commit, without parsing its file actions.
+"""Find the partition columns of commits, and the keys of ``partitionValues`` in their texts.
 
 Parsed file actions have a column for every key that occurs in any of them. Only the text shows
 which keys an action lacks, and which additional keys it has.
@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.log.commits.json_lines import parse_line, parse_node
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.protocol.actions import parse_metadata
 
 _PARTITION_VALUES: Final = re.compile(
     rb'"partitionValues"\s*:\s*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})', re.DOTALL
@@ -35,3 +41,36 @@ def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
         except ValueError:
             continue
     return frozenset(found)
+
+
+def keys_of_nodes(files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]) -> frozenset[str]:
+    """Return the partition keys of all ``metaData`` actions in the non-file actions.
+
+    Raises:
+        CorruptLogError: one is malformed; names file and line.
+    """
+    try:
+        found = [node["metaData"] for node in nodes if isinstance(node.get("metaData"), dict)]
+        return frozenset(key for it in found for key in parse_metadata(it).partition_keys)
+    except (CorruptLogError, *MALFORMED):
+        find_partition_keys(files)  # its error names the line
+        raise
+
+
+def find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
+    """Return the partition keys of all ``metaData`` actions, line by line.
+
+    Raises:
+        CorruptLogError: one is malformed; names file and line.
+    """
+    keys: set[str] = set()
+    for file in files:
+        if b'"metaData"' not in file.data:
+            continue
+        for number, line in enumerate(file.data.splitlines(), 1):
+            if b'"metaData"' in line:
+                action = parse_line(file.name, number, line)
+                if isinstance(node := action.get("metaData"), dict):
+                    metadata = parse_node(file.name, number, parse_metadata, node)
+                    keys |= set(metadata.partition_keys)
+    return frozenset(keys)
