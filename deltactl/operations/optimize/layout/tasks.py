@@ -5,7 +5,7 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import reduce
@@ -229,8 +229,11 @@ class _Job:
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> list[Output]:
-        """Write the rows of a destination as one file, or as a few if there are too many rows."""
+    ) -> Callable[[], list[Output]]:
+        """Write the rows of a destination as one file, or as a few if there are too many rows.
+
+        Return the step that reads them back: it needs no memory for the rows to write.
+        """
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
@@ -243,8 +246,7 @@ class _Job:
                 self._write_file(f"{destination:03d}-{number}", part)
                 for number, part in enumerate(_split(ordered, rows, limit))
             ]
-        # Only now: the rows to write no longer need memory.
-        return [Output(file, self._digest_stored(file)) for file in files]
+        return lambda: [Output(file, self._digest_stored(file)) for file in files]
 
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of each batch in the order of the layout, in small batches."""
