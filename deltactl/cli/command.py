@@ -45,6 +45,7 @@ class Command(TyperCommand):
     needs_arrow = True
     plan_ahead: PlanAhead | None = None
     uses_system_pool = False
+    own_pool_options: Sequence[str] = ()
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters; plain values are parsed without Typer, which is slow."""
@@ -83,7 +84,8 @@ class Command(TyperCommand):
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None and self.needs_arrow:
-            load_arrow(uses_system_pool=self.uses_system_pool)
+            own_pool = any(ctx.params.get(name) for name in self.own_pool_options)
+            load_arrow(uses_system_pool=self.uses_system_pool and not own_pool)
         if not self.takes_lease:
             return super().invoke(ctx)
         with take_lease(session, LeaseOptions.take(ctx.params)) as skipped:

@@ -29,6 +29,8 @@ class CommandSpec:
     """Whether its runs take a lease on the table; see the options of ``cli/options/leases.py``."""
     uses_system_pool: bool = False
     """Whether Arrow takes memory from the C library; see ``load_arrow`` in ``cli/startup.py``."""
+    own_pool_options: tuple[str, ...] = ()
+    """Parameters with which Arrow nevertheless uses its own allocator: rows move between files."""
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
 
@@ -45,6 +47,7 @@ def _maintenance(
     has_engine: bool = True,
     has_report: bool = False,
     uses_system_pool: bool = False,
+    own_pool_options: tuple[str, ...] = (),
 ) -> CommandSpec:
     return CommandSpec(
         name,
@@ -56,6 +59,7 @@ def _maintenance(
         takes_tables=True,
         takes_lease=True,
         uses_system_pool=uses_system_pool,
+        own_pool_options=own_pool_options,
     )
 
 
@@ -67,7 +71,11 @@ COMMANDS: Final = (
         needs_arrow=False,
     ),
     _maintenance(
-        "optimize", "Merge small files into larger ones", has_report=True, uses_system_pool=True
+        "optimize",
+        "Merge small files into larger ones",
+        has_report=True,
+        uses_system_pool=True,
+        own_pool_options=("cluster_by", "zorder_by"),
     ),
     _maintenance(
         "vacuum",

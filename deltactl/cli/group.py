@@ -89,6 +89,7 @@ def load_command(spec: CommandSpec) -> Command:
     command.params = list(params.values())
     command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
     command.needs_arrow, command.uses_system_pool = spec.needs_arrow, spec.uses_system_pool
+    command.own_pool_options = spec.own_pool_options
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
 

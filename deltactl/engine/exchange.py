@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -57,13 +59,13 @@ class Exchange(Generic[T, S, R]):
         read: opens a source.
         key: gives each row its destination, and its place there.
         write: takes a destination, how many rows it has, and the rows with their places: the
-            schema of the spool.
+            schema of the spool. Returns what is left to do, without these rows, for the result.
     """
 
     schema: pa.Schema
     read: Callable[[T], Source[S]]
     key: Key
-    write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], R]
+    write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], Callable[[], R]]
 
 
 MakeExchange: TypeAlias = Callable[[int], Exchange[T, S, R]]
@@ -122,13 +124,13 @@ def exchange(
     gathered = min(_MOST_GATHERED_BYTES, max(_LEAST_GATHERED_BYTES, memory_bytes // workers))
     rows = min(_GATHERED_ROWS, _ROWS_A_PIECE * len(spool.rows))
 
-    def read(source: T) -> S:
+    def read(source: T) -> Callable[[], S]:
         opened = work.read(source)
         first_row = 0
         for batch in gather(opened.batches, work.schema, gathered, rows):
             spool.add(batch, *work.key(batch, first_row))
             first_row += batch.num_rows
-        return opened.finish()
+        return opened.finish
 
     read_results = _run_all(read, list(sources), workers)
     spool.end_adding()
@@ -136,7 +138,7 @@ def exchange(
     destinations = np.flatnonzero(spool.rows).tolist()
     usual = int(spool.rows.sum()) // max(1, len(destinations))
 
-    def write(destination: int) -> R:
+    def write(destination: int) -> Callable[[], R]:
         counts = RowCounts(int(spool.rows[destination]), usual)
         return work.write(destination, counts, spool.take(destination))
 
@@ -185,16 +187,34 @@ def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
     )
 
 
-def _run_all(work: Callable[[A], R], items: Sequence[A], workers: int) -> list[R]:
-    """Return the results in order; after a failure, no further work is started."""
+def _run_all(begin: Callable[[A], Callable[[], R]], items: Sequence[A], workers: int) -> list[R]:
+    """Begin all items, then finish each, and return the results in order.
+
+    A worker that has no item to begin finishes those that others have begun, so that the last item
+    keeps no worker waiting. After a failure, no further work is started.
+    """
     if workers == 1 or len(items) <= 1:
-        return [work(item) for item in items]
+        return [begin(item)() for item in items]
+    results: dict[int, R] = {}
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
     with ThreadPoolExecutor(workers, thread_name_prefix="deltactl-exchange") as pool:
-        futures: list[Future[R]] = [pool.submit(work, item) for item in items]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        for future in futures:
-            future.cancel()
-    failed = (f for f in futures if not f.cancelled() and f.exception() is not None)
-    for future in failed:
-        future.result()
-    return [future.result() for future in futures]
+
+        def submit(step: Callable[[], Any], number: int, steps: dict[Future[Any], int]) -> None:
+            future = pool.submit(step)
+            steps[future] = number
+            future.add_done_callback(ended.put)
+
+        begun: dict[Future[Any], int] = {}
+        finished: dict[Future[Any], int] = {}
+        try:
+            for number, item in enumerate(items):
+                submit(partial(begin, item), number, begun)
+            while len(results) < len(items):
+                future = ended.get()
+                if future in begun:
+                    submit(future.result(), begun.pop(future), finished)
+                else:
+                    results[finished.pop(future)] = future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return [results[number] for number in range(len(items))]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,10 @@ def key(batch: pa.RecordBatch, first_row: int) -> Any:
 
 def write(
     destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-) -> tuple[int, int, list[Any]]:
+) -> Callable[[], tuple[int, int, list[Any]]]:
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert all(row.pop("place") == row["n"] for row in rows)
-    return destination, counts.own, rows
+    return lambda: (destination, counts.own, rows)
 
 
 _NUMBERS = st.lists(st.integers(0, 99), max_size=20)
@@ -74,12 +75,56 @@ def test_each_row_arrives_once(
 def test_the_first_failure_ends_it(workers: int) -> None:
     def fail(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> tuple[int, int, list[Any]]:
+    ) -> Callable[[], tuple[int, int, list[Any]]]:
         raise ValueError(f"destination {destination}")
 
     work = Exchange(SCHEMA, read, key, fail)
     with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
         exchange(work, [[[1, 2, 3]], [[4]]], spool, workers=workers, memory_bytes=1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failure_after_the_rows_are_written(workers: int) -> None:
+    begun: list[int] = []
+
+    def write_first(
+        destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
+    ) -> Callable[[], int]:
+        begun.append(destination)
+
+        def fail() -> int:
+            raise ValueError(f"destination {destination}")
+
+        return fail
+
+    work = Exchange(SCHEMA, read, key, write_first)
+    with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
+        exchange(work, [[[0, 1, 2, 3, 4]]], spool, workers=workers, memory_bytes=1)
+    assert begun
+
+
+def test_rows_come_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = batch_of(list(range(10)))
+    size = int(batch.nbytes)
+    append = Spool._append
+
+    def add(spool: Spool) -> None:
+        spool.add(batch, np.zeros(10, np.int64), np.arange(10))
+
+    def append_slowly(spool: Spool, number: int, pieces: list[pa.RecordBatch]) -> None:
+        if spool.spilled_bytes:  # of half of the memory: another thread need not wait
+            other = Thread(target=add, args=(spool,), daemon=True)
+            other.start()
+            other.join(60)
+            assert not other.is_alive()
+        append(spool, number, pieces)
+
+    monkeypatch.setattr(Spool, "_append", append_slowly)
+    with Spool(SCHEMA, 1, 4 * size - 1) as spool:
+        for _ in range(6):
+            add(spool)
+        assert spool.rows[0] == 70
+        assert sum(piece.num_rows for piece in spool.take(0)) == 70
 
 
 def test_rows_are_gathered() -> None:

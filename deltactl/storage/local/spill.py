@@ -44,7 +44,9 @@ class Spill:
         self._held_bytes = 0
         self._places: dict[int, list[tuple[int, int]]] = {}
         self._file: IO[bytes] | None = None
+        self._leaving_bytes = 0  # rows that are written to the file: their memory is not free yet
         self._lock = threading.Lock()
+        self._written = threading.Condition(self._lock)
         self.spilled_bytes = 0
 
     def __enter__(self) -> Self:
@@ -86,8 +88,30 @@ class Spill:
             for number, piece in pieces:
                 self._held.setdefault(number, []).append(piece)
             self._held_bytes += size_bytes
-            if self._held_bytes > self._memory_bytes:
-                self._spill()
+            while self._leaving_bytes and self._is_full():
+                self._written.wait()
+            leaving = self._leave() if self._is_full() else {}
+        if leaving:
+            self._spill(leaving)
+
+    def _is_full(self) -> bool:
+        """Return whether too many rows are in memory.
+
+        Once there is a file, half of the memory is for rows that come while others are written.
+        """
+        if self._held_bytes + self._leaving_bytes > self._memory_bytes:
+            return True
+        return (
+            self._file is not None
+            and not self._leaving_bytes
+            and self._held_bytes > self._memory_bytes // 2
+        )
+
+    def _leave(self) -> dict[int, list[pa.RecordBatch]]:
+        """Return all rows that are in memory, to be written."""
+        leaving, self._held = self._held, {}
+        self._leaving_bytes, self._held_bytes = self._held_bytes, 0
+        return leaving
 
     def end_adding(self) -> None:
         """Write all rows to the file if it has rows already, to free memory for other work.
@@ -96,8 +120,9 @@ class Spill:
             StorageError: the disk is too small, full or failed.
         """
         with self._lock:
-            if self._file is not None and self._held:
-                self._spill()
+            leaving = self._leave() if self._file is not None else {}
+        if leaving:
+            self._spill(leaving)
 
     def read(self, number: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a number, with given columns or all; they are kept.
@@ -138,20 +163,23 @@ class Spill:
             raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
         yield from decode_rows(data, fields)
 
-    def _spill(self) -> None:
-        """Write all rows that are in memory to the end of the file."""
-        ensure_space(self._folder, self._held_bytes, hint=self.hint)
+    def _spill(self, leaving: dict[int, list[pa.RecordBatch]]) -> None:
+        """Write rows to the end of the file; others may add rows meanwhile."""
         try:
+            ensure_space(self._folder, self._leaving_bytes, hint=self.hint)
             if self._file is None:
                 import tempfile  # most runs fit the memory
 
                 self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
-            for number in sorted(self._held):
-                self._append(number, self._held[number])
+            for number in sorted(leaving):
+                self._append(number, leaving[number])
         except OSError as error:
             raise self._failure("write", error) from error
-        self._held.clear()
-        self._held_bytes = 0
+        finally:
+            leaving.clear()
+            with self._lock:
+                self._leaving_bytes = 0
+                self._written.notify_all()
 
     def _append(self, number: int, pieces: list[pa.RecordBatch]) -> None:
         assert self._file is not None  # noqa: S101 - opened by the caller

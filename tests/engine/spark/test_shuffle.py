@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,13 +69,13 @@ def make(fail_at: str, attempt: int) -> Exchange[int, int, tuple[int, RowCounts,
 
     def write(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> tuple[int, RowCounts, list[int]]:
+    ) -> Callable[[], tuple[int, RowCounts, list[int]]]:
         if fail_at == "write" and destination == 3:
             raise DataFileError("a full disk")
         found = pa.Table.from_batches(batches, SCHEMA.append(PLACE))
         assert found["place"].to_pylist() == found["n"].to_pylist()
         assert found["text"].to_pylist() == [f"t{n % 9}" for n in found["n"].to_pylist()]
-        return destination, counts, found["n"].to_pylist()
+        return lambda: (destination, counts, found["n"].to_pylist())
 
     return Exchange(SCHEMA, read, key, write)
 

@@ -5,7 +5,7 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import reduce
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
+from deltactl.engine.memory_pool import reuse_memory
 from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
@@ -107,6 +108,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
         StorageError: the disk for spilled rows is too small.
         VerificationError: the rows of the outputs are not those of the inputs.
     """
+    reuse_memory()
     store = _open(spec.rewrite)
     placement = sample_placement(
         store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
@@ -229,8 +231,11 @@ class _Job:
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> list[Output]:
-        """Write the rows of a destination as one file, or as a few if there are too many rows."""
+    ) -> Callable[[], list[Output]]:
+        """Write the rows of a destination as one file, or as a few if there are too many rows.
+
+        Return the step that reads them back: it needs no memory for the rows to write.
+        """
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
@@ -243,8 +248,7 @@ class _Job:
                 self._write_file(f"{destination:03d}-{number}", part)
                 for number, part in enumerate(_split(ordered, rows, limit))
             ]
-        # Only now: the rows to write no longer need memory.
-        return [Output(file, self._digest_stored(file)) for file in files]
+        return lambda: [Output(file, self._digest_stored(file)) for file in files]
 
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of each batch in the order of the layout, in small batches."""

@@ -51,8 +51,8 @@ _FILLED = """
 import os, runpy
 from deltactl.engine.spill import Spool
 spill = Spool._spill
-def fill(spool):
-    spill(spool)
+def fill(spool, rows):
+    spill(spool, rows)
     if not os.path.exists({disk!r} + "/filler"):
         space = os.statvfs({disk!r})
         with open({disk!r} + "/filler", "wb") as file:

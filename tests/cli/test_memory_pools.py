@@ -1,0 +1,50 @@
+"""The allocator from which Arrow takes memory in a run of `optimize`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+_PROGRAM = """
+import atexit, runpy
+def show():
+    import pyarrow
+    print("pool", pyarrow.default_memory_pool().backend_name)
+atexit.register(show)
+runpy.run_module("deltactl", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "pool"),
+    [
+        ([], None, "system"),
+        (["--dry-run", "--zorder-by", "n"], None, "mimalloc"),
+        (["--zorder-by", "n"], None, "mimalloc"),
+        (["--zorder-by", "n"], "system", "system"),
+    ],
+)
+def test_rows_that_move_use_the_allocator_of_arrow(
+    tmp_path: Path, options: list[str], variable: str | None, pool: str
+) -> None:
+    if "mimalloc" not in pa.supported_memory_backends():
+        pytest.skip("Arrow was built without mimalloc")
+    for _ in range(2):
+        write_deltalake(str(tmp_path), pa.table({"n": [1, 2, 3]}), mode="append")
+    environment = {k: v for k, v in os.environ.items() if k != "ARROW_DEFAULT_MEMORY_POOL"}
+    if variable is not None:
+        environment["ARROW_DEFAULT_MEMORY_POOL"] = variable
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, "optimize", str(tmp_path), *options],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.splitlines()[-1] == f"pool {pool}"
