@@ -17,7 +17,7 @@ from deltactl.storage.local.store import LocalStore
 SCHEMA = StructType(
     (Field("a", PrimitiveType("long"), True), Field("b", PrimitiveType("string"), True))
 )
-ROWS = [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
+ROWS: list[dict[str, object]] = [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
 
 
 def _file(folder: Path, name: str, table: pa.Table) -> DataFile:
