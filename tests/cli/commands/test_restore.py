@@ -103,8 +103,10 @@ def test_a_time_after_the_latest_commit_is_refused_and_an_earlier_one_is_not(
     when = (log / f"{1:020}.json").stat().st_mtime_ns // 1_000_000
     import os
 
-    for number in (2, 3):
-        os.utime(log / f"{number:020}.json", ((when + 5000) / 1000, (when + 5000) / 1000))
+    # Commits of one millisecond would get later times than their files have.
+    for number in range(4):
+        at_ns = (when + 5000 * (number - 1)) * 1_000_000
+        os.utime(log / f"{number:020}.json", ns=(at_ns, at_ns))
     from deltactl.units import format_timestamp
 
     ran = cli("restore", "events", "--to-timestamp", format_timestamp(when), "-o", "json")
