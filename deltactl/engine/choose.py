@@ -72,5 +72,6 @@ def _reason_for_spark(facts: SparkFacts, input_bytes: int, threshold_bytes: int)
     if facts.cluster is not None:
         return facts.cluster
     if input_bytes >= threshold_bytes:
-        return f"input of {format_size(input_bytes)} is {format_size(threshold_bytes)} or more"
+        size, threshold = format_size(input_bytes), format_size(threshold_bytes)
+        return f"input of {size} reaches the threshold of {threshold}"
     return None

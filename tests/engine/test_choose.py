@@ -29,7 +29,7 @@ NOWHERE = {"PATH": "/nonexistent"}
         ("spark", SparkFacts(), 0, "spark", "requested"),
         ("spark", SparkFacts("--master yarn", "no Java"), 0, "spark", "requested, --master yarn"),
         ("auto", SparkFacts(), GIB - 1, "local", "input below 1 GiB, no cluster named"),
-        ("auto", SparkFacts(), GIB, "spark", "input of 1 GiB is 1 GiB or more"),
+        ("auto", SparkFacts(), GIB, "spark", "input of 1 GiB reaches the threshold of 1 GiB"),
         ("auto", SparkFacts("started by spark-submit"), 0, "spark", "started by spark-submit"),
         ("auto", SparkFacts(None, "no Java"), 0, "local", "input below 1 GiB, no cluster named"),
         ("auto", SparkFacts(None, "no Java"), GIB, "local", "Spark cannot run: no Java"),

@@ -137,13 +137,17 @@ def _remembering(read: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
         lines: CommitLines,
         num_rows: int,
         schema: pa.Schema,
+        *,
         unexpected: str = "ignore",
+        use_threads: bool,
     ) -> pa.Table:
         key = bytes(data), schema, unexpected
         if (table := known.get(key)) is None:
             if len(known) >= _MOST_PARSED:
                 known.clear()
-            table = known[key] = read(data, lines, num_rows, schema, unexpected)
+            table = known[key] = read(
+                data, lines, num_rows, schema, unexpected=unexpected, use_threads=use_threads
+            )
         return table
 
     return remembered

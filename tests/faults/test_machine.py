@@ -213,7 +213,7 @@ def test_no_memory_is_reported_as_such(
     assert ran.code == 1, ran
     assert json.loads(ran.out)["error"]["code"] == "MEMORY"
     assert "out of memory" in ran.err
-    assert "hint: Raise the limit" in ran.err
+    assert "hint: Raise the memory limit" in ran.err
     assert named_by_the_log(root) == named_by_the_log(many)
 
 

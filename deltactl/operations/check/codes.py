@@ -109,7 +109,7 @@ _ROWS = (
     CheckCode(
         "PATH_ENCODING",
         _E,
-        "readers ignore a remove whose path text differs from the add: rows remain or repeat",
+        "readers ignore a remove whose path text differs from the add: rows stay or are read twice",
         "deltactl check {table} --fix path-encoding",
     ),
     CheckCode(

@@ -165,7 +165,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
     ]
     whole = find_whole_version(store, versions.listing, plan.target_version, paths, context.warn)
     if whole is not None:
-        ways.append(f"restore version {whole}, the nearest with all its files")
+        ways.append(f"restore version {whole}, the nearest version that has all its files")
     ways.append("rerun with --ignore-missing to restore the version without them")
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
 

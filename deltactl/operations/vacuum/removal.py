@@ -183,8 +183,8 @@ class VacuumRun:
         retain = self._plan.retention.retain_ms
         if behind > max(_LEAST_SKEW_MS, min(_MOST_SKEW_MS, retain // 10)):
             raise SafetyError(
-                f"the clock of the store is {format_duration(behind)} behind this "
-                "machine's: files look older than they are",
+                f"the clock of the store is {format_duration(behind)} behind the "
+                "clock of this machine: files look older than they are",
                 hint="Correct the clocks, then rerun; nothing was removed.",
             )
         return self._plan.retention.cutoff_ms - behind

@@ -24,7 +24,7 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert "the log has no vacuum since then" in caught.value.message
     hint = caught.value.hint or ""
     whole = {"kept file": 0, "file": 3, "size": 3}.get(what, 1)
-    assert f"restore version {whole}, the nearest with all its files;" in hint
+    assert f"restore version {whole}, the nearest version that has all its files;" in hint
     assert latest(builder.store) == 4
 
 
