@@ -55,7 +55,7 @@ def test_without_java_auto_warns_and_works_here(cli: RunCli, table: Path, no_jav
     assert node["engine"] == "local"
     assert node["engine_reason"] == "Spark cannot run: there is no Java"
     assert len(node["warnings"]) == 1
-    assert "is 1 B or more): there is no Java" in node["warnings"][0]
+    assert "reaches the threshold of 1 B): there is no Java" in node["warnings"][0]
     assert node["version_after"] > node["version_before"]
 
 
@@ -124,8 +124,8 @@ def test_a_small_table_stays_in_the_process(cli: RunCli, table: Path) -> None:
         (["--master", "local[2]"], {}, "spark", "--master local[2]"),
         ([], {"DELTACTL_MASTER": "yarn"}, "spark", "--master yarn"),
         (["--spark-remote", "local"], {"DELTACTL_MASTER": "yarn"}, "spark", "--spark-remote"),
-        (["--spark-threshold", "1B"], {}, "spark", "is 1 B or more"),
-        ([], {"DELTACTL_SPARK_THRESHOLD": "1B"}, "spark", "is 1 B or more"),
+        (["--spark-threshold", "1B"], {}, "spark", "reaches the threshold of 1 B"),
+        ([], {"DELTACTL_SPARK_THRESHOLD": "1B"}, "spark", "reaches the threshold of 1 B"),
     ],
 )
 def test_a_dry_run_says_where(
