@@ -111,7 +111,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     names = [case.name for case in SCALED]
     parser.add_argument(
-        *("names",), nargs="*", choices=[*names, []], metavar="CASE", help="; ".join(names)
+        "names", nargs="*", choices=[*names, []], metavar="CASE", help="; ".join(names)
     )
     parser.add_argument(
         "--size", action="append", choices=SIZES, help="may be given again; all if none"

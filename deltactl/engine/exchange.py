@@ -187,14 +187,14 @@ def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
     )
 
 
-def _run_all(begin: Callable[[A], Callable[[], R]], items: Sequence[A], workers: int) -> list[R]:
-    """Begin all items, then finish each, and return the results in order.
+def _run_all(start: Callable[[A], Callable[[], R]], items: Sequence[A], workers: int) -> list[R]:
+    """Start all items, then finish each, and return the results in order.
 
-    A worker that has no item to begin finishes those that others have begun, so that the last item
-    keeps no worker waiting. After a failure, no further work is started.
+    A worker that has no item to start finishes those that others have started, so that the last
+    item keeps no worker waiting. After a failure, no further work is started.
     """
     if workers == 1 or len(items) <= 1:
-        return [begin(item)() for item in items]
+        return [start(item)() for item in items]
     results: dict[int, R] = {}
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
     with ThreadPoolExecutor(workers, thread_name_prefix="deltactl-exchange") as pool:
@@ -204,15 +204,15 @@ def _run_all(begin: Callable[[A], Callable[[], R]], items: Sequence[A], workers:
             steps[future] = number
             future.add_done_callback(ended.put)
 
-        begun: dict[Future[Any], int] = {}
+        started: dict[Future[Any], int] = {}
         finished: dict[Future[Any], int] = {}
         try:
             for number, item in enumerate(items):
-                submit(partial(begin, item), number, begun)
+                submit(partial(start, item), number, started)
             while len(results) < len(items):
                 future = ended.get()
-                if future in begun:
-                    submit(future.result(), begun.pop(future), finished)
+                if future in started:
+                    submit(future.result(), started.pop(future), finished)
                 else:
                     results[finished.pop(future)] = future.result()
         finally:

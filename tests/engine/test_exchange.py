@@ -85,12 +85,12 @@ def test_the_first_failure_ends_it(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_after_the_rows_are_written(workers: int) -> None:
-    begun: list[int] = []
+    started: list[int] = []
 
     def write_first(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
     ) -> Callable[[], int]:
-        begun.append(destination)
+        started.append(destination)
 
         def fail() -> int:
             raise ValueError(f"destination {destination}")
@@ -100,7 +100,7 @@ def test_a_failure_after_the_rows_are_written(workers: int) -> None:
     work = Exchange(SCHEMA, read, key, write_first)
     with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
         exchange(work, [[[0, 1, 2, 3, 4]]], spool, workers=workers, memory_bytes=1)
-    assert begun
+    assert started
 
 
 def test_rows_come_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def plan_cleanup(
         if up_to is not None:
             raise SafetyError(
                 f"commits before version {up_to} cannot be deleted: that version lacks a valid "
-                f"checkpoint or its commit file, or the timestamp of the next version depends on "
+                "checkpoint or its commit file, or the timestamp of the next version depends on "
                 "an older commit",
                 hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`: it writes the "
                 "checkpoint first.",
@@ -272,7 +272,7 @@ def _find_orphans(
         except (CorruptLogError, UnsupportedFeatureError):
             warnings.append(
                 f"{checkpoint.names[0]} cannot be read: no sidecars are deleted, because it may "
-                f"refer to some of them"
+                "refer to some of them"
             )
             return ()
         # Only the last part: absolute names have several spellings.

@@ -165,8 +165,7 @@ def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
     name = ".".join(path)
     if any(_same(name, partition) for partition in metadata.partition_columns):
         raise UsageError(
-            f"{option}: {name!r} is a partition column: all rows of a file have the same value in "
-            f"it",
+            f"{option}: {name!r} is a partition column: all rows of a file have the same value",
             hint="Remove it: rows are placed within each partition.",
         )
     fields = _find(metadata.data_schema, path)
