@@ -315,7 +315,7 @@ def test_bounds_are_reused_if_they_are_in_the_log(
 
 
 def _ensure_bounds(folder: Path, is_kept: bool) -> None:
-    """Optimize by copies; the log and the footer keep the bounds of ``x``, or both leave them out."""
+    """Optimize by copies; log and footer both keep the bounds of ``x``, or both leave them out."""
     report = optimize(folder, "copy")
     assert report.rewritten is not None
     assert (report.rewritten.groups_copied, report.rewritten.reasons) == (2, {})
