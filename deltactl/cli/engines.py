@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.options.engine import ResolvedEngine
 from deltactl.engine.base import Engine, EngineChoice
@@ -22,9 +22,6 @@ from deltactl.errors import EngineUnavailableError, Warn
 
 if TYPE_CHECKING:
     from deltactl.engine.spark.session import SparkSettings
-
-# A task that waits for a server may need a core after all, so the number is small.
-_WAITING_TASKS_PER_CORE: Final = 2
 
 
 class SharedSpark:
@@ -121,9 +118,8 @@ class CliEngines:
 
         workers = max(1, (self.max_concurrent or count_cores()) // self.jobs)
         memory = None if self.memory_bytes is None else self.memory_bytes // self.jobs
-        # Tasks that wait for a server share a core, unless the user sets the number of tasks.
-        waiting = None if self.max_concurrent else workers * _WAITING_TASKS_PER_CORE
-        return LocalEngine(workers, memory, reason, waiting)
+        # If the user sets the number of tasks, those that wait for the storage count, too.
+        return LocalEngine(workers, memory, reason, workers if self.max_concurrent else None)
 
     def _spark(self, reason: str) -> Engine:
         from deltactl.engine.spark.engine import SparkEngine

@@ -14,15 +14,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[P]):
-    """A unit of work: a small picklable ``payload``, and its maximum memory.
-
-    ``waits``: it needs almost no processor time, because it waits for a server most of its time.
-    """
+    """A unit of work: a small picklable ``payload``, and its maximum memory."""
 
     id: int
     payload: P
     weight_bytes: int = 0
-    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Any, Final, Generic
 
 from deltactl.engine.base import (
     CancelToken,
@@ -17,7 +18,10 @@ from deltactl.engine.base import (
     Task,
     Worker,
 )
+from deltactl.engine.cores import run_on_core
 from deltactl.engine.tasks import open_tasks
+
+_TASKS_PER_WORKER: Final = 4
 
 
 def count_cores() -> int:
@@ -31,14 +35,15 @@ def count_cores() -> int:
 class LocalEngine:
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
-    A task that needs more memory runs alone. If all but ``workers`` of the running tasks wait for a
-    server, up to ``with_waiting`` tasks run at once.
+    A task that needs more memory runs alone. A task that called ``leave_core`` does not count as
+    one of the ``workers``, so more tasks can be unfinished, up to ``max_unfinished``: by default
+    four for each worker.
     """
 
     workers: int = field(default_factory=count_cores)
     memory_bytes: int | None = None
     reason: str = "given by the caller"
-    with_waiting: int | None = None
+    max_unfinished: int | None = None
 
     @property
     def name(self) -> str:
@@ -60,37 +65,58 @@ class LocalEngine:
     ) -> Iterator[Done[R] | Failed]:
         """See :class:`deltactl.engine.base.Engine`. Closing it waits for running tasks."""
         waiting, counter = open_tasks(tasks)
-        running: dict[Future[R], Task[P]] = {}
+        running: dict[Future[R], _Running[P]] = {}
         following = next(waiting, None)
         with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
             while True:
                 cancelled = cancel is not None and cancel.is_set()
-                while following is not None and not cancelled and self._fits(following, running):
-                    running[pool.submit(worker, following.payload, 0)] = following
+                while (
+                    following is not None
+                    and not cancelled
+                    and self._fits(following, running.values())
+                ):
+                    entry = _Running(following)
+                    future = pool.submit(run_on_core, worker, following.payload, entry.left)
+                    running[future] = entry
                     following = next(waiting, None)
                 if not running:
                     return
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    task = running.pop(future)
+                events: list[Future[Any]] = list(running)
+                events += [entry.left for entry in running.values() if entry.has_core]
+                ended, _ = wait(events, return_when=FIRST_COMPLETED)
+                for future in [future for future in running if future in ended]:
+                    task = running.pop(future).task
                     counter.add(task.id)
                     if on_progress is not None:
                         on_progress(counter.progress)
                     yield _outcome(task.id, future)
 
-    def _fits(self, task: Task[P], running: dict[Future[R], Task[P]]) -> bool:
+    def _fits(self, task: Task[P], running: Collection[_Running[P]]) -> bool:
         if not running:
             return True
-        together = [task, *running.values()]
-        if len(together) > (self._most if task.waits else self.workers):
+        if len(running) >= self._most or sum(r.has_core for r in running) >= self.workers:
             return False
-        held = sum(t.weight_bytes for t in together)
+        held = task.weight_bytes + sum(r.task.weight_bytes for r in running)
         return self.memory_bytes is None or held <= self.memory_bytes
 
     @property
     def _most(self) -> int:
-        """Return the maximum number of tasks at once, if they wait for a server."""
-        return max(self.workers, self.with_waiting or 0)
+        """Return the maximum number of unfinished tasks."""
+        if self.max_unfinished is None:
+            return self.workers * _TASKS_PER_WORKER
+        return max(self.workers, self.max_unfinished)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running(Generic[P]):
+    """A task that has not ended; ``left`` is done when it has called ``leave_core``."""
+
+    task: Task[P]
+    left: Future[None] = field(default_factory=Future)
+
+    @property
+    def has_core(self) -> bool:
+        return not self.left.done()
 
 
 def _outcome(task_id: int, future: Future[R]) -> Done[R] | Failed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -14,18 +14,16 @@ class LazyTasks(Generic[P]):
     """Tasks numbered from 0; only their weights are always in memory.
 
     ``sizes`` are the bytes that each task processes, for progress; by default the weights.
-    ``waiting`` are the numbers of the tasks that wait for a server most of their time.
     """
 
     weights: Sequence[int]
     build: Callable[[int], P]
     sizes: Sequence[int] | None = None
-    waiting: Container[int] = ()
 
     def __iter__(self) -> Iterator[Task[P]]:
         """Build each payload when its task is requested."""
         for number, weight in enumerate(self.weights):
-            yield Task(number, self.build(number), weight, number in self.waiting)
+            yield Task(number, self.build(number), weight)
 
 
 class TaskCounter:

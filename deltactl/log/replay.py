@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import Final
 
 import numpy as np
@@ -27,10 +28,22 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser, ParsedActions
 from deltactl.log.commits.repeats import Repeats, Rows, find_repeated_hashes, find_repeats
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
+
+
+class Collect(Flag):
+    """What a replay keeps of the commits that it reads, besides the reconciled actions."""
+
+    NOTHING = 0
+    EVENTS = auto()
+    """The events of the commits after the last log compaction file, in ``Tail.sweep``."""
+    Z_ORDERS = auto()
+    """The paths that Z-order commits added, in ``Tail.z_orders``."""
+
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 
@@ -42,8 +55,8 @@ _HELD_BYTES: Final = 768 << 20
 class Tail:
     """The reconciled actions of the commits after the checkpoint.
 
-    ``by_text`` has the result for readers that do not normalize paths, if it differs. ``sweep`` has
-    the events of commits, if they were requested.
+    ``by_text`` has the result for readers that do not normalize paths, if it differs. ``sweep`` and
+    ``z_orders`` are those of :class:`Collect`.
     """
 
     add_rows: FileRows
@@ -52,6 +65,7 @@ class Tail:
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     by_text: Tail | None = None
     sweep: LogSweep | None = None
+    z_orders: ZOrderCommits | None = None
 
     @property
     def adds(self) -> pa.Table:
@@ -77,32 +91,34 @@ def replay_tail(
     tail: Sequence[FileInfo],
     partition_keys: Iterable[str] = (),
     *,
-    with_events: bool = False,
+    collect: Collect = Collect.NOTHING,
 ) -> Tail:
     """Read and reconcile the commits of a segment.
-
-    With ``with_events`` the events of the commits after the last log compaction file are kept in
-    ``sweep``.
 
     Raises:
         CorruptLogError: a commit is not valid; the message has the file and the line.
     """
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
-    files = (CommitBytes(name, data, is_compacted(name)) for name, data in contents)
-    found = EventCollector() if with_events else None
+    files: Iterable[CommitBytes] = (
+        CommitBytes(name, data, is_compacted(name)) for name, data in contents
+    )
+    events = EventCollector() if Collect.EVENTS in collect else None
+    z_orders = ZOrderCommits() if Collect.Z_ORDERS in collect else None
+    collectors = [each for each in (events, z_orders) if each is not None]
+    for collector in collectors:
+        files = collector.pass_on(files)
     gathered, non_file_actions = _Gathered(), NonFileActions()
-    for part in CommitParser(partition_keys).parse(
-        files if found is None else found.pass_on(files)
-    ):
+    for part in CommitParser(partition_keys).parse(files):
         gathered.add(part)
         non_file_actions.update(part.non_file_actions)
-        if found is not None:
-            found.add(part)
+        for collector in collectors:
+            collector.add(part)
     result = gathered.reconcile()
     result.non_file_actions = non_file_actions
-    if found is not None and names:
-        result.sweep = _last_commits(found, names)
+    result.z_orders = z_orders
+    if events is not None and names:
+        result.sweep = _last_commits(events, names)
     return result
 
 

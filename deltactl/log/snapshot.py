@@ -17,6 +17,7 @@ from deltactl.log.history.timestamps import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.replay import (
+    Collect,
     Tail,
     is_compacted,
     live_batches,
@@ -113,14 +114,14 @@ def load_snapshot(
     warn: Warn,
     listing: LogListing | None = None,
     skip: frozenset[Checkpoint] = frozenset(),
-    with_events: bool = False,
+    collect: Collect = Collect.NOTHING,
 ) -> Snapshot:
     """Rebuild a version from the log.
 
     Without a ``listing``, the log is listed here, and listed again if a log cleanup deletes files.
     A checkpoint or log compaction file that cannot be read is ignored with a warning if other files
-    can still rebuild the version; the checkpoints in ``skip`` are not read. ``with_events`` keeps
-    the file events of the commits that are read in ``tail.sweep``.
+    can still rebuild the version; the checkpoints in ``skip`` are not read. ``collect`` is what is
+    also kept of the commits that are read.
 
     Raises:
         NotATableError: there is no log.
@@ -128,7 +129,7 @@ def load_snapshot(
         LogGapError, CorruptLogError, MissingActionError: the log is damaged.
     """
     if listing is not None:
-        return _load(store, version, warn, listing, skip, with_events=with_events)
+        return _load(store, version, warn, listing, skip, collect=collect)
     return outlast_cleanup(
         lambda: _load(
             store,
@@ -136,7 +137,7 @@ def load_snapshot(
             warn,
             list_from_hint(store, warn, version),
             skip,
-            with_events=with_events,
+            collect=collect,
         )
     )
 
@@ -148,7 +149,7 @@ def _load(
     listing: LogListing,
     skip: frozenset[Checkpoint],
     *,
-    with_events: bool,
+    collect: Collect,
 ) -> Snapshot:
     if listing.latest_version is None:
         raise no_table_error(store)
@@ -170,7 +171,7 @@ def _load(
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
         try:
-            return _load_segment(store, segment, head, with_events)
+            return _load_segment(store, segment, head, collect)
         except CorruptLogError as error:
             if not any(is_compacted(info.name) for info in segment.tail):
                 raise
@@ -179,12 +180,12 @@ def _load(
 
 
 def _load_segment(
-    store: Store, segment: LogSegment, head: CheckpointHead | None, with_events: bool
+    store: Store, segment: LogSegment, head: CheckpointHead | None, collect: Collect
 ) -> Snapshot:
     found = NonFileActions()
     if head is not None:
         found.update(head.non_file_actions)
-    tail = replay_tail(store, segment.tail, found.partition_keys, with_events=with_events)
+    tail = replay_tail(store, segment.tail, found.partition_keys, collect=collect)
     found.update(tail.non_file_actions)
     protocol, metadata = found.protocol, found.metadata
     for name, action in (("protocol", protocol), ("metaData", metadata)):

@@ -5,7 +5,7 @@ Source: PROTOCOL.md, "Data Files", "Column Mapping"; physical types as Delta on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -167,8 +167,10 @@ class DataFileWriter:
         for table in self._pending.add(batch):
             self._write_group(table)
 
-    def close(self) -> WrittenFile:
+    def close(self, before_sync: Callable[[], None] = lambda: None) -> WrittenFile:
         """Store the remaining rows, read the footer from the store, and return its facts.
+
+        ``before_sync`` is called when the file is written, and only has to become durable.
 
         Raises:
             DataFileError: the stored file differs from the rows that were written.
@@ -177,6 +179,7 @@ class DataFileWriter:
         with self._naming_file():
             self._flush()
             self._finish_parquet()
+            before_sync()
             self._sink.close()
             with self._store.open_input(self._name) as source:
                 size_bytes = int(source.size())

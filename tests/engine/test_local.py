@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, Progress, Task
+from deltactl.engine.cores import leave_core
 from deltactl.engine.local import LocalEngine, count_cores
 from deltactl.engine.tasks import LazyTasks
 
@@ -70,21 +71,60 @@ def test_a_task_heavier_than_memory_runs_alone() -> None:
     assert gauge.heaviest == 60
 
 
-@pytest.mark.parametrize(("waiting", "most"), [((0, 1, 2, 3, 4), 4), ((0, 1), 2), ((), 2)])
-def test_tasks_that_wait_for_a_server_may_exceed_the_workers(
-    waiting: tuple[int, ...], most: int
-) -> None:
-    gauge = Gauge()
-    chosen = LazyTasks([1] * 5, lambda number: number, waiting=waiting)
-    list(LocalEngine(workers=2, with_waiting=4).run(gauge.work, chosen))
-    assert gauge.most == most
+class _Waiting:
+    """Workers that leave their core, and then wait until ``together`` of them run."""
+
+    def __init__(self, together: int) -> None:
+        self._together = threading.Barrier(together)
+        self.gauge = Gauge()
+
+    def work(self, payload: int, attempt: int) -> int:
+        leave_core()
+        leave_core()
+        result = self.gauge.work(payload, attempt)
+        self._together.wait(30)
+        return result
 
 
-def test_tasks_that_wait_stay_within_memory() -> None:
+def test_a_task_that_left_its_core_lets_another_one_start() -> None:
+    waiting = _Waiting(8)
+    outcomes = list(LocalEngine(workers=2).run(waiting.work, tasks(*[1] * 16)))
+    assert len(outcomes) == 16
+    assert all(isinstance(outcome, Done) for outcome in outcomes)
+
+
+def test_unfinished_tasks_do_not_exceed_their_maximum() -> None:
     gauge = Gauge()
-    chosen = LazyTasks([5] * 6, lambda number: 5, waiting=range(6))
-    list(LocalEngine(workers=2, memory_bytes=15, with_waiting=6).run(gauge.work, chosen))
+
+    def work(payload: int, attempt: int) -> int:
+        leave_core()
+        return gauge.work(payload, attempt)
+
+    list(LocalEngine(workers=2, max_unfinished=3).run(work, tasks(*[1] * 12)))
     assert gauge.most == 3
+
+
+def test_tasks_that_left_their_cores_stay_within_memory() -> None:
+    waiting = _Waiting(3)
+    outcomes = list(LocalEngine(2, memory_bytes=15).run(waiting.work, tasks(*[5] * 6)))
+    assert all(isinstance(outcome, Done) for outcome in outcomes)
+    assert waiting.gauge.heaviest <= 15
+
+
+def test_a_task_leaves_only_its_own_core() -> None:
+    gauge = Gauge()
+
+    def work(payload: int, attempt: int) -> int:
+        if payload == 2:
+            leave_core()
+        return gauge.work(payload, attempt)
+
+    list(LocalEngine(workers=1).run(work, tasks(2, 1, 1, 1, 1, 1)))
+    assert gauge.most <= 2
+
+
+def test_leaving_a_core_outside_of_an_engine_does_nothing() -> None:
+    leave_core()
 
 
 def _die(payload: int, attempt: int) -> int:

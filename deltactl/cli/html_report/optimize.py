@@ -19,7 +19,7 @@ from deltactl.cli.html_report.parts import (
     render_tiles,
 )
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.pages.optimize import describe_groups, describe_undo
+from deltactl.cli.pages.optimize import describe_estimate, describe_groups, describe_undo
 from deltactl.cli.pages.sizes import describe_small, label_buckets
 from deltactl.cli.pages.skipping import format_share
 from deltactl.units import format_count, format_size
@@ -188,6 +188,8 @@ def _facts(envelope: Envelope, result: Values) -> Iterator[tuple[str, Child]]:
     rewrite = result["rewrite"]
     for done in ("copied", "encoded"):
         yield done, describe_groups(rewrite[f"row_groups_{done}"], rewrite[f"bytes_{done}"])
+    if rewrite["estimated_from_files"] is not None:
+        yield "estimated", describe_estimate(rewrite["estimated_from_files"])
     yield "engine", f"{envelope.engine} ({envelope.engine_reason})"
     if result["deletion_vectors_removed"]:
         yield "deletion vectors applied", f"{result['deletion_vectors_removed']:,}"

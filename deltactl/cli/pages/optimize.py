@@ -149,6 +149,13 @@ def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
     if counts.reasons:
         reasons = counts.reasons.most_common()
         yield "encoded", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
+    if counts.estimated_from is not None:
+        yield "estimated", describe_estimate(counts.estimated_from)
+
+
+def describe_estimate(files: int) -> str:
+    """Return from how many footers the row groups of a plan were estimated."""
+    return f"from the footers of {format_count(files, 'file')}"
 
 
 def describe_groups(groups: int, size_bytes: int) -> str:

@@ -15,6 +15,7 @@ from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.lifetimes import Flags, Lifetimes, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import Store
@@ -52,7 +53,7 @@ def find_restorable(
     Lists all files below the root once. ``damaged`` are names of files that count as gone.
     """
     try:
-        snapshot = load_snapshot(store, warn=warn, listing=listing, with_events=True)
+        snapshot = load_snapshot(store, warn=warn, listing=listing, collect=Collect.EVENTS)
         return _find(snapshot, listing, frozenset(damaged))
     except DeltactlError as error:
         warn(f"it is unknown which versions are restorable: {error.message}")

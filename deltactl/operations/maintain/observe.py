@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action
@@ -121,7 +122,9 @@ def _look(
     table: str, store: Store, policy: MaintainPolicy, rates: Rates, context: RunContext
 ) -> Observation:
     listing = list_log(store)
-    snapshot = load_snapshot(store, warn=context.warn, listing=listing, with_events=True)
+    snapshot = load_snapshot(
+        store, warn=context.warn, listing=listing, collect=Collect.EVENTS | Collect.Z_ORDERS
+    )
     facts = TableFacts(table, store.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     subject = TableSubject(table, snapshot, listing, policy, rates, now_ms, context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.parser import CommitParser
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.layout.tags import CUBE_TAG, is_laid_out
 from deltactl.protocol.partitions import lookup_map
 from deltactl.storage.names import is_local_uri
-from deltactl.storage.store import FileInfo
+from deltactl.storage.store import FileInfo, Store
 
 # Timestamps of files are from the clock of the writer, those of commits from the clock of the
 # store.
@@ -47,14 +46,17 @@ def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
 
 
 def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int) -> pa.Array:
+    known = snapshot.tail.z_orders or ZOrderCommits()
     first = 0
     if not is_local_uri(snapshot.store.uri):
         tail = [info for info in snapshot.segment.tail if not is_compacted(info.name)]
         with suppress(ObjectNotFoundError):
-            return _paths_in(snapshot, tail, oldest_ms)
+            return _paths_in(snapshot.store, known, tail, oldest_ms)
         # A log cleanup deleted a commit during the search: continue with the others.
         first = snapshot.segment.checkpoint_version + 1
-    return outlast_cleanup(lambda: _paths_in(snapshot, _list_commits(snapshot, first), oldest_ms))
+    return outlast_cleanup(
+        lambda: _paths_in(snapshot.store, known, _list_commits(snapshot, first), oldest_ms)
+    )
 
 
 def _list_commits(snapshot: Snapshot, first: int) -> list[FileInfo]:
@@ -62,27 +64,17 @@ def _list_commits(snapshot: Snapshot, first: int) -> list[FileInfo]:
     return [commits[version] for version in sorted(commits) if version <= snapshot.version]
 
 
-def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -> pa.Array:
+def _paths_in(
+    store: Store, known: ZOrderCommits, commits: Sequence[FileInfo], oldest_ms: int
+) -> pa.Array:
     """Return the paths of the files that Z-order commits among these added.
 
     Raises:
         ObjectNotFoundError: a commit no longer exists.
     """
     names = [info.name for info in commits if info.modified_ms >= oldest_ms - _SKEW_MS]
-    paths: list[pa.Array] = []
-    for name, data in zip(names, snapshot.store.read_many(names), strict=True):
-        if b'"zOrderBy"' not in data and b'"zOrder"' not in data:
-            continue
-        if _is_z_order(parse_commit_info(name, data) or {}):
-            keys = snapshot.metadata.partition_keys
-            for parsed in CommitParser(keys).parse([CommitBytes(name, data)]):
-                paths += parsed.adds["path"].chunks
-    return pa.concat_arrays(paths) if paths else pa.array([], pa.string())
-
-
-def _is_z_order(info: Mapping[str, Any]) -> bool:
-    """Return whether a commit is a Z-order: Spark writes the columns, delta-rs the strategy."""
-    parameters, metrics = info.get("operationParameters"), info.get("operationMetrics")
-    if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
-        return True
-    return isinstance(metrics, dict) and metrics.get("plannerStrategy") == "zOrder"
+    unread = [name for name in names if not known.has(name)]
+    known.parse(
+        CommitBytes(name, data) for name, data in zip(unread, store.read_many(unread), strict=True)
+    )
+    return known.paths(names)

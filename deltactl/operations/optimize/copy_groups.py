@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.data_file import DataFile, LoggedFloats
+from deltactl.parquet.data_file import DataFile, LoggedFloats, iter_data_files
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import GroupChoice, Reason, Target, choose_columns
@@ -31,6 +32,8 @@ from deltactl.protocol.deletion_vectors import ensure_within
 from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 
+MAX_FOOTERS: Final = 1_000
+"""Maximum number of footers that a dry run reads."""
 _FOOTERS_AHEAD: Final = 4
 
 
@@ -51,7 +54,7 @@ class RewriteCounts:
     """Row groups and bytes of the inputs, copied and encoded; ``reasons`` counts row groups.
 
     If only some columns of a row group are copied, it counts as copied, and its reasons are also
-    counted.
+    counted. ``estimated_from``: the number of footers that were read, if it was not all of them.
     """
 
     groups_copied: int = 0
@@ -59,6 +62,17 @@ class RewriteCounts:
     groups_encoded: int = 0
     bytes_encoded: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    estimated_from: int | None = None
+
+    def scale(self, factor: float) -> RewriteCounts:
+        """Return an estimate for ``factor`` times as many row groups."""
+        return RewriteCounts(
+            round(self.groups_copied * factor),
+            round(self.bytes_copied * factor),
+            round(self.groups_encoded * factor),
+            round(self.bytes_encoded * factor),
+            Counter({reason: round(n * factor) for reason, n in self.reasons.items()}),
+        )
 
     def add(self, other: RewriteCounts) -> None:
         """Add the counts of another task."""
@@ -90,6 +104,7 @@ class RewriteCounts:
             "row_groups_encoded": self.groups_encoded,
             "bytes_encoded": self.bytes_encoded,
             "encoded_because": dict(sorted(self.reasons.items())),
+            "estimated_from_files": self.estimated_from,
         }
 
 
@@ -213,21 +228,37 @@ def open_sources(
     yield from map_requests(store, work, files, at_once=_FOOTERS_AHEAD)
 
 
-def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> RewriteCounts:
+def forecast(store: Store, rule: CopyRule, files: pa.Table) -> RewriteCounts:
     """Return the counts of a run, from the footers of files that are large enough to be copied.
 
-    A smaller file counts as one row group: its footer is not read.
+    A smaller file counts as one row group: its footer is not read. If more than ``MAX_FOOTERS``
+    files are large enough, the footers of so many of them are read, at equal distances in the
+    plan, and the counts are an estimate.
     """
     counts = RewriteCounts()
-    large: list[DataFile] = []
-    for file in files:
-        if not rule.may_copy(file):
-            counts.encode(1, file.size_bytes, [Reason.SMALL])
-        else:
-            large.append(file)
-    for found in each_in_parallel(lambda file: _forecast_file(store, rule, file), large):
-        counts.add(found)
+    sizes = pc.fill_null(files["size_bytes"], 0)
+    is_large = pc.greater_equal(sizes, rule.min_bytes)
+    small = sizes.filter(pc.invert(is_large))
+    if len(small):
+        counts.encode(len(small), pc.sum(small).as_py(), [Reason.SMALL])
+    large = files.filter(is_large)
+    chosen = large.take(_at_equal_distances(large.num_rows, MAX_FOOTERS))
+    found = RewriteCounts()
+    for one in each_in_parallel(
+        lambda file: _forecast_file(store, rule, file), iter_data_files(chosen)
+    ):
+        found.add(one)
+    if chosen.num_rows < large.num_rows:
+        found = found.scale(large.num_rows / chosen.num_rows)
+        counts.estimated_from = chosen.num_rows
+    counts.add(found)
     return counts
+
+
+def _at_equal_distances(num_rows: int, at_most: int) -> pa.Array:
+    """Return indices: all, or ``at_most`` of them."""
+    count = min(num_rows, at_most)
+    return pa.array([i * num_rows // count for i in range(count)], pa.int64())
 
 
 def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCounts:

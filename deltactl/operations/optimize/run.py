@@ -7,7 +7,7 @@ are durable before the commit that references them; inputs are never deleted her
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.listing import outlast_cleanup
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.choice import TARGET_TAG
@@ -44,7 +45,6 @@ from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import Reason, codec_of
 from deltactl.protocol.paths import ascii_directory, partition_directory
-from deltactl.storage.names import is_local_uri
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -168,7 +168,7 @@ def _forecast(
         counts = RewriteCounts()
         counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [Reason.ENCODE])
         return counts
-    return forecast(snapshot.store, rule, iter_data_files(plan.files))
+    return forecast(snapshot.store, rule, plan.files)
 
 
 def _forecast_clusters(
@@ -242,7 +242,7 @@ def _make_plan(
     """Plan the latest version; only the files with these names, if given."""
 
     def make() -> tuple[Snapshot, OptimizePlan]:
-        snapshot = load_snapshot(store, warn=context.warn)
+        snapshot = load_snapshot(store, warn=context.warn, collect=Collect.Z_ORDERS)
         now_ms = context.clock.now_ms()
         return snapshot, plan_optimize(snapshot, options, now_ms, context.warn, names)
 
@@ -302,8 +302,7 @@ def _run_round(
         run.fail(files, error)
     folders = (_output_folder(spec, snapshot, files) for files in bins)
     if plan.layout is None:
-        waiting = _find_waiting(spec, bins)
-        tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes, waiting)
+        tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
         return
     is_local = context.engine.name == "local"
@@ -313,15 +312,6 @@ def _run_round(
     )
     rows = [count_rows(files) for files in bins]
     run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)
-
-
-def _find_waiting(spec: RewriteSpec, bins: Sequence[pa.Table]) -> set[int]:
-    """Return the numbers of bins of which an object store copies all or most bytes."""
-    rule = spec.copy
-    if rule is None or is_local_uri(spec.table_uri):
-        return set()
-    least = [int(pc.min(files["size_bytes"]).as_py() or 0) for files in bins]
-    return {number for number, size in enumerate(least) if size >= rule.min_bytes}
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:

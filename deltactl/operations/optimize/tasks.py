@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from deltactl.engine.cores import leave_core
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import (
@@ -42,6 +43,7 @@ from deltactl.parquet.splice.source import Source
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -99,6 +101,8 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     store = note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
     name = name_output(spec, task, attempt)
     counts = _Counts()
+    if _is_copied_by_service(spec, task):
+        leave_core()
     with (
         _open_writer(store, name, spec, task) as writer,
         closing(open_in_turn(store, task.files, _leave(spec, writer))) as opened,
@@ -106,7 +110,8 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     ):
         for entry in zip(task.files, opened, sources, strict=True):
             _rewrite_file(store, spec, entry, writer=writer, counts=counts)
-        written = writer.close()
+        # A full verification decodes all rows again.
+        written = writer.close() if spec.verify == "full" else writer.close(leave_core)
     try:
         _ensure_counts(name, counts, written)
         if spec.verify == "full":
@@ -196,6 +201,16 @@ def _open_writer(
     copies = rule is not None and any(map(rule.may_copy, task.files))
     kind = SpliceWriter if copies else DataFileWriter
     return kind(store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
+
+
+def _is_copied_by_service(spec: RewriteSpec, task: RewriteTask) -> bool:
+    """Return whether an object store copies all or most bytes of a bin."""
+    rule = spec.copy
+    return (
+        rule is not None
+        and not is_local_uri(spec.table_uri)
+        and all(map(rule.may_copy, task.files))
+    )
 
 
 def _leave(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> Callable[[DataFile], bool]:

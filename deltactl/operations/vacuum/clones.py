@@ -20,6 +20,7 @@ from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
 from deltactl.log.lifetimes import first_commit, sweep_commits
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.rebuildable import find_rebuildable
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.protocol.deletion_vectors import vector_files
@@ -72,7 +73,7 @@ class OtherTables:
     def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
         """Yield columns of names, relative or absolute, in any version of another table."""
         listing = list_log(other)
-        latest = load_snapshot(other, warn=self._warn, listing=listing, with_events=True)
+        latest = load_snapshot(other, warn=self._warn, listing=listing, collect=Collect.EVENTS)
         if table_id and latest.metadata.id != table_id:
             raise NotATableError(
                 f"{other.uri} is another table now: its id is {latest.metadata.id}, not {table_id}"

@@ -12,6 +12,7 @@ from typing import Final
 
 from deltactl.errors import InterruptedRunError, SafetyError
 from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import follow_commit
@@ -98,7 +99,7 @@ def _make_plan(
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
     listing = list_log(store)
-    snapshot = load_snapshot(store, warn=context.warn, listing=listing, with_events=True)
+    snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
     ensure_may_vacuum(CommitBase.of(snapshot))
     clones = read_notes(store)
     retention = resolve_retention(snapshot.properties, options, context.clock.now_ms())

@@ -8,7 +8,7 @@ Source: the Parquet format, "File format"; parquet.thrift.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -159,8 +159,10 @@ class SpliceWriter:
             sorting = map_sorting(wanted.source, wanted.group, self._leaf_indexes(copied))
             self._add_group(wanted.group.num_rows, leaves, sorting)
 
-    def close(self) -> WrittenFile:
+    def close(self, before_sync: Callable[[], None] = lambda: None) -> WrittenFile:
         """Write the footer, read it back, and return the facts in it.
+
+        ``before_sync`` is called when the file is written, and only has to become durable.
 
         Raises:
             VerificationError: the stored file differs from the written one.
@@ -173,6 +175,7 @@ class SpliceWriter:
             self._write_indexes()
             footer = self._write_footer()
             size_bytes = self._out.tell()
+            before_sync()
             self._out.close()
             try:
                 stored = self._verify(size_bytes, footer)

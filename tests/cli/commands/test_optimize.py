@@ -357,9 +357,9 @@ def test_an_interrupt_in_this_process(
 
     real = writer.DataFileWriter.close
 
-    def close(self: writer.DataFileWriter) -> writer.WrittenFile:
+    def close(self: writer.DataFileWriter, *before_sync: Any) -> writer.WrittenFile:
         os.kill(os.getpid(), signal.SIGINT)
-        return real(self)
+        return real(self, *before_sync)
 
     monkeypatch.setattr(writer.DataFileWriter, "close", close)
     ran = cli("optimize", "events", "--max-concurrent", "1")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from deltactl.log.commits.events import LogSweep
 from deltactl.log.lifetimes import first_commit, sweep_commits
 from deltactl.log.listing import list_log
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import load_snapshot
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
@@ -55,7 +56,7 @@ def test_the_same_events_by_either_reading(
         builder.checkpoint(seed % (builder.version + 1))
     start = min(start, builder.version)
     listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=print, listing=listing, with_events=True)
+    snapshot = load_snapshot(builder.store, warn=print, listing=listing, collect=Collect.EVENTS)
     known = snapshot.tail.sweep
     last = snapshot.version
     alone = sweep_commits(builder.store, listing, snapshot.metadata, start, last)
@@ -69,7 +70,7 @@ def test_no_commit_is_read_twice() -> None:
     builder = build(1, 6)
     counting = CountingStore(builder.store)
     listing = list_log(counting)
-    snapshot = load_snapshot(counting, warn=print, listing=listing, with_events=True)
+    snapshot = load_snapshot(counting, warn=print, listing=listing, collect=Collect.EVENTS)
     last = snapshot.version
     sweep = sweep_commits(
         *(counting, listing, snapshot.metadata, first_commit(listing), last),
@@ -84,7 +85,7 @@ def test_a_compacted_file_has_no_events_of_single_commits() -> None:
     texts = [builder.store.read(commit_path(version)) for version in range(1, 4)]
     builder.store.put(f"{LOG}/{1:020}.{3:020}.compacted.json", b"".join(texts))
     listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=print, listing=listing, with_events=True)
+    snapshot = load_snapshot(builder.store, warn=print, listing=listing, collect=Collect.EVENTS)
     known = snapshot.tail.sweep
     assert isinstance(known, LogSweep)
     assert (known.first, known.last) == (4, builder.version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
-from deltactl.engine.local import LocalEngine
+from deltactl.operations.optimize import copy_groups, tasks
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.format import (
@@ -530,42 +529,71 @@ def test_all_that_footers_say_of_a_chunk_stays_but_for_offsets(tmp_path: Path, w
         assert now == was
 
 
-class _RecordingEngine:
-    """The local engine; records which tasks wait for a server."""
+@pytest.mark.parametrize("max_footers", [3, 5])
+def test_a_dry_run_reads_a_bounded_number_of_footers(
+    max_footers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_groups, "MAX_FOOTERS", max_footers)
+    builder = _builder()
+    _append(builder, *[_rows(100 * n) for n in range(9)])
+    read: list[str] = []
+    examine = copy_groups._forecast_file
 
-    name, reason, leaves_orphans = "local", "a test", False
+    def note(store: Any, rule: Any, file: Any) -> RewriteCounts:
+        read.append(file.path)
+        return examine(store, rule, file)
 
-    def __init__(self) -> None:
-        self.waits: list[bool] = []
+    monkeypatch.setattr(copy_groups, "_forecast_file", note)
+    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    planned = table.optimize(OptimizeOptions(rewrite="copy"), dry_run=True).rewritten
+    done = table.optimize(OptimizeOptions(rewrite="copy")).rewritten
+    assert planned is not None
+    assert done is not None
+    assert len(set(read)) == len(read) == planned.estimated_from == max_footers
+    assert planned.groups_copied == done.groups_copied == 27
+    assert planned.bytes_copied == pytest.approx(done.bytes_copied, rel=0.1)
+    assert done.estimated_from is None
 
-    def run(
-        self,
-        worker: Worker[P, R],
-        tasks: Iterable[Task[P]],
-        *,
-        cancel: CancelToken | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Iterator[Done[R] | Failed]:
-        listed = list(tasks)
-        self.waits += [task.waits for task in listed]
-        return LocalEngine(1).run(worker, listed, cancel=cancel, on_progress=on_progress)
+
+@pytest.fixture
+def leaves(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether an output was begun, at each time a bin left its core."""
+    begun: list[bool] = []
+    opened = tasks._open_writer
+
+    def open_writer(*given: Any) -> Any:
+        begun.append(True)
+        return opened(*given)
+
+    left: list[bool] = []
+    monkeypatch.setattr(tasks, "_open_writer", open_writer)
+    monkeypatch.setattr(tasks, "leave_core", lambda: left.append(bool(begun)))
+    return left
 
 
 @pytest.mark.parametrize(("rewrite", "waits"), [("copy", True), ("auto", False), ("encode", False)])
-def test_a_bin_waits_for_an_object_store_if_all_its_files_may_be_copied(
-    rewrite: Any, waits: bool
+def test_a_bin_leaves_its_core_at_once_if_an_object_store_may_copy_all_its_files(
+    rewrite: Any, waits: bool, leaves: list[bool]
 ) -> None:
     builder = _builder()
     _append(builder, _rows(0), _rows(100), _rows(200))
-    engine = _RecordingEngine()
     table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
-    table.optimize(OptimizeOptions(rewrite=rewrite), engine=engine)
-    assert engine.waits == [waits]
+    table.optimize(OptimizeOptions(rewrite=rewrite))
+    assert leaves == ([False, True] if waits else [True])
 
 
-def test_a_bin_on_a_local_disk_does_not_wait(tmp_path: Path) -> None:
+def test_a_bin_on_a_local_disk_leaves_its_core_when_it_is_written(
+    tmp_path: Path, leaves: list[bool]
+) -> None:
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id"), Column("text", "string")])
     _append(builder, _rows(0), _rows(100), _rows(200))
-    engine = _RecordingEngine()
-    Table(str(tmp_path)).optimize(OptimizeOptions(rewrite="copy"), engine=engine)
-    assert engine.waits == [False]
+    Table(str(tmp_path)).optimize(OptimizeOptions(rewrite="copy"))
+    assert leaves == [True]
+
+
+def test_a_bin_that_is_verified_by_its_rows_keeps_its_core(leaves: list[bool]) -> None:
+    builder = _builder()
+    _append(builder, _rows(0), _rows(100), _rows(200))
+    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    table.optimize(OptimizeOptions(rewrite="encode", verify="full"))
+    assert leaves == []
