@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from deltactl.engine.base import Engine
+from deltactl.engine.local import LocalEngine
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
@@ -70,9 +72,12 @@ def run(
     policy: MaintainPolicy | Callable[[str], MaintainPolicy] = QUICK,
     clock: FixedClock | None = None,
     dry_run: bool = False,
+    engine: Engine | None = None,
     **options: Any,
 ) -> MaintainReport:
-    context = RunContext(warn=lambda _: None, clock=clock or FixedClock(NOW_MS))
+    context = RunContext(
+        engine=engine or LocalEngine(), warn=lambda _: None, clock=clock or FixedClock(NOW_MS)
+    )
     return maintain(
         [str(root) for root in roots],
         policy,
@@ -216,7 +221,10 @@ def test_only_partitions_that_are_left_count_as_left(tmp_path: Path) -> None:
         build(root, commits=3, parts="abcdef")
         clock = FixedClock(NOW_MS, step_ms=1000)
         budget = Budget(time_ms=seconds * 1000)
-        table = only(run(root, clock=clock, budget=budget, only=frozenset({"optimize"})))
+        # One bin after the other: the clock moves with each call.
+        engine = LocalEngine(1, max_unfinished=1)
+        only_optimize = frozenset({"optimize"})
+        table = only(run(root, clock=clock, engine=engine, budget=budget, only=only_optimize))
         live = load_snapshot(LocalStore(str(root)), warn=lambda said: None).files
         files = Counter(dict(values)["part"] for values in live["partition_values"].to_pylist())
         left = {str(action.partition) for action in table.left}
