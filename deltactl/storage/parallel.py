@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
+from operator import call
 from typing import Final, TypeVar
 
 from deltactl.storage.names import is_local_uri
@@ -54,3 +55,12 @@ def map_requests(
         yield from map(ask, items)
         return
     yield from each_in_parallel(ask, items, at_once=at_once)
+
+
+def run_together(store: Store, calls: Iterable[Callable[[], R]]) -> list[R]:
+    """Return the results of calls that send requests; in parallel, except on a local file system.
+
+    Raises:
+        DeltactlError: the first error in the order of the calls.
+    """
+    return list(map_requests(store, call, calls))

@@ -7,7 +7,7 @@ are durable before the commit that references them; inputs are never deleted her
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -45,7 +45,7 @@ from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import Reason, codec_of
 from deltactl.protocol.paths import ascii_directory, partition_directory
-from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.parallel import each_in_parallel, run_together
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -120,32 +120,46 @@ def try_optimize(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
-    unusable = find_unusable(plan)
-    usable = drop_bins(plan, unusable)
     if options.rewrite == "copy" and options.codec is not None and skipped is None:
-        _ensure_codec(store, usable, options.codec)
-    work_bytes = _work_bytes(plan, options)
-    if not dry_run:
-        abort_ended_uploads(store, context.clock, context.warn)
+        _ensure_codec(store, drop_bins(plan, find_unusable(plan)), options.codec)
+    abort_uploads: Callable[[], None] = partial(
+        abort_ended_uploads, store, context.clock, context.warn
+    )
     if dry_run or plan.is_empty or skipped is not None:
-        choice = context.source.choose(work_bytes)
-        for error in unusable.values() if skipped is None else ():
-            context.warn(f"a real run would fail to rewrite a bin: {error.message}")
-        forecast = None if skipped is not None else _forecast(snapshot, usable, options)
-        sampled = (
-            {} if skipped is not None else _forecast_clusters(snapshot, plan, options, context)
-        )
-        return OptimizeReport(
-            plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options,
-            rewritten=forecast, clusters=tuple(sampled.values()),
-            skipping=_report_skipping(snapshot, plan, sampled, options),
-        )  # fmt: skip
-    store.ensure_put_if_absent()
-    context = replace(context, engine=context.source.open(work_bytes))
+        if not dry_run:
+            abort_uploads()
+        return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
+    run_together(store, [abort_uploads, store.ensure_put_if_absent])
+    context = replace(context, engine=context.source.open(_work_bytes(plan, options)))
     report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
         follow_commit(snapshot, report.version_after, context)
     return report
+
+
+def _report_plan(
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    options: OptimizeOptions,
+    context: RunContext,
+    *,
+    skipped: str | None,
+    dry_run: bool,
+) -> OptimizeReport:
+    """Report what a run would do; nothing if it is skipped."""
+    choice = context.source.choose(_work_bytes(plan, options))
+    forecast, sampled = None, dict[int, ClusterForecast]()
+    if skipped is None:
+        unusable = find_unusable(plan)
+        for error in unusable.values():
+            context.warn(f"a real run would fail to rewrite a bin: {error.message}")
+        forecast = _forecast(snapshot, drop_bins(plan, unusable), options)
+        sampled = _forecast_clusters(snapshot, plan, options, context)
+    return OptimizeReport(
+        plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options,
+        rewritten=forecast, clusters=tuple(sampled.values()),
+        skipping=_report_skipping(snapshot, plan, sampled, options),
+    )  # fmt: skip
 
 
 def _work_bytes(plan: OptimizePlan, options: OptimizeOptions) -> int:

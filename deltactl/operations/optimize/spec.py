@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +31,7 @@ from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
-from deltactl.storage.parallel import map_requests
+from deltactl.storage.parallel import map_requests, run_together
 from deltactl.storage.store import Store
 
 _SAMPLED_FOOTERS = 16
@@ -51,7 +54,11 @@ def build_spec(
     reader = _reader(snapshot)
     if not len(reader.schema):
         raise UnsupportedFeatureError("the table has no column whose values files store")
-    write_options = _write_options(snapshot, plan, options)
+    calls: list[Callable[[], Any]] = [
+        partial(_write_options, snapshot, plan, options),
+        partial(find_uploading_run, snapshot.store, run_id, context.clock),
+    ]
+    write_options, uploading = run_together(snapshot.store, calls)
     return RewriteSpec(
         table_uri=snapshot.store.uri,
         storage_options=context.storage_options,
@@ -62,7 +69,7 @@ def build_spec(
         verify=options.verify,
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),
-        uploading=find_uploading_run(snapshot.store, run_id, context.clock),
+        uploading=uploading,
     )
 
 
