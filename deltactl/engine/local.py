@@ -1,4 +1,4 @@
-"""Run tasks on threads of this process: Arrow decodes and encodes without the GIL."""
+"""Run tasks on threads of this process. Arrow decodes and encodes without Python's GIL."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def count_cores() -> int:
 class LocalEngine:
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
-    A task that needs more memory runs alone. If all but ``workers`` of the running tasks wait for a
-    server, up to ``with_waiting`` tasks run at once.
+    A task that needs more memory than this runs alone. Tasks that wait for a server can run in
+    addition, up to ``with_waiting`` tasks in all.
     """
 
     workers: int = field(default_factory=count_cores)
@@ -42,12 +42,12 @@ class LocalEngine:
 
     @property
     def name(self) -> str:
-        """``local``."""
+        """Return ``local``."""
         return "local"
 
     @property
     def leaves_orphans(self) -> bool:
-        """Return false: each task is tried once and removes its own partial outputs."""
+        """Return false: each task is tried once, and removes its own partial outputs."""
         return False
 
     def run(
@@ -58,7 +58,7 @@ class LocalEngine:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """See :class:`deltactl.engine.base.Engine`. Closing it waits for running tasks."""
+        """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for tasks."""
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], Task[P]] = {}
         following = next(waiting, None)
@@ -89,7 +89,7 @@ class LocalEngine:
 
     @property
     def _most(self) -> int:
-        """Return the maximum number of tasks at once, if they wait for a server."""
+        """Return the maximum number of tasks at once, with the tasks that wait for a server."""
         return max(self.workers, self.with_waiting or 0)
 
 
