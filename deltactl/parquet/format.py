@@ -65,13 +65,13 @@ class Statistics(IntEnum):
 
 
 OLD_BOUNDS: Final = frozenset({Statistics.MAX, Statistics.MIN})
-"""Bounds in an order that the format does not define."""
+"""Bounds whose order the format does not define."""
 
 BOUNDS: Final = frozenset(Statistics) - {Statistics.NULL_COUNT, Statistics.NAN_COUNT}
 
 
 class ColumnOrder(IntEnum):
-    """Field numbers of the order of a column's bounds; the second field is for floats only."""
+    """Field numbers of the order of a column's bounds. The second field is for floats only."""
 
     TYPE_ORDER, IEEE_754_TOTAL_ORDER = 1, 2
 
@@ -96,7 +96,7 @@ class OffsetIndex(IntEnum):
 
 
 class PageLocation(IntEnum):
-    """Field numbers of a page in an offset index; the size is that of header and data."""
+    """Field numbers of a page in an offset index. The size is the size of header and data."""
 
     OFFSET, COMPRESSED_SIZE = 1, 2
 
@@ -114,7 +114,7 @@ class PageType(IntEnum):
 
 
 MAX_ROW_GROUPS: Final = 32_767
-"""The ordinal of a row group is a 16-bit integer."""
+"""The largest ordinal of a row group, which is a 16-bit integer."""
 
 CODECS: Final = ("none", "snappy", "gzip", "lzo", "brotli", "lz4_hadoop", "zstd", "lz4")
 """Names of the codecs, by number."""
