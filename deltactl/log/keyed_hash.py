@@ -2,8 +2,9 @@
 
 Other people choose the paths in a log. For a hash without a key, anyone can construct texts with
 equal hashes. With the hash of this module, two texts have equal hashes of 128 bits with a
-probability of 2^-128, even if somebody chose the texts: the key is chosen later at random and never
-leaves the process. So hashes of two processes differ. A hash of 64 bits never decides alone.
+probability of 2^-128, even if somebody chose the texts. The reason: the key is chosen later at
+random and never leaves the process. So hashes of two processes differ. A hash of 64 bits never
+decides alone.
 
 Each 32 bits of the hash are the upper half of a sum. Its terms are the words of the text and its
 length, each multiplied by a random number of 64 bits (Lemire and Kaser, "Strongly universal string

@@ -67,9 +67,9 @@ def list_log(store: Store, start_version: int = 0) -> LogListing:
     As the protocol requires, incomplete multi-part checkpoints and empty checkpoints are omitted.
     Unknown names are ignored. A missing log gives an empty listing.
 
-    If a commit is missing but a later commit exists, the log is listed again: a listing of a local
-    directory may show only the later one of two files that are created meanwhile. A commit counts
-    as missing if both listings lack it.
+    If a commit is missing but a later commit exists, the log is listed again. The reason: if two
+    files are created during a listing of a local directory, the listing may show only the later
+    one. A commit counts as missing if both listings lack it.
     """
     listing = _list_once(store, start_version)
     missing, before = _first_missing(listing), None

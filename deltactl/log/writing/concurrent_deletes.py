@@ -4,9 +4,9 @@ The bin is committed unchanged, committed with a deletion vector, or dropped. No
 ``read``.
 
 By Delta's conflict rules for commits without data change, concurrent appends never conflict.
-Outputs keep the order of their inputs. So if another writer deleted a row from an input, its
-position in the output is known: the position in the input, minus the number of earlier rows that
-were already deleted when the input was read, plus the first row of the input in the output.
+Outputs keep the order of their inputs. So if another writer deleted a row from an input, the
+position of the row in the output is known: output position = input position - earlier rows that
+were deleted when the input was read + first output row of the input.
 
 Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules.
 """
