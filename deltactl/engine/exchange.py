@@ -1,4 +1,4 @@
-"""Exchange rows between files: read the rows of many sources, and send each row to its place."""
+"""Exchange rows between files: read rows of many sources, and send each row to a destination."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ Flags = npt.NDArray[np.bool_]
 class Lifetimes:
     """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
 
-    ``files`` has ``path``, ``vector_file``, ``key`` and ``size_bytes``; versions count from
-    ``first``, and ``last`` is the newest.
+    ``files`` has the columns ``path``, ``vector_file``, ``key`` and ``size_bytes``. ``first`` and
+    ``last`` are the oldest and the newest version.
     """
 
     first: int

@@ -164,7 +164,7 @@ def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -
     """Return ``map<string, string>`` rows with one entry per column, in the order given.
 
     Args:
-        columns: strings, of equal length; nulls become null values of their key.
+        columns: strings, of equal length; a null becomes the key with a null value.
         num_rows: required if ``columns`` is empty (every row is then an empty map).
     """
     arrays = [_as_strings(column) for column in columns.values()]

@@ -70,8 +70,9 @@ class Bin:
 class Verdict:
     """The part of a bin that may be committed; if it is dropped, ``None`` and a reason.
 
-    ``deleted`` are the rows of the output that other writers deleted; none if the output has no
-    live row and is not added. ``carried_rows`` counts them.
+    ``deleted`` are the rows of the output that other writers deleted. If the output has no live
+    row, it is not added, and ``deleted`` is ``None``. ``carried_rows`` is the number of deleted
+    rows.
     """
 
     bin: Bin | None

@@ -1,7 +1,7 @@
 """Decide which copied columns must be decoded, because their footer does not show NaN. No I/O.
 
 Bounds in footers exclude NaN, and most writers do not count NaN. Readers order NaN differently: if
-a file has bounds of its other values, some readers skip the file although it has a row for them. So
+a file has bounds of its other values, some readers skip it although a NaN matches the filter. So
 the log gets no bounds of a column with NaN, and deltactl reads the rows to find out whether there
 is a NaN.
 
@@ -90,8 +90,9 @@ def find_skipped_by(
 
 
 def _contains(source: Source, path: Path, logged: tuple[float, float, int]) -> bool:
-    """Return whether the footer's bounds of a leaf include those in the log; compare nulls.
+    """Return whether the footer's bounds of a leaf include those in the log.
 
+    Otherwise, or if the null counts differ, return false.
     Both zeros are equal: the log gets -0.0 as a minimum and 0.0 as a maximum.
     """
     column = source.columns[path[0]]

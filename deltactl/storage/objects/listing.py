@@ -79,7 +79,7 @@ class ObjectListing:
     def _entries(
         self, key: str, prefix: str, start: str = "", *, deep: bool = False
     ) -> Iterator[Entry]:
-        """Yield the entries in a directory; with ``deep``, below it. None if it is missing."""
+        """Yield entries in a directory; with ``deep``, below it. No entries if it is missing."""
         try:
             with self._keys.mapped("list", prefix):
                 for page in self._service.pages(key, start, deep=deep):
