@@ -13,7 +13,7 @@ _LEVELS_UP = 4
 
 
 def no_table_error(store: Store) -> NotATableError:
-    """Return the error for a path without a Delta log; the message shows its content.
+    """Return the error for a path without a Delta log; the message shows what the path contains.
 
     Raises:
         StorageError: the path cannot be listed.

@@ -23,7 +23,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the physical name of each decoded name; null for nulls and names outside the root.
 
     Raises:
-        SafetyError: for one of the names, it is not known whether it is in the root.
+        SafetyError: it is not known whether one of the names is in the root.
     """
     if not _may_be_odd(names):
         return names

@@ -199,7 +199,7 @@ class DataFileWriter:
         return written
 
     def abort(self) -> None:
-        """Discard the file unless it was closed. Errors of this do not hide an earlier error."""
+        """Discard the file unless it was closed. An error here does not hide an earlier error."""
         if self._closed:
             return
         self._closed = True

@@ -120,7 +120,7 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata:
-    """The ``domainMetadata`` action. If ``removed`` is true, it deletes the domain."""
+    """The ``domainMetadata`` action. If ``removed`` is true, the action deletes the domain."""
 
     domain: str
     configuration: str

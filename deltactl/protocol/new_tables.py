@@ -23,7 +23,7 @@ from deltactl.protocol.schema import StructType, leaf_types
 
 PLAIN: Final = Protocol(1, 2)
 _MAPPED: Final = Protocol(2, 5)
-# Versions (1, 2) imply these features; feature lists must contain them.
+# The features that versions (1, 2) imply. If a protocol has feature lists, they must be listed.
 _ALWAYS: Final = frozenset({APPEND_ONLY.name, INVARIANTS.name})
 
 _FLAGS: Final[Mapping[str, str | None]] = {

@@ -36,7 +36,7 @@ _CYCLE_DAYS: Final = 146_097
 
 
 def text_parser(type: pa.DataType) -> Parser | None:  # noqa: PLR0911 - a table of types
-    """Return the parser for a column of ``type``; ``None`` if a partition column cannot have it.
+    """Return the parser for a column of ``type``; ``None`` if no partition column has this type.
 
     Timestamps become microseconds since 1970: in UTC, or in local time for a type without time
     zone. Dates become days since 1970.

@@ -246,7 +246,7 @@ def _read_json(store: Store, name: str, version: int) -> CommitBytes:
 
 
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """Open a checkpoint for streaming: otherwise Arrow keeps all data that it read until the end.
+    """Open a checkpoint for streaming, so that Arrow does not keep all data in memory to the end.
 
     A column of one row group may have hundreds of megabytes, so it is read in pieces. A small file
     is read at once, because the buffer of a piece has the size that the page header gives, which

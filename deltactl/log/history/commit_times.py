@@ -82,7 +82,7 @@ class CommitTimes:
         return self._chain(since)[version]
 
     def lacks_timestamp(self, version: int) -> bool:
-        """Return whether a version has no in-commit timestamp although it requires one."""
+        """Return whether a version has no in-commit timestamp although the table requires one."""
         since = self.since
         return since is not None and version >= since and version not in self._in_commit
 

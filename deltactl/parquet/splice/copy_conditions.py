@@ -228,7 +228,7 @@ def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool
     except UnicodeDecodeError:
         return False
     # A writer may have increased the last character of the bound. So the text in the log must end
-    # before it.
+    # before this character.
     logged = truncate_maximum(text, prefix) if upper else truncate_minimum(text, prefix)
     return logged is not None and len(logged) < len(text)
 

@@ -52,7 +52,7 @@ class ObjectService(Protocol):
         ...
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
-        """Return some bytes of an object. A range that begins after its end may be an error."""
+        """Return some bytes of an object. A range that begins after the end may fail."""
         ...
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
