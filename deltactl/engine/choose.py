@@ -44,8 +44,9 @@ def choose_engine(
 ) -> Decision:
     """Choose by ``--engine``, else by a configured cluster, else by the size of the input.
 
-    If Spark cannot run, ``auto`` gives a warning: a scheduled job must not fail when its input
-    first exceeds the threshold. ``spark`` gives an error when the engine is started.
+    If Spark cannot run, the result for ``--engine auto`` is the local engine, with a warning: a
+    scheduled job must not fail when its input first exceeds the threshold. For ``--engine spark``,
+    the start of the engine fails.
     """
     if wish is not EngineName.AUTO:
         where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""

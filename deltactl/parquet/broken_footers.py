@@ -161,6 +161,6 @@ class _UnreadFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Return nothing."""
+        """Return no bytes."""
         self.was_read = True
         return b""

@@ -22,7 +22,7 @@ from deltactl.parquet.hashes import hash_values, key_of
 from deltactl.parquet.word_sums import Hashes, finish
 
 ALGORITHM: Final = "deltactl-rows-2"
-"""Version of the definition of the hashes; change it when the hashes change."""
+"""The version of the hash functions. Change this number when a hash changes."""
 
 _MODULUS: Final = 1 << 128
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
@@ -76,7 +76,7 @@ class RowDigester:
     def digest(
         self, batch: pa.RecordBatch, partition_values: Mapping[str, pa.Scalar] | None = None
     ) -> RowDigest:
-        """Return the digest of the rows of a batch, all with the same partition values."""
+        """Return the digest of the rows of a batch, which have the same partition values."""
         constants = Constants()
         for seed, factor in self._keys:
             constants.add(int(seed), int(factor))

@@ -49,7 +49,7 @@ class ColumnChunk(IntEnum):
 
 
 class ColumnMetaData(IntEnum):
-    """Field numbers of the metadata of a column chunk."""
+    """Field numbers of column chunk metadata."""
 
     TYPE, ENCODINGS, PATH, CODEC, NUM_VALUES = 1, 2, 3, 4, 5
     TOTAL_UNCOMPRESSED_SIZE, TOTAL_COMPRESSED_SIZE = 6, 7
@@ -77,14 +77,14 @@ class ColumnOrder(IntEnum):
 
 
 class PageHeader(IntEnum):
-    """Field numbers of the header of a page."""
+    """Field numbers of a page header."""
 
     TYPE, UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 1, 2, 3
     DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 5, 7, 8
 
 
 class DataPageHeader(IntEnum):
-    """Field numbers of the header of a data page, of both versions."""
+    """Field numbers of a data page header, for both versions."""
 
     NUM_VALUES = 1
 
@@ -102,7 +102,7 @@ class PageLocation(IntEnum):
 
 
 class BloomFilterHeader(IntEnum):
-    """Field numbers of the header of a Bloom filter."""
+    """Field numbers of a Bloom filter header."""
 
     NUM_BYTES = 1
 

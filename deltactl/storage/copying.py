@@ -30,7 +30,7 @@ _PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
 # Each file that is streamed needs memory for three pieces, and for two parts of an upload.
 _STREAMS_AT_ONCE: Final = 4
-# As many small files as parallel requests, because small files mostly wait for answers.
+# Copy as many small files at once as there are parallel requests: they mostly wait for answers.
 _SMALL_BYTES: Final = 1 << 20
 
 

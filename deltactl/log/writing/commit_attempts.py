@@ -1,6 +1,6 @@
 """Put a commit of deltactl; derive its version, protocol and times from the state before it.
 
-``times`` sets ``inCommitTimestamp``. ``create`` sets it for version 0, and ``restore`` may raise
+``times`` sets ``inCommitTimestamp``. ``create`` sets it for version 0, and ``restore`` may increase
 it. Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
 """
 

@@ -135,8 +135,8 @@ def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -
     """Return whether readers decode the pages in another way because a defective writer wrote them.
 
     parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246).
-    parquet-mr before 1.2.9 wrote sizes of chunks without a page header (PARQUET-816). Arrow before
-    2.0 marked compressed pages of version 2 as not compressed (ARROW-10353).
+    In files of parquet-mr before 1.2.9, the size of a chunk lacks a page header (PARQUET-816).
+    Arrow before 2.0 marked compressed pages of version 2 as not compressed (ARROW-10353).
     """
     if (cpp := _CPP.match(created_by)) is not None:
         return _version(cpp) < _SAFE_PAGES

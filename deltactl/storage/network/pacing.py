@@ -33,7 +33,7 @@ _MAX_PAUSE_SECONDS: Final = 0.5
 
 
 def parse_rate(value: object) -> float | None:
-    """Return a number of requests per second; ``None`` for ``None``.
+    """Return a number of requests per second; if ``value`` is ``None``, return ``None``.
 
     Raises:
         UsageError: the value is not a number above zero.

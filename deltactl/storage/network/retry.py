@@ -48,6 +48,6 @@ class RetryPolicy:
     def pause(self, failures: int) -> None:
         """Wait before the next attempt; the pause depends on the number of failures."""
         longest = min(_FIRST_DELAY_SECONDS * 2**failures, _MAX_DELAY_SECONDS)
-        # Half fixed, half random: clients that failed at the same time must not retry at the same
-        # time.
+        # Half of the pause is fixed, and half is random: clients that failed at the same time must
+        # not retry at the same time.
         self._sleep(longest * (0.5 + self._jitter() / 2))
