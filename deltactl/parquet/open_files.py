@@ -42,10 +42,11 @@ def open_in_turn(
 def open_in_turn(
     store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
 ) -> Generator[pa.NativeFile | None, None, None]:
-    """Open each file in turn. Small files are read completely in advance.
+    """Open each file in turn.
 
-    This is cheaper on remote stores. A file is closed when the next one is opened, or when the
-    iterator is closed. For a file that ``leave`` accepts, yield ``None`` and do not open it.
+    Small files are read completely in advance, because this is cheaper on remote stores. A file is
+    closed when the next one is opened, or when the iterator is closed. For a file that ``leave``
+    accepts, yield ``None`` and do not open it.
 
     Raises:
         DataFileError: a file is missing, or its path is outside of the table directory.

@@ -305,7 +305,7 @@ def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArra
 
     Returns:
         ``num_rows`` booleans, true for live rows, to filter the batch of these rows. Rows of
-            ``bitmap`` outside of the range are not read.
+        ``bitmap`` outside of the range are not read.
     """
     live = np.ones(num_rows, np.bool_)
     if num_rows and bitmap:

@@ -44,7 +44,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which commits to read. Times are in ms since 1970 UTC. All limits are included.
+    """Which commits to read. Times are in ms since 1970 UTC. Both ends of a range are included.
 
     ``operations`` are names; their case is ignored. ``limit`` applies after the other conditions.
     """

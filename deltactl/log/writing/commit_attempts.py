@@ -67,7 +67,7 @@ class CommitBase:
 
         Returns:
             Whether the previous commit still exists. If a log cleanup removed it, others have
-                committed since then.
+            committed since then.
 
         Raises:
             NotATableError: the table does not exist, and there is no later commit.
@@ -114,7 +114,7 @@ def win_version(
 
     Returns:
         The state on which the commit is based, with the new version. Its ``domains`` are those
-            before the commit.
+        before the commit.
 
     Raises:
         ConflictError: in all attempts, another writer was first.
