@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[P]):
-    """A unit of work: a small picklable ``payload``, and its maximum memory."""
+    """A unit of work: a small ``payload`` that can be pickled, and the memory that it may need."""
 
     id: int
     payload: P
@@ -23,7 +23,7 @@ class Task(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """A task's result. ``attempt`` is the attempt number that was passed to the worker."""
+    """The result of a task. ``attempt`` is the attempt number that the worker got."""
 
     task_id: int
     attempt: int
@@ -32,7 +32,7 @@ class Done(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task whose last attempt raised or lost its process."""
+    """A task whose last attempt raised an error, or whose process ended."""
 
     task_id: int
     attempt: int
@@ -41,7 +41,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: tasks done of total, and the bytes that they process."""
+    """The progress of a run: ended tasks, all tasks, and how many bytes they process."""
 
     tasks_done: int
     tasks_total: int
@@ -54,9 +54,9 @@ OnProgress = Callable[[Progress], None]
 Worker = Callable[[P, int], R]
 """``worker(payload, attempt) -> result``.
 
-A top-level function, so that it can be sent to other processes. ``attempt`` is different for all
-attempts of a task, also for simultaneous ones, so that names with it are unique. It is 0 if a task
-is tried only once.
+A worker is a top-level function, so that it can be sent to other processes. ``attempt`` is
+different for all attempts of a task, also for attempts at the same time, so that file names that
+contain it are unique. It is 0 if the engine tries each task once.
 """
 
 
@@ -68,14 +68,14 @@ class EngineChoice:
     reason: str
 
     def __str__(self) -> str:
-        """``spark engine: requested with --engine``."""
+        """Return a text such as ``spark engine: requested with --engine``."""
         return f"{self.name} engine: {self.reason}"
 
 
 class Engine(Protocol):
     """Run tasks.
 
-    Each task has exactly one outcome; outcomes are yielded when tasks end, in any order.
+    Each task has exactly one outcome. The engine yields outcomes when tasks end, in any order.
     """
 
     @property
@@ -90,7 +90,7 @@ class Engine(Protocol):
 
     @property
     def leaves_orphans(self) -> bool:
-        """Return whether an attempt can be lost or repeated, so that its outputs remain."""
+        """Return whether an attempt can be lost or repeated, which leaves orphaned outputs."""
         ...
 
     def run(
@@ -101,20 +101,20 @@ class Engine(Protocol):
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """Run ``worker`` for each of ``tasks``, which are read when needed.
+        """Run ``worker`` for each of ``tasks``; request each task when it can start.
 
-        A task that raises gives a ``Failed`` value and does not end the others. After ``cancel`` is
-        set, no new task starts, and the iterator ends when running tasks have ended or were
-        stopped.
+        If a task raises an error, its outcome is a ``Failed`` value, and the other tasks run on.
+        After ``cancel`` is set, no new task starts. The iterator ends when the running tasks have
+        ended or were stopped.
         """
         ...
 
 
 @contextmanager
 def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | Failed]]:
-    """Yield the outcomes; end the run at the end of the block, also after an error.
+    """Yield the outcomes of a run; stop the run at the end of the block, also after an error.
 
-    Otherwise the garbage collector would join its threads at an arbitrary time.
+    Without this, the garbage collector would wait for the threads of the run at an arbitrary time.
     """
     try:
         yield outcomes
@@ -125,14 +125,14 @@ def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | F
 
 @runtime_checkable
 class EngineSource(Protocol):
-    """Choose an engine by the size of the input."""
+    """Choose an engine, for example by the size of the input."""
 
     def choose(self, input_bytes: int) -> EngineChoice:
-        """Return the engine that ``open`` would return, without starting it."""
+        """Return the choice that ``open`` would make, without starting the engine."""
         ...
 
     def open(self, input_bytes: int) -> Engine:
-        """Return an engine that is ready; starting it may take seconds.
+        """Return an engine that is ready to run tasks. To start the engine may take seconds.
 
         Raises:
             EngineUnavailableError: the requested engine cannot run here.
@@ -142,7 +142,7 @@ class EngineSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedEngine:
-    """The source of an engine that already exists."""
+    """A source that always returns the same engine, which already exists."""
 
     engine: Engine
 
@@ -156,16 +156,16 @@ class FixedEngine:
 
 
 class LazyEngine:
-    """The engine of a source, which is opened by the first run: a plan does not start it."""
+    """An engine that is started by its first run, so that a plan does not start Spark."""
 
     def __init__(self, source: EngineSource, input_bytes: int = 0) -> None:
-        """Choose by ``input_bytes``; use 0 if tasks read little, even from a large table."""
+        """Choose by ``input_bytes``; pass 0 if tasks read little, even from a large table."""
         self._source, self._input_bytes = source, input_bytes
         self._engine: Engine | None = None
 
     @property
     def name(self) -> str:
-        """Return the choice of the engine that ran, or else of the engine that would run."""
+        """Return the name of the engine that ran; before the first run, of the chosen engine."""
         return self._choice.name
 
     @property
@@ -175,7 +175,7 @@ class LazyEngine:
 
     @property
     def leaves_orphans(self) -> bool:
-        """See ``Engine``; an engine that never ran left no outputs."""
+        """See ``Engine``. Before the first run, return false: there are no outputs."""
         return self._engine is not None and self._engine.leaves_orphans
 
     def run(

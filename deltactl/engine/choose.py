@@ -21,10 +21,10 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """Facts about Spark that are known without starting it.
+    """Facts about Spark that are known without starting Spark.
 
-    ``cluster`` is the setting that selects the cluster, such as ``--master yarn``, or ``None``;
-    ``missing`` is the requirement that this machine lacks.
+    ``cluster`` is the setting that selects the cluster, such as ``--master yarn``, or ``None``.
+    ``missing`` is the requirement that this machine does not meet, or ``None``.
     """
 
     cluster: str | None = None
@@ -44,8 +44,9 @@ def choose_engine(
 ) -> Decision:
     """Choose by ``--engine``, else by a configured cluster, else by the size of the input.
 
-    With ``auto``, it is a warning if Spark cannot run: a scheduled job must not fail when its input
-    first exceeds the threshold. With ``spark``, it is an error.
+    If Spark cannot run, the result for ``--engine auto`` is the local engine, with a warning: a
+    scheduled job must not fail when its input first exceeds the threshold. For ``--engine spark``,
+    the start of the engine fails.
     """
     if wish is not EngineName.AUTO:
         where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""
@@ -61,7 +62,7 @@ def choose_engine(
 
 
 def fall_back(reason: str, missing: str) -> Decision:
-    """Choose the local engine, because Spark cannot run."""
+    """Choose the local engine because Spark cannot run, with a warning."""
     return Decision(
         EngineChoice("local", f"Spark cannot run: {missing}"),
         f"running in this process; Spark would be better ({reason}): {missing}",

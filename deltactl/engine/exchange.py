@@ -1,4 +1,4 @@
-"""Exchange rows between files: read the rows of many sources, and send each to its destination."""
+"""Exchange rows between files: read rows of many sources, and send each row to a destination."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ A = TypeVar("A")
 Numbers = npt.NDArray[np.int64]
 
 Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers]]
-"""``key(batch, first_row) -> (destinations, places)``: for the rows of a source from its
-``first_row``-th row on. Rows with smaller places come first at their destination."""
+"""``key(batch, first_row) -> (destinations, places)`` for the rows of a batch.
+
+``first_row`` is the number of the first row of the batch in its source. At a destination, rows with
+smaller places come first.
+"""
 
 _GATHERED_ROWS: Final = 1 << 20
-# Of a part on average; to join batches for larger pieces costs more than it saves.
+# The average rows of a piece for one destination. To join batches for larger pieces costs more than
+# it saves.
 _ROWS_A_PIECE: Final = 1 << 9
 _LEAST_GATHERED_BYTES: Final = 1 << 20
 _MOST_GATHERED_BYTES: Final = 8 << 20
@@ -44,7 +48,7 @@ class Source(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """The number of rows of a destination, and the average of all destinations with rows."""
+    """The number of rows of a destination, and the average over all destinations that have rows."""
 
     own: int
     usual: int
@@ -57,9 +61,10 @@ class Exchange(Generic[T, S, R]):
     Attributes:
         schema: the columns of the rows.
         read: opens a source.
-        key: gives each row its destination, and its place there.
-        write: takes a destination, how many rows it has, and the rows with their places: the
-            schema of the spool. Returns what is left to do, without these rows, for the result.
+        key: gives, for each row, its destination and its place there.
+        write: takes the number of a destination, its row counts, and its rows with their places (in
+            the schema of the spool). Returns a function that does the remaining work without these
+            rows, and returns the result.
     """
 
     schema: pa.Schema
@@ -71,7 +76,7 @@ class Exchange(Generic[T, S, R]):
 MakeExchange: TypeAlias = Callable[[int], Exchange[T, S, R]]
 """``make(attempt)`` returns the `Exchange`.
 
-It is sent to the workers of an engine and called there.
+The engine sends this function to its workers and calls it there.
 """
 
 
@@ -108,18 +113,19 @@ class Exchanger(Protocol):
 def exchange(
     work: Exchange[T, S, R], sources: Iterable[T], spool: Spool, *, workers: int, memory_bytes: int
 ) -> tuple[list[S], list[R]]:
-    """Read all sources, then write all destinations that have rows; in this process.
+    """Read all sources in this process, then write all destinations that have rows.
 
     Args:
         work: the exchange.
         sources: the sources to read.
-        spool: keeps the rows between reading and writing; its own limit is not part of
-            ``memory_bytes``.
+        spool: keeps the rows between reading and writing. Its memory has a limit of its own, which
+            is not part of ``memory_bytes``.
         workers: the number of sources or destinations that are handled at the same time.
-        memory_bytes: for rows that all workers collect before they are divided.
+        memory_bytes: for rows that all workers collect before they divide them by destination.
 
     Raises:
-        Exception: the first error of a source or destination; no further one was started after it.
+        Exception: the first error of a source or destination. After it, no other source or
+            destination is started.
     """
     gathered = min(_MOST_GATHERED_BYTES, max(_LEAST_GATHERED_BYTES, memory_bytes // workers))
     rows = min(_GATHERED_ROWS, _ROWS_A_PIECE * len(spool.rows))
@@ -151,7 +157,7 @@ def gather(
     most_bytes: int,
     most_rows: int = _GATHERED_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Join small batches up to a size: many rows at once are cheaper to handle."""
+    """Join small batches up to a size, because it is cheaper to handle many rows at once."""
     held: list[pa.RecordBatch] = []
     size_bytes = rows = 0
     for batch in batches:
@@ -166,7 +172,7 @@ def gather(
 
 
 def _take_joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Return the joined batches, and clear the list: a caller that waits must not keep them."""
+    """Return the joined batches and clear the list, so that a waiting caller does not keep them."""
     joined = _join(batches, schema)
     batches.clear()
     return joined
@@ -188,10 +194,10 @@ def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
 
 
 def _run_all(start: Callable[[A], Callable[[], R]], items: Sequence[A], workers: int) -> list[R]:
-    """Start all items, then finish each, and return the results in order.
+    """Start all items, then finish each item; return the results in the order of ``items``.
 
-    A worker that has no item to start finishes those that others have started, so that the last
-    item keeps no worker waiting. After a failure, no further work is started.
+    A worker that has no item to start finishes items that others have started, so that no worker
+    waits for the last item. After a failure, no more work is started.
     """
     if workers == 1 or len(items) <= 1:
         return [start(item)() for item in items]

@@ -1,4 +1,4 @@
-"""Run tasks on threads of this process: Arrow decodes and encodes without the GIL."""
+"""Run tasks on threads of this process. Arrow decodes and encodes without Python's GIL."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def count_cores() -> int:
 class LocalEngine:
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
-    A task that needs more memory runs alone. A task that called ``leave_core`` does not count as
-    one of the ``workers``, so more tasks can be unfinished, up to ``max_unfinished``: by default
-    four for each worker.
+    A task that needs more memory than this runs alone. A task that called ``leave_core`` does not
+    count as one of the ``workers``, so that another task can start. At most ``max_unfinished``
+    tasks are unfinished at once: by default four for each worker.
     """
 
     workers: int = field(default_factory=count_cores)
@@ -47,12 +47,12 @@ class LocalEngine:
 
     @property
     def name(self) -> str:
-        """``local``."""
+        """Return ``local``."""
         return "local"
 
     @property
     def leaves_orphans(self) -> bool:
-        """Return false: each task is tried once and removes its own partial outputs."""
+        """Return false: each task is tried once, and removes its own partial outputs."""
         return False
 
     def run(
@@ -63,7 +63,7 @@ class LocalEngine:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """See :class:`deltactl.engine.base.Engine`. Closing it waits for running tasks."""
+        """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for tasks."""
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], _Running[P]] = {}
         following = next(waiting, None)

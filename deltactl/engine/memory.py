@@ -9,7 +9,7 @@ _CGROUP_LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
-# Address space that Python, NumPy and Arrow use before the first row is read (measured).
+# The address space that Python, NumPy and Arrow use before the first row is read (measured).
 _CODE_BYTES = 320 << 20
 
 
@@ -30,7 +30,7 @@ def machine_memory_bytes() -> int:
 
 
 def limit_of_address_space() -> int | None:
-    """Return the bytes that this process may map (``ulimit -v``), if limited."""
+    """Return the bytes that this process may map (``ulimit -v``); ``None`` if there is no limit."""
     try:
         import resource
     except ImportError:  # pragma: no cover - Windows

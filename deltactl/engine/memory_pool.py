@@ -1,6 +1,7 @@
 """Choose the allocator of Arrow for rows that move between files.
 
-Not in ``memory``, which the command line imports before it chooses how Arrow is loaded.
+This is not part of ``memory``, because the command line imports ``memory`` before it chooses how
+Arrow is loaded.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import pyarrow as pa
 
 
 def reuse_memory() -> None:
-    """Let Arrow take memory from its own allocator, where the program chose that of the C library.
+    """Use Arrow's own allocator, if the program chose the allocator of the C library.
 
-    That of the C library returns large blocks to the kernel when they are freed, and each page of
-    the next block costs a page fault: for rows that move between files, a sixth of all processor
-    time. An allocator that ``ARROW_DEFAULT_MEMORY_POOL`` names stays.
+    The allocator of the C library returns large blocks to the kernel when they are freed. Then each
+    page of the next block costs a page fault. For rows that move between files, this is a sixth of
+    all processor time. If ``ARROW_DEFAULT_MEMORY_POOL`` names an allocator, this function does not
+    change it.
     """
     pool, is_named = pa.default_memory_pool(), "ARROW_DEFAULT_MEMORY_POOL" in os.environ
     has_own = "mimalloc" in pa.supported_memory_backends()

@@ -1,4 +1,4 @@
-"""Keep the rows of an exchange in memory, and above a limit in a file on disk."""
+"""Keep the rows of an exchange in memory; above a limit, keep them in a file on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPILL_DIR_HINT: Final = (
     "Choose a directory with more space with --spill-dir, or rerun with more --memory "
     "or with --where for a part of the table."
 )
-"""The hint of errors about space."""
+"""The hint of errors about missing disk space."""
 
 
 class Spool(Spill):
@@ -27,9 +27,9 @@ class Spool(Spill):
     def __init__(
         self, schema: pa.Schema, destinations: int, memory_bytes: int, folder: str | None = None
     ) -> None:
-        """Take the columns of the rows; ``folder`` is by default that for temporary files.
+        """Keep rows with the columns of ``schema``, and the column ``PLACE``.
 
-        ``schema``: the same columns, and ``PLACE``.
+        ``folder`` is by default the directory for temporary files.
         """
         super().__init__(schema.append(PLACE), memory_bytes, folder, hint=SPILL_DIR_HINT)
         self.rows = np.zeros(destinations, np.int64)
@@ -41,7 +41,7 @@ class Spool(Spill):
         destinations: npt.NDArray[np.int64],
         within: npt.NDArray[np.int64],
     ) -> None:
-        """Take the rows of a batch; for each a destination, and its place there.
+        """Add the rows of a batch, with a destination and a place there for each row.
 
         Raises:
             StorageError: the disk is full, or failed.
@@ -49,7 +49,7 @@ class Spool(Spill):
         self.keep(list(divide(batch, destinations, within)), int(batch.nbytes))
 
     def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
-        """Take rows with their places by destination; ``size_bytes`` is their total size.
+        """Add rows with their places, by destination; ``size_bytes`` is their total size.
 
         Raises:
             StorageError: the disk is full or failed.
@@ -65,10 +65,10 @@ def divide(
     destinations: npt.NDArray[np.int64],
     within: npt.NDArray[np.int64],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of a batch and their places by destination, in ascending order of these.
+    """Yield each destination and its rows of the batch, in ascending order of destinations.
 
-    Rows of a destination are in the order of ``within``: a later sort then reads consecutive
-    memory, which is faster than single rows.
+    The rows get a column with their places, and are in the order of ``within``. A later sort then
+    reads consecutive memory, which is faster than single rows.
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
@@ -81,7 +81,11 @@ def divide(
 def _sort(
     destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the rows by destination, and about by place: what both have room for in 63 bits."""
+    """Return row numbers sorted by destination, then by place.
+
+    Both are sorted by one key of 63 bits. If they do not fit, the order by place is only
+    approximate.
+    """
     if not len(within):
         return np.empty(0, np.int64)
     bits, room = int(within.max()).bit_length(), 63 - int(destinations.max()).bit_length()

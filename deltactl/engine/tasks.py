@@ -1,4 +1,4 @@
-"""Build tasks when an engine needs them, and count those that are done."""
+"""Build tasks when an engine requests them, and count the tasks that have ended."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from deltactl.engine.base import P, Progress, Task
 
 @dataclass(frozen=True, slots=True)
 class LazyTasks(Generic[P]):
-    """Tasks numbered from 0; only their weights are always in memory.
+    """Tasks numbered from 0. Only the weights of all tasks are always in memory.
 
-    ``sizes`` are the bytes that each task processes, for progress; by default the weights.
+    ``sizes`` are the bytes that each task processes, for the progress; by default the weights.
     """
 
     weights: Sequence[int]
@@ -21,16 +21,16 @@ class LazyTasks(Generic[P]):
     sizes: Sequence[int] | None = None
 
     def __iter__(self) -> Iterator[Task[P]]:
-        """Build each payload when its task is requested."""
+        """Yield the tasks; build each payload when its task is requested."""
         for number, weight in enumerate(self.weights):
             yield Task(number, self.build(number), weight)
 
 
 class TaskCounter:
-    """A counter of finished work. ``weight_bytes`` is the weight of all tasks."""
+    """A counter of ended tasks. ``weight_bytes`` is the weight of all tasks."""
 
     def __init__(self, sizes: Mapping[int, int], weight_bytes: int) -> None:
-        """Take the size in bytes of each task, by its id."""
+        """Take the size in bytes of each task, by the id of the task."""
         self._sizes, self.weight_bytes = sizes, weight_bytes
         self.progress = Progress(0, len(sizes), 0, sum(sizes.values()))
 
@@ -42,7 +42,7 @@ class TaskCounter:
 
 
 def open_tasks(tasks: Iterable[Task[P]]) -> tuple[Iterator[Task[P]], TaskCounter]:
-    """Return the tasks as an iterator, and the counter of all of them."""
+    """Return the tasks as an iterator, and a counter for them."""
     if isinstance(tasks, LazyTasks):
         sizes = tasks.weights if tasks.sizes is None else tasks.sizes
         return iter(tasks), TaskCounter(dict(enumerate(sizes)), sum(tasks.weights))

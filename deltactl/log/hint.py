@@ -1,4 +1,4 @@
-"""Read and replace ``_last_checkpoint``, the hint at which checkpoint a listing can start.
+"""Read and replace ``_last_checkpoint``, which tells readers from which checkpoint to list the log.
 
 Source: PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
 """
@@ -21,15 +21,16 @@ HINT_NAME = f"{LOG_DIR}/{LAST_CHECKPOINT}"
 
 
 class _Literal(str):
-    """A JSON number, boolean or null, kept as written."""
+    """A JSON number, boolean or null that keeps its text."""
 
     __slots__ = ()
 
 
 def read_hint(store: Store, warn: Warn) -> int | None:
-    """Return the version of ``_last_checkpoint``; ``None`` if it is absent or not valid.
+    """Return the version in ``_last_checkpoint``; ``None`` if the file is absent or not valid.
 
-    Never raises: a truncated or unreadable file or a wrong checksum is a warning.
+    This never raises an error. If the file is truncated or unreadable, or its checksum is wrong, a
+    warning is printed.
     """
     try:
         data = store.read(HINT_NAME)
@@ -41,7 +42,7 @@ def read_hint(store: Store, warn: Warn) -> int | None:
 
 
 def parse_hint(data: bytes, warn: Warn) -> int | None:
-    """Return the version in the content of ``_last_checkpoint``; if it is not valid, warn."""
+    """Return the version in the content of ``_last_checkpoint``. If it is not valid, warn."""
     try:
         node = _load_verbatim(data)
         version = int(node["version"])
@@ -58,10 +59,11 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
 def encode_hint(node: Mapping[str, Any]) -> bytes:
     """Return the content of ``_last_checkpoint`` with its checksum; keys keep their order.
 
-    The checksum is omitted if the two orders of :func:`json_checksums` give different checksums:
-    for some readers it would be wrong.
+    If the two orders of :func:`json_checksums` give different checksums, the checksum is omitted,
+    because some readers would find it wrong.
     """
-    # Numbers and literals keep their text, as for a reader that parses the file.
+    # Numbers and literals keep their text, because a reader computes the checksum from the text in
+    # the file.
     by_path, by_text = json_checksums(_load_verbatim(json.dumps(node).encode()))
     body = dict(node) | ({"checksum": by_path} if by_path == by_text else {})
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
@@ -70,8 +72,8 @@ def encode_hint(node: Mapping[str, Any]) -> bytes:
 def json_checksums(node: dict[str, Any]) -> tuple[str, str]:
     """Return the checksum of a JSON object in both orders that writers use.
 
-    The protocol sorts by path; Delta on Spark sorts the joined ``path=value`` strings, which
-    differs for arrays of more than ten scalars. A reader must accept both.
+    The protocol sorts by path. Delta on Spark sorts the joined ``path=value`` strings. The two
+    orders differ for arrays of more than ten scalars. A reader must accept both checksums.
     """
     pairs = list(_flatten({k: v for k, v in node.items() if k != "checksum"}, ""))
     by_path = sorted(pairs, key=lambda pair: pair[0].encode())
@@ -124,19 +126,20 @@ def _scalar_text(value: object) -> str:
     return {True: "true", False: "false"}.get(value, "null")  # type: ignore[call-overload,no-any-return]
 
 
-@lru_cache(1024)  # a schema repeats few words
+@lru_cache(1024)  # the same few words occur often in a schema
 def _encode(text: str) -> str:
     return quote(text, safe="-._~")
 
 
 def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:
-    """Write ``_last_checkpoint`` for a checkpoint, unless there is a newer one.
+    """Write ``_last_checkpoint`` for a checkpoint, unless there is a newer checkpoint.
 
-    The log is listed again: another writer may have written a checkpoint since then. A file that is
-    not valid, or refers to a missing checkpoint, is replaced like any other.
+    The log is listed again, because another writer may have written a checkpoint since the last
+    listing. If the present file is not valid, or refers to a missing checkpoint, it is replaced
+    too.
 
     Returns:
-        Whether it was written.
+        Whether the file was written.
 
     Raises:
         StorageError: the store failed.

@@ -1,12 +1,14 @@
 """Hash names with a key that is random for each process.
 
-Other people choose the paths, and for a hash without a key, anyone can construct texts with equal
-hashes. With this hash, two texts have equal hashes of 128 bits with a probability of 2^-128, even
-if somebody chose the texts, because the key is chosen later at random and never leaves the process.
-So hashes of two processes differ. A hash of 64 bits never decides alone.
+Other people choose the paths in a log. For a hash without a key, anyone can construct texts with
+equal hashes. With the hash of this module, two texts have equal hashes of 128 bits with a
+probability of 2^-128, even if somebody chose the texts. The reason: the key is chosen later at
+random and never leaves the process. So hashes of two processes differ. A hash of 64 bits never
+decides alone.
 
-Each 32 bits are the upper half of a sum of the words of the text and of its length, each times a
-random number of 64 bits (Lemire and Kaser, "Strongly universal string hashing is fast", 2014).
+Each 32 bits of the hash are the upper half of a sum. Its terms are the words of the text and its
+length, each multiplied by a random number of 64 bits (Lemire and Kaser, "Strongly universal string
+hashing is fast", 2014).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 WideHashes: TypeAlias = np.ndarray[Any, np.dtype[np.bytes_]]
 
 _KEY: Final = secrets.token_bytes(32)
-_BLOCK_ROWS: Final = 1 << 14  # then a block's words stay in the cache
+_BLOCK_ROWS: Final = 1 << 14  # so small that the words of a block stay in the cache
 _WORD_BYTES: Final = 4
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
@@ -32,12 +34,12 @@ _SHIFT: Final = np.uint64(33)
 
 
 def hash_names(names: pa.ChunkedArray) -> Hashes:
-    """Return a hash of 64 bits for each name; no name is null."""
+    """Return a hash of 64 bits for each name. The names must not be null."""
     return np.concatenate([np.zeros(0, np.uint64), *(_hash(chunk, 2) for chunk in names.chunks)])
 
 
 def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
-    """Return a hash of 128 bits for each name, as 16 bytes; their order is arbitrary.
+    """Return a hash of 128 bits for each name, as 16 bytes. Their order has no meaning.
 
     Compare them as arrays: as Python objects, they have no zero bytes at the end.
     """
@@ -45,7 +47,7 @@ def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
 
 
 def hash_pairs(names: pa.ChunkedArray) -> tuple[Hashes, Hashes]:
-    """Return a hash of 128 bits for each name, in two halves; no name is null."""
+    """Return a hash of 128 bits for each name, in two halves. The names must not be null."""
     none = np.zeros((2, 0), np.uint64)
     parts = [none, *(_hash(chunk, 4).reshape(2, -1) for chunk in names.chunks)]
     first, second = np.concatenate(parts, axis=1)
@@ -53,10 +55,10 @@ def hash_pairs(names: pa.ChunkedArray) -> tuple[Hashes, Hashes]:
 
 
 def sum_of_hashes(texts: pa.Array) -> int:
-    """Return the sum of a hash of 128 bits of each string, which is the same in any order.
+    """Return the sum of the 128-bit hashes of all strings; it does not depend on their order.
 
-    The halves are mixed before they are added. Otherwise strings that exchange words would have the
-    same sum, as each hash is a sum over the words.
+    The halves are mixed before they are added. Each hash is a sum over words. So without mixing,
+    two strings that exchange words would have the same sum as before.
     """
     halves = _hash(texts, 4).reshape(2, -1)
     first, second = (int(np.sum(_mix(half), dtype=np.uint64)) for half in halves)
@@ -64,13 +66,13 @@ def sum_of_hashes(texts: pa.Array) -> int:
 
 
 def add_sums(one: int, other: int) -> int:
-    """Return the sum for the strings of both: each half modulo 2^64."""
+    """Return the sum for the strings of both sums: each half is added modulo 2^64."""
     first = ((one >> 64) + (other >> 64)) % 2**64
     return first << 64 | (one + other) % 2**64
 
 
 def _mix(hashes: Hashes) -> Hashes:
-    """Return another number for each number, as the end of Murmur3 does with 64 bits."""
+    """Return another number for each number, as the last step of 64-bit Murmur3 does."""
     hashes = (hashes ^ hashes >> _SHIFT) * np.uint64(0xFF51AFD7ED558CCD)
     hashes = (hashes ^ hashes >> _SHIFT) * np.uint64(0xC4CEB9FE1A85EC53)
     return hashes ^ hashes >> _SHIFT
@@ -80,15 +82,15 @@ def _mix(hashes: Hashes) -> Hashes:
 class SeenKeys:
     """Find the keys of a batch that were not seen before.
 
-    Of two files with equal hashes, only one is checked, so hashes have 128 bits and a secret key.
-    They are stored in sorted runs, each at least twice as long as the next: lookups and merges take
-    n log² n steps in total, for any number of batches.
+    If two files have equal hashes, only one of them is checked. So hashes have 128 bits and a
+    secret key. They are stored in sorted runs, each at least twice as long as the next. So lookups
+    and merges take n log² n steps in total, for any number of batches.
     """
 
     _runs: list[WideHashes] = field(default_factory=list)
 
     def take(self, keys: pa.ChunkedArray) -> pa.Array:
-        """Return a mask: true at the first occurrence of each key that was not seen before."""
+        """Return a mask, true at the first occurrence of each key that was not seen before."""
         hashes = wide_hash_names(keys)
         distinct, positions = np.unique(hashes, return_index=True)
         is_new = np.ones(len(distinct), np.bool_)
@@ -114,7 +116,7 @@ def _wide_hash(texts: pa.StringArray) -> WideHashes:
 
 
 def _hash(texts: pa.StringArray, halves: int) -> Hashes:
-    """Return hashes of ``halves`` times 32 bits: all first 64 bits, then all others."""
+    """Return hashes of ``halves`` times 32 bits: the first 64 bits of all, then the others."""
     sums = np.zeros((halves, len(texts)), np.uint64)
     _, offset_buffer, data_buffer = texts.buffers()
     if len(texts):
@@ -134,7 +136,7 @@ def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[n
     numbers = _draw(len(sums), int(whole.max(initial=0)) + 3)
     padded = np.concatenate([data, np.zeros(2 * _WORD_BYTES, np.uint8)])
     words = np.ndarray((len(data) + _WORD_BYTES,), "<u4", padded, strides=(1,))
-    # The bytes after the last whole word, and zeros in place of those of the next text.
+    # Take the bytes after the last whole word, and replace those of the next text by zeros.
     ends = words[starts + whole * _WORD_BYTES] & ((1 << 8 * rest) - 1).astype(np.uint32)
     for half, (first, of_length, of_end) in enumerate(numbers[:, :3]):
         sums[half] = first + of_length * lengths.astype(np.uint64) + of_end * ends.astype(np.uint64)
@@ -147,7 +149,7 @@ def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[n
 
 
 def _draw(halves: int, count: int) -> Hashes:
-    """Return random numbers for each half; the first of them are the same for any ``count``."""
+    """Return random numbers for each half. The first ones are the same for any ``count``."""
     return np.array(
         [
             np.frombuffer(shake_256(_KEY + bytes([half])).digest(8 * count), "<u8")

@@ -1,8 +1,8 @@
 """Find the versions in which each file was live, with one pass over the commits.
 
-Files without an action in the range were live in all of its versions. For every other (path,
-deletion vector), the commits show the versions: a file is live from an ``add`` to a ``remove``. If
-its first action is a ``remove``, it was live before the range.
+If a file has no action in the range of versions, it was live in all or in none of them. For every
+other (path, deletion vector), the commits show the versions: a file is live from an ``add`` to a
+``remove``. If its first action is a ``remove``, it was live before the range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltactl.storage.store import Store
 def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
     """Return the oldest version from which all versions up to the latest can be rebuilt.
 
-    ``known`` is a checkpoint that was already read; it is not read again.
+    ``known`` is a checkpoint that was already read. It is not read again.
     """
     latest = listing.latest_version
     assert latest is not None
@@ -41,7 +41,7 @@ def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | Non
 
 
 def first_commit(listing: LogListing) -> int:
-    """Return the oldest version from which all commits exist, up to the latest version."""
+    """Return the oldest version from which no commit is missing, up to the latest version."""
     latest = listing.latest_version
     assert latest is not None
     version = latest + 1
@@ -59,11 +59,11 @@ def sweep_commits(
     *,
     known: LogSweep | None = None,
 ) -> LogSweep:
-    """Read the commits of a range of versions; those of a ``known`` sweep are not read again.
+    """Read the commits of a range of versions. Commits of a ``known`` sweep are not read again.
 
     Raises:
-        CorruptLogError: one of them cannot be parsed; the message has the file and the line.
-        KeyError: one of them is not in the listing.
+        CorruptLogError: a commit cannot be parsed; the message has the file and the line.
+        KeyError: a commit is not in the listing.
     """
     if known is not None and known.last == last:
         if first >= known.first:
@@ -84,10 +84,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """The versions in which files were live: each row of ``files`` from ``born`` to ``died`` - 1.
+    """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
 
-    ``files`` has ``path``, ``vector_file``, ``key`` and ``size_bytes``; versions count from
-    ``first``, and ``last`` is the newest.
+    ``files`` has the columns ``path``, ``vector_file``, ``key`` and ``size_bytes``. ``first`` and
+    ``last`` are the oldest and the newest version.
     """
 
     first: int
@@ -111,7 +111,7 @@ class Lifetimes:
         died = np.empty_like(version)
         died[:-1] = version[1:]
         died[ends_key] = sweep.last + 1
-        # The first action on a file is its remove: it was live before the range.
+        # If the first action on a file is a remove, the file was live before the range.
         was_there = starts_key & ~is_add
         born = np.where(was_there, first, version)
         died = np.where(was_there, version, died)
@@ -122,7 +122,7 @@ class Lifetimes:
         return cls(first, sweep.last, files, born[chosen], died[chosen])
 
     def mask(self, names: pa.Array | pa.ChunkedArray) -> Flags:
-        """Return a mask of the lifetimes that need one of the given files."""
+        """Return a mask of the lifetimes whose data file or deletion vector is in ``names``."""
         hit = pc.or_(
             pc.is_in(self.files["path"], value_set=names),
             pc.and_(
@@ -133,7 +133,7 @@ class Lifetimes:
         return np.asarray(hit.to_numpy(), np.bool_)
 
     def count(self, chosen: Flags, weights: Counts | None = None) -> Counts:
-        """Return for each version the number (or weight) of the chosen lifetimes with it."""
+        """Return, for each version, the number (or total weight) of the chosen lifetimes in it."""
         changes = np.zeros(self.last - self.first + 2, np.int64)
         weight = 1 if weights is None else weights[chosen]
         np.add.at(changes, self.born[chosen] - self.first, weight)
@@ -142,16 +142,17 @@ class Lifetimes:
         return totals
 
     def sizes(self) -> Counts:
-        """Return the bytes of the data file of each lifetime; 0 if the log has no size."""
+        """Return, for each lifetime, the size of its data file in bytes; 0 if not in the log."""
         found: Counts = pc.fill_null(self.files["size_bytes"], 0).to_numpy()
         return found
 
 
 def added_by_text(sweep: LogSweep) -> pa.Table:
-    """Return adds that are never removed under the same path text.
+    """Return the adds that no ``remove`` with the same path text follows.
 
-    The result is empty if all path texts are normalized. Readers that compare raw path texts still
-    treat these files as live; a checkpoint of a writer that normalizes paths omits them.
+    If all path texts are normalized, the result is empty. For readers that compare path texts as
+    written, these files are still live. But if a writer normalizes paths, its checkpoints omit
+    them.
     """
     events = sweep.events
     if events["text_key"].equals(events["key"]):
@@ -167,7 +168,7 @@ def added_by_text(sweep: LogSweep) -> pa.Table:
 def _sort_events(events: pa.Table, key: str = "key") -> tuple[Counts, Counts]:
     """Return a number for each key, and the order of events by key and version.
 
-    Within a version removes come first: if a commit has both, the file is live after it.
+    Within a version, removes come first: if a commit has both actions, the file is live after it.
     """
     if not events.num_rows:
         empty = np.zeros(0, np.int64)
@@ -179,7 +180,10 @@ def _sort_events(events: pa.Table, key: str = "key") -> tuple[Counts, Counts]:
 
 
 def version_ranges(first: int, flags: Flags) -> list[tuple[int, int]]:
-    """Return the ranges of versions, both ends included, whose flag is set, from ``first`` on."""
+    """Return the ranges of versions whose flag is set; both ends are included.
+
+    ``first`` is the version of the first flag.
+    """
     padded = np.concatenate([[False], flags, [False]])
     edges = np.flatnonzero(padded[1:] != padded[:-1])
     return [

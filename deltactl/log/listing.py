@@ -1,4 +1,4 @@
-"""List ``_delta_log`` and sort the files by kind."""
+"""List ``_delta_log``, and sort the files by kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from deltactl.protocol.names import (
 )
 from deltactl.storage.store import FileInfo, Store
 
-# Any complete checkpoint of a version is correct; this is the order of Delta on Spark.
+# If a version has several complete checkpoints, any of them is correct. This is the order of Delta
+# on Spark.
 _KIND_ORDER: Final = {"classic": 0, "multipart": 1, "uuid": 2}
 
 
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint: all parts of one kind at one version (sidecars not counted)."""
+    """A complete checkpoint: all parts of one kind at one version. Sidecars are not included."""
 
     version: int
     kind: str
@@ -55,7 +56,7 @@ class LogListing:
 
     @property
     def latest_version(self) -> int | None:
-        """Return the latest version of a commit or checkpoint."""
+        """Return the latest version that has a commit or a checkpoint, or ``None``."""
         newest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
         return max(newest, default=None)
 
@@ -63,12 +64,12 @@ class LogListing:
 def list_log(store: Store, start_version: int = 0) -> LogListing:
     """List the log, from the files of ``start_version`` on.
 
-    Incomplete multi-part checkpoints and empty ones are omitted, as the protocol requires; unknown
-    names are ignored. A missing log gives an empty listing.
+    As the protocol requires, incomplete multi-part checkpoints and empty checkpoints are omitted.
+    Unknown names are ignored. A missing log gives an empty listing.
 
-    The log is listed again if a commit is missing below another one: if files are created in a
-    local directory during a listing, it may show only the later one. A commit that is missing in
-    both listings is missing.
+    If a commit is missing but a later commit exists, the log is listed again. The reason: if two
+    files are created during a listing of a local directory, the listing may show only the later
+    one. A commit counts as missing if both listings lack it.
     """
     listing = _list_once(store, start_version)
     missing, before = _first_missing(listing), None
@@ -79,13 +80,13 @@ def list_log(store: Store, start_version: int = 0) -> LogListing:
 
 
 def outlast_cleanup(look: Callable[[], T]) -> T:
-    """List and read a log; repeat if a log cleanup removed files that were just listed.
+    """List and read a log. If a log cleanup removed files that were just listed, repeat this.
 
     Args:
-        look: lists the log each time; its effects may happen twice.
+        look: lists and reads the log. It may be called several times, with the same effects.
 
     Raises:
-        ObjectNotFoundError, MissingLogFileError: in every attempt, listed files do not exist.
+        ObjectNotFoundError, MissingLogFileError: in every attempt, listed files did not exist.
     """
     for _ in range(_LOOKS - 1):
         try:
@@ -96,7 +97,7 @@ def outlast_cleanup(look: Callable[[], T]) -> T:
 
 
 def _first_missing(listing: LogListing) -> int | None:
-    """Return the lowest version after the latest checkpoint without a commit, below one with."""
+    """Return the first missing commit after the latest checkpoint, if a later commit exists."""
     newest = max((c.version for c in listing.checkpoints), default=listing.start_version - 1)
     above = sorted(version for version in listing.commits if version > newest)
     expected = range(newest + 1, newest + 1 + len(above))

@@ -13,7 +13,7 @@ _LEVELS_UP = 4
 
 
 def no_table_error(store: Store) -> NotATableError:
-    """Return the error for a path without a Delta log; the message shows its content.
+    """Return the error for a path without a Delta log; the message shows what the path contains.
 
     Raises:
         StorageError: the path cannot be listed.
@@ -39,11 +39,11 @@ def no_table_error(store: Store) -> NotATableError:
 
 
 def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:
-    """Return the table that contains a path, such as one of its partitions.
+    """Return the table that contains a path, for example if the path is one of its partitions.
 
     Args:
-        store: of the path.
-        levels: how many parent directories to check; ``None`` for all.
+        store: the store of the path.
+        levels: how many parent directories to check; ``None`` means all.
     """
     scheme, separator, path = store.uri.partition("://")
     while levels is None or levels > 0:

@@ -1,4 +1,4 @@
-"""Convert paths of the log to physical names under the root: one name for each file."""
+"""Convert paths of the log to physical names under the root, so that each file has one name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
-# Absolute, or with an empty, "." or ".." part. Every other name is already a physical name.
+# A name that is absolute, or has an empty, "." or ".." part. Every other name is already a physical
+# name.
 _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
 
 _SLASH, _DOT, _COLON = b"/.:"
@@ -22,7 +23,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the physical name of each decoded name; null for nulls and names outside the root.
 
     Raises:
-        SafetyError: it is not known whether a file is in the root.
+        SafetyError: it is not known whether one of the names is in the root.
     """
     if not _may_be_odd(names):
         return names
@@ -49,7 +50,7 @@ def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
     """Return the physical names under the root of data files and of their deletion vectors.
 
     Args:
-        store: of the table.
+        store: the store of the table.
         files: rows with ``path`` and ``deletion_vector``.
     """
     names = locate(store, files["path"])
@@ -61,15 +62,15 @@ def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
 
 
 def event_names(store: Store, events: pa.Table) -> pa.ChunkedArray:
-    """Return the names of :func:`file_names` for rows with ``path`` and ``vector_file``."""
+    """Return the physical names of files and vectors; rows have ``path`` and ``vector_file``."""
     joined = pa.chunked_array([*events["path"].chunks, *events["vector_file"].chunks], pa.string())
     return locate(store, joined.drop_null()).drop_null()
 
 
 def _may_be_odd(names: pa.ChunkedArray) -> bool:
-    """Return False if every name is plain; this takes half the time of the pattern.
+    """Return False if every name is plain. This takes half the time of the regular expression.
 
-    All strings are searched at once for a slash before a slash or dot, or after a colon.
+    All names are searched at once for a slash before a slash or dot, or after a colon.
     """
     edges = (pc.starts_with(names, "/"), pc.starts_with(names, "."), pc.ends_with(names, "/"))
     if any(pc.any(edge).as_py() for edge in edges):

@@ -1,6 +1,7 @@
-"""Find which versions the log can still rebuild.
+"""Find which versions can still be rebuilt from the log.
 
-A version needs every commit since commit 0, or since a checkpoint that can be read.
+To rebuild a version, every commit since commit 0 must exist, or every commit since a checkpoint
+that can be read.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ def find_rebuildable(
 ) -> set[int]:
     """Return the ``wanted`` versions that can be rebuilt.
 
-    ``broken`` are versions whose commit exists but cannot be read. Checkpoints are read
-    only if a wanted version cannot be rebuilt otherwise.
+    ``broken`` are versions whose commit exists but cannot be read. Checkpoints are read only if a
+    wanted version cannot be rebuilt without them.
     """
     checkpoints = {
         version: list(found) for version, found in groupby(listing.checkpoints, lambda c: c.version)
@@ -37,7 +38,7 @@ def find_rebuildable(
 
 
 def _runs(versions: list[int], readable: AbstractSet[int]) -> list[list[int]]:
-    """Return runs of versions, each reachable from the previous one by its commit."""
+    """Return runs of consecutive versions; all versions of a run except the first need a commit."""
     runs: list[list[int]] = []
     for version in versions:
         if version in readable and runs and runs[-1][-1] == version - 1:
@@ -53,7 +54,7 @@ def _find_anchor(
     checkpoints: dict[int, list[Checkpoint]],
     readable: AbstractSet[int],
 ) -> int:
-    """Return where in a run rebuilding can begin: at commit 0, or the first valid checkpoint."""
+    """Return where in a run rebuilding can begin: at commit 0, or at the first valid checkpoint."""
     if run[0] == 0 and 0 in readable:
         return 0
     for index, version in enumerate(run):
@@ -63,7 +64,7 @@ def _find_anchor(
 
 
 def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint can be read now, by this user."""
+    """Return whether this user can read a checkpoint now."""
     try:
         return is_readable(store, checkpoint)
     except StorageError:
@@ -71,16 +72,18 @@ def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False) -> str | None:
-    """Return why a checkpoint cannot be used, by its non-file actions and sidecar names.
+    """Return why a checkpoint cannot be used; ``None`` if it can be used.
+
+    Its non-file actions and the names of its sidecars are checked.
 
     Args:
-        store: of the table.
+        store: the store of the table.
         checkpoint: the checkpoint.
-        all_rows: also check every row for a second action.
+        all_rows: whether to check that no row has a second action.
 
     Raises:
-        ObjectNotFoundError: a listed file of it was deleted meanwhile.
-        StorageError: the store failed; the checkpoint may be valid.
+        ObjectNotFoundError: a listed file of the checkpoint was deleted meanwhile.
+        StorageError: the store failed. The checkpoint may still be valid.
     """
     from deltactl.log.checkpoint.read import ensure_one_action_a_row, read_head
 
@@ -103,10 +106,10 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
 
 
 def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint exists with its non-file actions and its sidecars.
+    """Return whether a checkpoint exists, with its non-file actions and its sidecars.
 
     Raises:
-        StorageError: the store failed; the checkpoint may be valid.
+        StorageError: the store failed. The checkpoint may still be valid.
     """
     try:
         return find_problem(store, checkpoint) is None
@@ -115,10 +118,10 @@ def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
-    """Return whether every file of a checkpoint can be read to its end; reads them all.
+    """Return whether every file of a checkpoint can be read to its end. This reads all of them.
 
     Raises:
-        StorageError: the store failed; the checkpoint may be valid.
+        StorageError: the store failed. The checkpoint may still be valid.
     """
     from deltactl.log.checkpoint.read import (
         FILE_COLUMNS,
@@ -143,10 +146,10 @@ def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def truncated_file(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return a Parquet file of a checkpoint that is truncated; reads a few bytes of each.
+    """Return a truncated Parquet file of a checkpoint, or ``None``. Few bytes of each are read.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: a file cannot be read.
     """
     for info in checkpoint.files:
         if checkpoint.format != "parquet":

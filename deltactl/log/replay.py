@@ -1,11 +1,12 @@
-"""Reconcile actions as Arrow columns: the latest action of each (path, DV id) is kept.
+"""Reconcile actions as Arrow columns: keep the latest action of each (path, deletion vector id).
 
-Paths are compared as Delta on Spark does (:func:`file_keys`). Readers on the Delta kernel compare
-raw path texts, so more files can be live for them: ``by_text`` includes these files.
+Paths are compared as in Delta on Spark (:func:`file_keys`). Readers that use Delta Kernel compare
+path texts as written, so more files can be live for them: ``by_text`` includes these files.
 
-Source: PROTOCOL.md, "Action Reconciliation". The log's tail is in memory, a large one on disk with
-hashes of its keys in memory; the checkpoint is streamed, so memory does not depend on the table's
-size.
+The tail of the log is in memory; a large tail is on disk, with hashes of its keys in memory. The
+checkpoint is streamed. So memory does not depend on the size of the table.
+
+Source: PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Collect(Flag):
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 
-# About 1.5 million adds with statistics.
+# The limit for actions in memory: about 1.5 million adds with statistics.
 _HELD_BYTES: Final = 768 << 20
 
 
@@ -55,8 +56,8 @@ _HELD_BYTES: Final = 768 << 20
 class Tail:
     """The reconciled actions of the commits after the checkpoint.
 
-    ``by_text`` has the result for readers that do not normalize paths, if it differs. ``sweep`` and
-    ``z_orders`` are those of :class:`Collect`.
+    ``by_text`` is the result for readers that do not normalize paths, if this result is different.
+    ``sweep`` and ``z_orders`` are those of :class:`Collect`, if they were requested.
     """
 
     add_rows: FileRows
@@ -69,12 +70,12 @@ class Tail:
 
     @property
     def adds(self) -> pa.Table:
-        """Return the live files, all in memory."""
+        """Return the adds of the tail, all in memory."""
         return self.add_rows.table
 
     @property
     def removes(self) -> pa.Table:
-        """Return the tombstones, all in memory."""
+        """Return the removes of the tail, all in memory."""
         return self.remove_rows.table
 
 
@@ -83,7 +84,7 @@ NO_COMMITS: Final = Tail(
     HeldRows(empty_table(REMOVE_SCHEMA)),
     KeyTexts(pa.chunked_array([], pa.string())),
 )
-"""The empty tail of a version that has a checkpoint."""
+"""The empty tail, for a version that has a checkpoint."""
 
 
 def replay_tail(
@@ -123,7 +124,7 @@ def replay_tail(
 
 
 class _Gathered:
-    """The file actions of all commits: in memory, and on disk once they are too many."""
+    """The file actions of all commits: first in memory, and on disk when there are too many."""
 
     def __init__(self) -> None:
         self._parts: list[ParsedActions] = []
@@ -131,10 +132,10 @@ class _Gathered:
         self._stores: tuple[RowStore, RowStore] | None = None
 
     def add(self, part: ParsedActions) -> None:
-        """Take the actions of the next commits.
+        """Add the actions of the next commits.
 
         Raises:
-            StorageError: the disk for actions that do not fit the memory is too small or failed.
+            StorageError: the disk for actions that do not fit the memory is too small, or failed.
         """
         if self._stores is None:
             self._parts.append(part)
@@ -148,7 +149,7 @@ class _Gathered:
         self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
         while self._parts:
             self._store(self._parts.pop(0), *self._stores)
-        pa.system_memory_pool().release_unused()  # the C library would keep it
+        pa.system_memory_pool().release_unused()  # else the C library keeps the memory
 
     @staticmethod
     def _store(part: ParsedActions, adds: RowStore, removes: RowStore) -> None:
@@ -156,7 +157,7 @@ class _Gathered:
         removes.add(part.removes)
 
     def reconcile(self) -> Tail:
-        """Return the newest action of each file, without those of other kinds."""
+        """Return the newest action of each file, if it is an add or a remove."""
         if self._stores is not None:
             result = _reconcile_stored(*self._stores, by_text=False)
             if any(store.has_other_texts for store in self._stores):
@@ -183,7 +184,7 @@ def _last_commits(found: EventCollector, names: Sequence[str]) -> LogSweep | Non
 
 
 def is_compacted(name: str) -> bool:
-    """Return whether a name in the log is that of a log compaction file."""
+    """Return whether ``name`` is the name of a log compaction file."""
     return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
 
 
@@ -193,7 +194,7 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
-    """Keep the newest action of each key: the one with the greatest ``seq``."""
+    """Keep the newest action of each key: the action with the greatest ``seq``."""
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
     repeats = find_repeats(keys)
@@ -209,7 +210,7 @@ def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
 
 
 def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:
-    """Do the same for actions on disk, by hashes of 128 bits with the key of this process."""
+    """Do the same as ``reconcile`` for actions on disk, with 128-bit hashes of their keys."""
     first, second, seq = join_hashes((adds, removes), by_text=by_text)
     won = _pick_newest(find_repeated_hashes(first, second), seq)
     if not won.all():
@@ -219,7 +220,7 @@ def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Ta
 
 
 def _pick_newest(repeats: Repeats, seq: Rows) -> Flags:
-    """Return the rows with the greatest ``seq`` of their key."""
+    """Return the rows that have the greatest ``seq`` of their key."""
     won = np.ones(len(seq), np.bool_)
     if len(repeats.rows):
         newest = np.zeros(int(repeats.codes.max()) + 1, np.int64)
@@ -248,10 +249,10 @@ def live_batches(
     *,
     by_text: bool = False,
 ) -> Iterator[pa.Table]:
-    """Yield live files: files of the checkpoint without an action in the tail, then the tail.
+    """Yield live files: files of the checkpoint that have no action in the tail, then the tail.
 
-    With ``by_text``, two path texts are two files: the result includes files that only some readers
-    consider live.
+    With ``by_text``, two path texts are two files. So the result includes files that are live for
+    some readers only.
     """
     keys_of = text_keys if by_text else file_keys
     if by_text:
@@ -270,7 +271,7 @@ def tombstone_batches(
     columns: Sequence[str],
     share: Share = WHOLE,
 ) -> Iterator[pa.Table]:
-    """Yield tombstones in batches, expired ones included: the caller applies the retention."""
+    """Yield tombstones in batches, also expired ones: the caller applies the retention."""
     if head is not None:
         for batch in read_removes(store, head, _with_keys(columns, tail), share.pieces):
             yield _without(batch, tail, file_keys).select(columns)

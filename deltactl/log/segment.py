@@ -18,10 +18,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files that rebuild ``version``.
+    """The files from which ``version`` is rebuilt.
 
-    ``tail`` has commits and log compaction files after the checkpoint in ascending order;
-    ``commit`` is the file of ``version`` itself, ``None`` if only its checkpoint is left.
+    ``tail`` has commits and log compaction files after the checkpoint, in ascending order.
+    ``commit`` is the file of ``version`` itself; it is ``None`` if only the checkpoint of this
+    version exists.
     """
 
     version: int
@@ -31,12 +32,12 @@ class LogSegment:
 
     @property
     def checkpoint_version(self) -> int:
-        """Return the checkpoint's version, -1 without one."""
+        """Return the checkpoint's version; -1 if there is no checkpoint."""
         return -1 if self.checkpoint is None else self.checkpoint.version
 
 
 def list_from_hint(store: Store, warn: Warn, version: int | None = None) -> LogListing:
-    """List from the checkpoint of ``_last_checkpoint``; from 0 if ``version`` needs older files."""
+    """List from the checkpoint in ``_last_checkpoint``; from 0 if ``version`` needs older files."""
     hinted = read_hint(store, warn)
     if hinted is not None and (version is None or hinted <= version):
         listing = list_log(store, hinted)
@@ -82,7 +83,7 @@ def select_segment(
     checkpoint = max(usable, key=lambda c: c.version, default=None)
     first = 0 if checkpoint is None else checkpoint.version + 1
     gaps = (v for v in range(first, wanted + 1) if v not in listing.commits)
-    # Limited to the number that is shown: an unrelated file can have any version.
+    # Compute only as many versions as the message shows: an unrelated file can have any version.
     missing = list(islice(gaps, _SHOWN + 1))
     if missing:
         raise _gap(where, wanted, checkpoint, missing)
@@ -91,7 +92,7 @@ def select_segment(
 
 
 def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
-    """Return the commits ``first`` to ``last``, with log compaction files for long ranges."""
+    """Return the commits ``first`` to ``last``; log compaction files replace long ranges."""
     longest: dict[int, int] = {}
     for low, high in listing.compacted:
         if first <= low < high <= last:

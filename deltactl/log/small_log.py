@@ -2,8 +2,8 @@
 
 Only simple logs are read: no checkpoint, a few commits, actions with fields of the expected types,
 and paths that normalization and decoding do not change. For any other log,
-:mod:`deltactl.log.snapshot` is used, which also raises all errors: it refuses no log that is
-accepted here.
+:mod:`deltactl.log.snapshot` is used, and it also raises all errors. A log that this module accepts
+is also valid for :mod:`deltactl.log.snapshot`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_BYTES: Final = 512 << 10
 _MOST_COMMITS: Final = 100
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
-# Neither normalization nor decoding changes these; segments of dots are excluded.
+# Neither normalization nor decoding changes these paths. Segments of dots are excluded.
 _PLAIN_PATH: Final = re.compile(r"\w[\w=-]*(?:[./][\w=-]+)*", re.ASCII)
 _FILE_ACTIONS: Final = frozenset({"add", "remove"})
 _NON_FILE_ACTIONS: Final = frozenset({"protocol", "metaData", "txn", "domainMetadata"})
@@ -35,12 +35,12 @@ _NOTES: Final = frozenset({"commitInfo", "cdc"})
 
 
 class _NotPlainError(ValueError):
-    """The log is not simple: use the full reader."""
+    """The log is not simple, so the full reader must be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallLog:
-    """A version of a table with a short log; ``sizes`` are the sizes of its live files in bytes."""
+    """A version of a table with a short log. ``sizes`` are the sizes of its live files in bytes."""
 
     version: int
     protocol: Protocol
@@ -51,7 +51,7 @@ class SmallLog:
 
 
 class ReadBefore(ForwardingStore):
-    """A store that caches the commits that were read, so that none is read twice."""
+    """A store that caches the commits that were read, so that no commit is read twice."""
 
     def __init__(self, inner: Store) -> None:
         """Wrap ``inner``."""
@@ -59,7 +59,7 @@ class ReadBefore(ForwardingStore):
         self._contents: dict[str, bytes] = {}
 
     def keep(self, names: Sequence[str]) -> list[bytes]:
-        """Read files, and keep their contents."""
+        """Read files, and keep their contents in the cache."""
         contents = list(self._inner.read_many(names))
         self._contents = dict(zip(names, contents, strict=True))
         return contents
@@ -78,7 +78,7 @@ class ReadBefore(ForwardingStore):
 def read_small_log(
     store: ReadBefore, listing: LogListing, version: int | None = None
 ) -> SmallLog | None:
-    """Rebuild a version of a short, simple log; ``None`` for any other log.
+    """Rebuild a version from a short, simple log; return ``None`` for any other log.
 
     Raises:
         StorageError: a commit cannot be read.
@@ -105,7 +105,7 @@ def read_small_log(
 
 
 class _Replay:
-    """Replay commits in ascending order; the latest action of each path is kept."""
+    """Replay commits in ascending order. The latest action of each path is kept."""
 
     def __init__(self) -> None:
         self._found = NonFileActions()
@@ -128,7 +128,7 @@ class _Replay:
         if kind in _NON_FILE_ACTIONS:
             self._found.apply(action)
             if kind == "metaData" and self._found.metadata is not None:
-                _ = self._found.partition_keys  # raises if it needs a schema and that is invalid
+                _ = self._found.partition_keys  # raises if a schema is needed but invalid
         elif kind in _FILE_ACTIONS:
             _ensure_plain(node)
             size = max(node.get("size") or 0, 0)
@@ -188,7 +188,7 @@ _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
     "size": _is_integer,
     "stats": _is_text,
     "tags": _is_string_map,
-    "deletionVector": _is_nothing,  # the key of the file would have its id
+    "deletionVector": _is_nothing,  # it would be part of the file's key
     "baseRowId": _is_integer,
     "defaultRowCommitVersion": _is_integer,
     "dataChange": _is_flag,

@@ -33,9 +33,10 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as of ``version``. Immutable; safe to share between threads.
+    """A table as of ``version``. It does not change, and threads may share it.
 
-    ``files`` is loaded on first use; :meth:`file_batches` streams for tables that do not fit.
+    ``files`` is loaded when it is first used. :meth:`file_batches` streams the files of tables that
+    do not fit the memory.
     """
 
     version: int
@@ -51,7 +52,7 @@ class Snapshot:
 
     @property
     def head(self) -> CheckpointHead | None:
-        """Return the checkpoint that the version is rebuilt from."""
+        """Return the checkpoint from which the version is rebuilt; ``None`` if there is none."""
         return self._head
 
     @property
@@ -61,7 +62,7 @@ class Snapshot:
 
     @cached_property
     def timestamp(self) -> int:
-        """Return when the version was committed (ms): in-commit timestamp, or the file's time."""
+        """Return the time of the commit (ms): the in-commit timestamp, or the file's time."""
         return commit_timestamp(self.store, self.segment, self.metadata)
 
     @cached_property
@@ -71,7 +72,7 @@ class Snapshot:
 
     @cached_property
     def files(self) -> pa.Table:
-        """Return all live files: one row each, columns of ``protocol.arrow_schemas.ADD_SCHEMA``."""
+        """Return all live files: one row for each, with the columns of ``ADD_SCHEMA``."""
         with self._lock:
             batches = list(self.file_batches())
             return pa.concat_tables(batches) if batches else empty_table(ADD_SCHEMA)
@@ -91,19 +92,19 @@ class Snapshot:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all live files, deleted rows included."""
+        """Return the total size of all live files in bytes, with their deleted rows."""
         return self._totals[1]
 
     def file_batches(self, columns: Sequence[str] = FILE_COLUMNS) -> Iterator[pa.Table]:
-        """Stream live files with given columns; one batch and the log's tail are in memory."""
+        """Yield live files with the given columns. One batch and the log's tail are in memory."""
         return live_batches(self.store, self._head, self._tail, columns)
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Stream :meth:`file_batches`, and files that only some readers consider live."""
+        """Yield :meth:`file_batches`, and also files that are live for some readers only."""
         return live_batches(self.store, self._head, self._tail, columns, by_text=True)
 
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
-        """Stream tombstones, expired ones included."""
+        """Yield tombstones, also expired ones."""
         return tombstone_batches(self.store, self._head, self._tail, columns)
 
 
@@ -119,9 +120,9 @@ def load_snapshot(
     """Rebuild a version from the log.
 
     Without a ``listing``, the log is listed here, and listed again if a log cleanup deletes files.
-    A checkpoint or log compaction file that cannot be read is ignored with a warning if other files
-    can still rebuild the version; the checkpoints in ``skip`` are not read. ``collect`` is what is
-    also kept of the commits that are read.
+    If a checkpoint or log compaction file cannot be read, and other files can still rebuild the
+    version, it is ignored with a warning. The checkpoints in ``skip`` are not read. ``collect`` is
+    what the snapshot also keeps of the commits that are read.
 
     Raises:
         NotATableError: there is no log.

@@ -1,8 +1,8 @@
 """Decode many footers together that differ only in numbers and bounds (files of one writer).
 
-One footer that Arrow has read is the shape: all bytes except numbers and bounds must be equal in
-each other footer. If a footer differs in other bytes, or has a number that does not fit, Arrow
-reads it: this module neither reports nor accepts invalid footers.
+One footer that Arrow has read gives the shape: all its bytes except numbers and bounds. In each
+other footer, these bytes must be equal. If a footer differs in other bytes, or has a number that
+does not fit, Arrow reads it. So this module neither reports nor accepts invalid footers.
 
 Source: Apache Thrift, doc/specs/thrift-compact-protocol.md; parquet.thrift of Apache Parquet.
 """
@@ -40,7 +40,8 @@ _FEW_BITS: Final[Mapping[int, int]] = {Kind.I16: 15, Kind.I32: 31}
 _BOUNDS: Final = frozenset(
     {Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE}
 )
-# Places are within the only row group; this is the number for the footer itself.
+# A place is a path of numbers inside the only row group. The empty path is the row count of the
+# footer.
 _NUM_ROWS: Final[_Place] = ()
 # Field numbers of a column chunk; their meaning is the same in all footers of a shape.
 _FIXED: Final = frozenset({ColumnMetaData.TYPE, ColumnMetaData.ENCODINGS, ColumnMetaData.CODEC})
@@ -49,8 +50,8 @@ _NEEDED: Final = (
     ColumnMetaData.TOTAL_COMPRESSED_SIZE,
     ColumnMetaData.DATA_PAGE_OFFSET,
 )
-# For writers before parquet-mr 1.10 and parquet-cpp 1.3, Arrow checks the bounds to decide whether
-# they are correct.
+# For writers before parquet-mr 1.10 and parquet-cpp 1.3, Arrow decides whether their bounds are
+# correct.
 _OLD_WRITERS: Final = re.compile(r"parquet-(cpp|mr)\b(?!-)(?! version 1\.\d\d)", re.IGNORECASE)
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8}
 _INTEGERS: Final[Mapping[str, type[np.signedinteger[Any]]]] = {"INT32": np.int32, "INT64": np.int64}
@@ -62,9 +63,9 @@ class _UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A number or bound, after the bytes ``before`` it, which are the same in all footers.
+    """A number or a bound, and the bytes ``before`` it, which are the same in all footers.
 
-    ``size`` is the length of a bound of the shape, and ``None`` for a number.
+    ``size`` is the length of the bound in the shape; it is ``None`` for a number.
     """
 
     before: bytes
@@ -75,7 +76,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The values of a footer in stored order, and the bytes after the last."""
+    """The values of a footer in stored order, and the bytes after the last value."""
 
     values: tuple[_Value, ...] = field(repr=False)
     end: bytes = field(repr=False)
@@ -83,7 +84,7 @@ class Shape:
 
     @classmethod
     def of(cls, footer: Footer) -> Shape | None:
-        """Return the shape of a footer with one row group; ``None`` if it has a rare form."""
+        """Return the shape of a footer with one row group; ``None`` if its form is rare."""
         metadata = footer.metadata
         if metadata.num_row_groups != 1 or _OLD_WRITERS.match(metadata.created_by or ""):
             return None
@@ -107,7 +108,7 @@ class _Walk:
         self._start = 0
 
     def walk(self) -> tuple[tuple[_Value, ...], bytes]:
-        """Return the values and the bytes after the last."""
+        """Return the values and the bytes after the last value."""
         seen: set[int] = set()
         for number, kind in self._reader.fields():
             self._see(seen, number)
@@ -166,7 +167,7 @@ class _Walk:
 
     def _see(self, seen: set[int], number: int) -> None:
         if number in seen:
-            raise _UnfitError  # readers differ in which of two they use
+            raise _UnfitError  # if a field is repeated, readers differ in which value they use
         seen.add(number)
 
 
@@ -180,7 +181,7 @@ def _is_bound(chunk: _Place) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Footers of one shape, and their indexes in the given footers."""
+    """Footers of one shape, and the index of each of them in the given footers."""
 
     chosen: Sequence[int]
     footers: AlikeFooters = field(repr=False)
@@ -191,8 +192,8 @@ def match_footers(shape: Shape, footers: Sequence[bytes], sizes: Sequence[int]) 
 
     Args:
         shape: the shape.
-        footers: as stored, with length and magic.
-        sizes: of their files, in bytes.
+        footers: the bytes of footers as stored, with length and magic.
+        sizes: the sizes of their files, in bytes.
     """
     found = AlikeFooters(shape, footers, sizes)
     chosen = np.flatnonzero(found.is_alike).tolist()
@@ -203,10 +204,10 @@ def match_footers(shape: Shape, footers: Sequence[bytes], sizes: Sequence[int]) 
 
 
 class AlikeFooters:
-    """The values of footers of one shape; ``is_alike`` marks the given footers that have it."""
+    """The values of footers of one shape; ``is_alike`` marks the footers that have the shape."""
 
     def __init__(self, shape: Shape, footers: Sequence[bytes], sizes: Sequence[int]) -> None:
-        """``footers`` are as stored, with length and magic; ``sizes`` those of their files."""
+        """Decode stored ``footers``, with length and magic, of files with these ``sizes``."""
         self._shape = shape
         lengths = np.array([len(data) - END_BYTES for data in footers], np.int64)
         self._text = b"".join([data[:-END_BYTES] for data in footers])
@@ -234,21 +235,21 @@ class AlikeFooters:
 
     @property
     def num_rows(self) -> Numbers:
-        """Return the rows of each file."""
+        """Return the number of rows of each file."""
         return self._numbers[_NUM_ROWS]
 
     def null_counts(self, index: int) -> list[int | None]:
-        """Return the nulls of a column; ``None`` if unknown."""
+        """Return, for each file, the null count of a column; ``None`` if unknown."""
         place = _statistic(index, Statistics.NULL_COUNT)
         if place in self._numbers:
             return list(self._numbers[place].tolist())
-        # As Arrow, which writes no statistics of a chunk without values.
+        # As Arrow does: it writes no statistics for a chunk without values.
         has_statistics = any(value.place[:4] == place[:4] for value in self._shape.values)
         values = self._numbers[_meta(index, ColumnMetaData.NUM_VALUES)].tolist()
         return [0 if count == 0 and not has_statistics else None for count in values]
 
     def bounds(self, index: int) -> tuple[list[Any], list[Any]]:
-        """Return minima and maxima of a column in physical form; ``None`` if unknown."""
+        """Return minima and maxima of a column as physical values; ``None`` if unknown."""
         places = [_statistic(index, it) for it in (Statistics.MIN_VALUE, Statistics.MAX_VALUE)]
         if any(place not in self._bounds for place in places):
             return [None] * len(self), [None] * len(self)
@@ -267,7 +268,7 @@ class AlikeFooters:
         return [self._text[a:b] for a, b in zip(starts.tolist(), ends, strict=True)]
 
     def _match(self, expected: bytes) -> None:
-        """Compare the next bytes and skip them."""
+        """Compare the next bytes of each footer with ``expected``, and skip them."""
         count = len(expected)
         if not count:
             return

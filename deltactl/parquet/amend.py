@@ -1,15 +1,18 @@
 """Amend a Parquet footer that Arrow wrote, so that readers interpret it correctly.
 
-With two properties of such a footer, queries of Spark on floats lose rows: - Bounds exclude NaN,
-but in Spark NaN is greater than all other values: ``x > 5`` skips row groups that contain NaN. The
-writer of Spark writes no bounds in this case.
+With two properties of such a footer, queries of Spark on floats lose rows:
+
+- Bounds exclude NaN, but in Spark NaN is greater than all other values: ``x > 5`` skips row groups
+  that contain NaN. The writer of Spark writes no bounds in this case.
 - In a column with dictionary pages only, Spark looks up ``x = 0`` in the dictionary, where -0.0 is
-  not 0.0. If the footer has no counts of pages by encoding, Spark does not do this, because there
+  not 0.0. Spark does this only if the footer has counts of pages by encoding; without them, there
   can be other pages.
 
 One annotation is missing: only the schema of the table shows that a group of two binaries is a
-variant. Arrow has no options for these. So the footer, which is at the end of the file, is decoded
-and written again.
+variant.
+
+Arrow has no options for these changes. So this module decodes the footer, which is at the end of
+the file, and writes it again.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 _COLUMN_INDEX: Final = frozenset({ColumnChunk.COLUMN_INDEX_OFFSET, ColumnChunk.COLUMN_INDEX_LENGTH})
 
-# LogicalType.VARIANT, of version 1 of its specification.
+# LogicalType.VARIANT, with version 1 of its specification.
 _VARIANT: Final = ThriftStruct([(16, Kind.STRUCT, ThriftStruct([(1, Kind.BYTE, b"\x01")]))])
 
 
@@ -51,8 +54,8 @@ def amend_footer(
 
     Args:
         tail: the last bytes of the file, with the whole footer.
-        unbounded: indexes of leaf columns that lose bounds and column index.
-        opaque: indexes of leaf columns that lose the counts of pages by encoding.
+        unbounded: indexes of leaf columns whose bounds and column index are removed.
+        opaque: indexes of leaf columns whose counts of pages by encoding are removed.
         variants: paths of groups to annotate as variants.
 
     Raises:
@@ -81,9 +84,10 @@ def amend_footer(
 def _annotate(
     elements: Iterator[ThriftStruct], parent: tuple[str, ...] | None, variants: Set[tuple[str, ...]]
 ) -> None:
-    """Annotate the next element of a schema (stored depth first) and all elements below it.
+    """Annotate the next element of a schema, and all elements below it.
 
-    ``parent`` is the path of its parent; paths do not contain the root.
+    The elements are stored depth first. ``parent`` is the path of the element's parent; paths do
+    not contain the root.
     """
     element = next(elements, ThriftStruct())
     name = (element.get(SchemaElement.NAME) or b"").decode(errors="replace")
@@ -95,7 +99,7 @@ def _annotate(
 
 
 class HeldSink(io.RawIOBase):
-    """A sink that passes bytes on until ``hold`` is called, and then keeps them."""
+    """A sink that passes bytes on until ``hold`` is called, and keeps bytes after that."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink

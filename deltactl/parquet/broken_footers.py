@@ -1,8 +1,9 @@
 """Find invalid footers before their column chunks are read.
 
 If the metadata of a chunk are inconsistent (for example, a histogram has a wrong length), Arrow
-throws in C++. In ``row_group(i).column(j)`` the exception is not caught and ends the process; when
-a reader is prepared, it becomes an error (seen with pyarrow 26).
+throws an exception in C++. In ``row_group(i).column(j)`` nothing catches this exception, and the
+process ends. When Arrow prepares a reader, the exception becomes a Python error (seen with pyarrow
+26). So this module prepares a reader first.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[in
     """Return the indices of footers, grouped by schema, in the order of each group's first footer.
 
     Args:
-        footers: each with its schema as Arrow reads it.
+        footers: pairs of a footer and its schema as Arrow reads it.
     """
     groups: list[tuple[pq.ParquetSchema, pa.Schema, list[int]]] = []
     for index, (footer, arrow_schema) in enumerate(footers):
         schema = footer.metadata.schema
         for known, known_arrow, members in groups:
-            # Parquet's equality ignores names of groups, Arrow's ignores annotations of leaves.
+            # Parquet's comparison ignores names of groups; Arrow's ignores annotations of leaves.
             if schema.equals(known) and arrow_schema.equals(known_arrow):
                 members.append(index)
                 break
@@ -41,11 +42,11 @@ def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[in
 
 
 def find_broken_footers(footers: Sequence[Footer]) -> dict[int, DataFileError]:
-    """Return the indices of footers with invalid columns, and the problem of each.
+    """Return the index and the problem of each footer that has invalid columns.
 
     Args:
-        footers: of one schema. A check of many footers together takes an eighth of the time of
-            single checks.
+        footers: footers with the same schema. To check many footers together takes an eighth of the
+            time that single checks take.
     """
     metadata = [footer.metadata for footer in footers]
     sizes = [footer.size_bytes for footer in footers]
@@ -65,13 +66,13 @@ def ensure_valid_columns(
     sizes: Sequence[int],
     first: pq.FileMetaData | None = None,
 ) -> None:
-    """Refuse footers that would end the process. Read no data.
+    """Raise an error for footers that would end the process. Read no data.
 
     Args:
-        footers: of one schema.
-        sizes: of the files, in bytes.
-        first: a copy of the first footer; the row groups of all others are added to it. Without it,
-            each footer is checked alone.
+        footers: footers with the same schema.
+        sizes: the sizes of their files, in bytes.
+        first: a copy of the first footer; the row groups of all others are added to it. If it is
+            ``None``, each footer is checked alone.
 
     Raises:
         OSError: the metadata of a column chunk are not valid.
@@ -82,11 +83,11 @@ def ensure_valid_columns(
 
 
 def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
-    """Return one footer with the row groups of all footers, if Arrow finds their schemas equal."""
+    """Return one footer with the row groups of all footers, or ``footers`` if schemas differ."""
     try:
         for footer in footers[1:]:
             first.append_row_groups(footer)
-    except RuntimeError:  # they differ in field ids, for example
+    except RuntimeError:  # the footers differ in field ids, for example
         return footers
     return [first]
 
@@ -108,16 +109,16 @@ def _ensure_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
         groups = range(footer.num_row_groups)
         next(reader.iter_batches(1, row_groups=groups, use_threads=False), None)
     except pa.ArrowNotImplementedError:
-        pass  # a codec that this build lacks: reported when rows are read
+        pass  # a codec that this build of Arrow lacks: reported when rows are read
     except OSError:
         if not source.was_read:
             raise
 
 
 def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
-    """Refuse chunks whose type differs from their column: reading statistics would end the process.
+    """Refuse chunks whose type is not that of their column: their statistics would end the process.
 
-    Also refuse chunks beyond the end of their file, because Arrow compares with the largest file.
+    Also refuse chunks beyond the end of their file: Arrow compares only with the largest file.
     """
     schema = footers[0].schema
     declared = [schema.column(index).physical_type for index in range(footers[0].num_columns)]
@@ -160,6 +161,6 @@ class _UnreadFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Return nothing."""
+        """Return no bytes."""
         self.was_read = True
         return b""

@@ -1,9 +1,9 @@
 """Detect legacy (Julian/Gregorian) dates and timestamps in files that Spark wrote.
 
-Spark 2 wrote dates and timestamps in the hybrid calendar, Julian before 1582-10-15. Later versions
-do so with ``spark.sql.parquet.datetimeRebaseModeInWrite``. The footer contains this fact, and Spark
-converts such values when it reads them; other readers do not. A rewritten file would not have these
-footer entries, so Spark would read other dates.
+Spark 2 wrote dates and timestamps in the hybrid calendar, which is Julian before 1582-10-15. Later
+versions do so if ``spark.sql.parquet.datetimeRebaseModeInWrite`` is ``LEGACY``. The footer shows
+this with some entries, and Spark converts such values when it reads them; other readers do not. A
+file that deltactl rewrote would not have these entries, so Spark would read other dates.
 
 Source: Spark's ``DataSourceUtils`` (``datetimeRebaseSpec``, ``int96RebaseSpec``).
 """
@@ -23,14 +23,14 @@ _VERSION: Final = b"org.apache.spark.version"
 _LEGACY_DATES: Final = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
 _FIRST_COMMON_DAY: Final = -141_427  # 1582-10-15
-# 1900-01-01 UTC: before it, time zones used local mean time, which Spark converts too.
+# 1900-01-01 UTC. Before it, time zones used local mean time, which Spark converts too.
 _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
 PROLEPTIC_CALENDAR: Final = {_VERSION: b"3.5.0"}
 """With this footer entry, Spark reads dates before 1582 as proleptic Gregorian.
 
-Without it, Spark 3 refuses to read them, unless its session has a rebase mode.
+Without it, Spark 3 refuses to read such dates, unless its session has a rebase mode.
 """
 
 
@@ -48,7 +48,7 @@ def is_in_legacy_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool
 
     Args:
         metadata: the file's footer.
-        physical_type: the physical type of the column; ``INT96`` has a separate rule.
+        physical_type: the physical type of the column; there is a separate rule for ``INT96``.
     """
     facts = metadata.metadata or {}
     version = facts.get(_VERSION)
@@ -60,7 +60,7 @@ def is_in_legacy_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool
 
 
 def legacy_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
-    """Return the top-level columns with leaves that may be in the legacy calendar."""
+    """Return the top-level columns that have leaves which may be in the legacy calendar."""
     if metadata.metadata is None or _VERSION not in metadata.metadata:
         return frozenset()
     leaves = map(metadata.schema.column, range(metadata.num_columns))
@@ -70,12 +70,12 @@ def legacy_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]
         if leaf.physical_type in ("INT32", "INT64", "INT96")
         and is_in_legacy_calendar(metadata, leaf.physical_type)
     ]
-    # A name may contain dots: the result can have additional columns, but never lacks one.
+    # A name may contain dots. So the result can have too many columns, but never too few.
     return frozenset(n for n in names if any(path.startswith(f"{n}.") for path in paths))
 
 
 def has_ambiguous_datetimes(array: pa.Array) -> bool:
-    """Return whether a column has, at any depth, values that differ between the two calendars."""
+    """Return whether a column has values that differ between the two calendars, at any depth."""
     return any(_has_ambiguous_values(leaf) for _, leaf in walk_arrays(array))
 
 

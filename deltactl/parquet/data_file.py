@@ -1,4 +1,4 @@
-"""Convert rows of a table of file actions to objects, for files that a command reads."""
+"""Convert rows of a table of file actions to objects, for the files that a command reads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from deltactl.protocol.deletion_vectors import (
 from deltactl.protocol.stats import Path
 
 FLOAT_STATS: Final = "float_stats"
-"""Column of files, if they may be copied: see ``keep_float_stats``."""
+"""A column that file actions can have if their files may be copied: see ``keep_float_stats``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedFloats:
-    """Statistics in ``add.stats`` by which readers already skip a file, for its float leaves.
+    """Statistics of float leaves in ``add.stats``, by which readers already skip a file.
 
-    ``leaves`` has minimum, maximum and number of nulls by physical path: all three are in the log,
-    and the bounds are finite numbers.
+    ``leaves`` has minimum, maximum and null count by physical path. It contains a leaf only if all
+    three are in the log and the bounds are finite numbers.
     """
 
     num_records: int
@@ -32,10 +32,9 @@ class LoggedFloats:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file to read, as described by its ``add`` action; ``path`` is decoded.
+    """One data file to read, as its ``add`` action describes it; ``path`` is decoded.
 
-    ``floats`` is ``None`` if it is not known, or if the bounds are those of more rows than are
-    live.
+    ``floats`` is ``None`` if it is not known, or if the bounds also cover deleted rows.
     """
 
     path: str
@@ -85,7 +84,7 @@ def _floats(row: Mapping[str, Any]) -> LoggedFloats | None:
 
 
 def _walk(node: Mapping[str, Any] | None, above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the values of a struct, and of structs in it, that are not null."""
+    """Yield path and value of all members of a struct that are not null, also of nested structs."""
     for name, value in (node or {}).items():
         if isinstance(value, dict):
             yield from _walk(value, (*above, name))

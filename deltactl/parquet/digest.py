@@ -1,11 +1,12 @@
 """Compute a digest of rows that does not depend on their order, to verify that rows only moved.
 
-Each live row has a hash of 128 bits over all of its columns: name, null or value, partition values
-included. The digest is the sum of these hashes modulo 2^128, with the number of rows. With a sum,
-equal rows are counted; with an exclusive or, two equal rows would cancel each other. The module
-``hashes`` defines the hash of a value; a widened column does not change the digest.
+Each live row has a hash of 128 bits over all of its columns, with their names and nulls, and over
+its partition values. The digest is the number of rows, and the sum of these hashes modulo 2^128.
+The sum counts equal rows; with an exclusive or, two equal rows would give zero. The module
+``hashes`` defines the hash of a value. If the type of a column is widened, the digest does not
+change.
 
-The sums of single columns are no proof: they only show the column that differs.
+The sums of single columns prove nothing: they only show which column differs.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from deltactl.parquet.hashes import hash_values, key_of
 from deltactl.parquet.word_sums import Hashes, finish
 
 ALGORITHM: Final = "deltactl-rows-2"
-"""Version of the definition of the hashes; change it when the hashes change."""
+"""The version of the hash functions. Change this number when a hash changes."""
 
 _MODULUS: Final = 1 << 128
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
-# Rows of which the hashes, several arrays of 8 bytes a row, fit the cache of a core.
+# The hashes of this number of rows (several arrays of 8 bytes a row) fit the cache of a core.
 _CACHED_ROWS: Final = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
 class RowDigest:
-    """The number of rows, the sum of their hashes, and a sum for each column."""
+    """The number of rows, the sum of their hashes, and for each column the sum of its hashes."""
 
     rows: int = 0
     total: int = 0
     columns: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: RowDigest) -> RowDigest:
-        """Return the digest of the rows of both."""
+        """Return the digest of the rows of both digests."""
         names = self.columns.keys() | other.columns.keys()
         columns = {
             name: (self.columns.get(name, 0) + other.columns.get(name, 0)) % (1 << 64)
@@ -48,11 +49,11 @@ class RowDigest:
 
     @property
     def hex(self) -> str:
-        """Return the sum as 32 hexadecimal digits."""
+        """Return the sum of the row hashes as 32 hexadecimal digits."""
         return f"{self.total:032x}"
 
     def find_difference(self, other: RowDigest) -> str | None:
-        """Return how the rows of another digest differ; ``None`` if they are the same."""
+        """Return how the rows of another digest differ; ``None`` if the rows are the same."""
         if self.rows != other.rows:
             return f"{self.rows} rows became {other.rows}"
         if self.total == other.total:
@@ -68,14 +69,14 @@ class RowDigester:
     """Compute the digest of batches of rows of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Take the columns that each row has; names are those of the files."""
+        """Take the schema of the rows; its names are the names in the files."""
         self._keys = [key_of(name) for name in schema.names]
         self._names = schema.names
 
     def digest(
         self, batch: pa.RecordBatch, partition_values: Mapping[str, pa.Scalar] | None = None
     ) -> RowDigest:
-        """Return the digest of the rows of a batch, all with the same partition values."""
+        """Return the digest of the rows of a batch, which have the same partition values."""
         constants = Constants()
         for seed, factor in self._keys:
             constants.add(int(seed), int(factor))
@@ -104,14 +105,14 @@ class RowDigester:
 
 
 class Constants:
-    """What all rows of a file add to the two halves of their hashes before these are finished."""
+    """Numbers of a file that are added to both halves of the hash of each of its rows."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin with zero in both halves."""
         self.first = self.second = 0
 
     def add(self, number: int, factor: int) -> None:
-        """Add what a column has in all rows."""
+        """Add the number of a column, multiplied by ``factor`` in the second half."""
         self.first = (self.first + number) % (1 << 64)
         self.second = (self.second + number * factor) % (1 << 64)
 

@@ -1,9 +1,10 @@
 """Choose the columns of a data file that get a dictionary, and the compression level of each.
 
-Arrow tries a dictionary for every column and stops when a page is full of distinct values. At that
-point all values are hashed, which takes a third of the time to write a table with a few such
-columns, and the file is larger. In random data, a codec searches for repetitions, longer for higher
-levels, and finds none. A sample of the rows shows both before writing.
+Arrow tries a dictionary for every column, and stops when a page is full of distinct values. Until
+then, it has hashed all values. In a table with a few such columns, this takes a third of the time
+of a write, and the file becomes larger. In random data, a codec searches for repetitions and finds
+none; at higher levels it searches longer. A sample of the rows shows both before the file is
+written.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import pyarrow.compute as pc
 from deltactl.parquet.nested import walk_arrays
 
 Compress: TypeAlias = Callable[[pa.Table, int], Mapping[str, int]]
-"""A function that returns the compressed bytes of each leaf, by Parquet path, at a level."""
+"""``compress(rows, level)`` returns the compressed bytes of each leaf, by Parquet path."""
 
 DICTIONARY_PAGE_BYTES: Final = 1 << 20
-"""The limit of Arrow for a dictionary."""
+"""Arrow's limit for the size of a dictionary."""
 
 _SAMPLES: Final = 16
 _SAMPLE_ROWS: Final = 256
@@ -50,7 +51,8 @@ def choose_dictionary_columns(table: pa.Table) -> list[str]:
 def choose_levels(table: pa.Table, level: int, compress: Compress) -> int | dict[str, int]:
     """Return the level of each leaf by Parquet path: the fastest if ``level`` saves no bytes.
 
-    The sample is consecutive rows from the middle of ``table``, as in a page.
+    The sample is consecutive rows from the middle of ``table``, because a page has consecutive rows
+    too.
     """
     if level <= _FASTEST_LEVEL or table.num_rows < _WORTH_A_TRIAL:
         return level
@@ -63,7 +65,7 @@ def choose_levels(table: pa.Table, level: int, compress: Compress) -> int | dict
 
 
 def _sample(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield rows from many positions, since consecutive rows are often similar."""
+    """Yield rows from many positions, because consecutive rows are often similar."""
     rows = table.num_rows
     if rows <= _SAMPLES * _SAMPLE_ROWS:
         yield from table.to_batches()
@@ -80,9 +82,10 @@ def _is_worth_it(leaves: Sequence[pa.Array], growth: float) -> bool:
     values = pa.chunked_array(leaves, type_).drop_null()
     count = len(values)
     if count < _ENOUGH_VALUES:
-        return True  # too few to decide, or to matter
+        return True  # too few rows to decide, and too few to make a difference
     distinct = pc.count_distinct(values).as_py()
-    # Estimate the number of distinct values from repeats in the sample (birthday problem).
+    # Estimate the number of distinct values from the repeated values in the sample (birthday
+    # problem).
     total = distinct if distinct < count // 2 else count * count / (2 * max(count - distinct, 1))
     width = values.nbytes / count
     return bool(total * width <= DICTIONARY_PAGE_BYTES and total * _REPEATS <= count * growth)

@@ -1,4 +1,4 @@
-"""Collect facts about the rows of a data file that its footer lacks, while it is written."""
+"""Collect facts about the rows of a data file while it is written: facts that its footer lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FactCollector:
     """Find NaN and -0.0 in float leaves, and count null lists and maps."""
 
     def __init__(self, schema: pa.Schema, columns: StatsColumns) -> None:
-        # No reader uses bounds of leaves inside lists and maps.
+        # Leaves inside lists and maps are not searched, because no reader uses their bounds.
         self._floats = {
             path: leaf.index
             for path, leaf in index_leaves(schema).items()
@@ -31,8 +31,8 @@ class FactCollector:
         }
 
     def collect(self, rows: pa.Table) -> None:
-        """Collect facts from rows; fewer calls with more rows are cheaper."""
-        # One occurrence is enough: such leaves are not searched again.
+        """Collect facts from rows. Few calls with many rows are cheaper than many calls."""
+        # If NaN or -0.0 was found in a leaf, the leaf is not searched again.
         for path in tuple(self._nan_free):
             if pc.any(pc.is_nan(select_leaf(rows, path))).as_py():
                 self._nan_free.discard(path)
@@ -43,27 +43,27 @@ class FactCollector:
             self._nulls[path] += select_leaf(rows, path).null_count
 
     def finish(self) -> RowFacts:
-        """Return the facts for the statistics."""
+        """Return the facts that are needed to build statistics."""
         return RowFacts(frozenset(self._nan_free), dict(self._nulls))
 
     @property
     def nan_paths(self) -> frozenset[Path]:
-        """Return the float leaves with NaN."""
+        """Return the float leaves in which NaN was found."""
         return frozenset(self._floats.keys() - self._nan_free)
 
     @property
     def negative_zero_paths(self) -> frozenset[Path]:
-        """Return the float leaves with -0.0."""
+        """Return the float leaves in which -0.0 was found."""
         return frozenset(self._floats.keys() - self._zero_free)
 
     @property
     def nan_columns(self) -> frozenset[int]:
-        """Parquet indexes of leaves with NaN."""
+        """Return the Parquet indexes of the leaves in which NaN was found."""
         return frozenset(self._floats[path] for path in self.nan_paths)
 
     @property
     def negative_zero_columns(self) -> frozenset[int]:
-        """Parquet indexes of leaves with -0.0."""
+        """Return the Parquet indexes of the leaves in which -0.0 was found."""
         return frozenset(self._floats[path] for path in self.negative_zero_paths)
 
 

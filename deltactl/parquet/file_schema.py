@@ -1,8 +1,10 @@
 """Derive the Delta type of each column of a Parquet file from its footer.
 
-Source: PROTOCOL.md, "Primitive Types" and "Column Mapping"; if the protocol allows several types,
-it is the type of Spark for the Parquet type. Every column is nullable, because the files do not
-show the opposite for later files.
+If the protocol allows several types, the type is the one that Spark uses for the Parquet type.
+Every column is nullable, because later files may have nulls in columns that have none in these
+files.
+
+Source: PROTOCOL.md, "Primitive Types" and "Column Mapping".
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
     (pa.types.is_int16, "short"),
     (pa.types.is_int32, "integer"),
     (pa.types.is_int64, "long"),
-    # The next wider signed type, as Spark reads them.
+    # Unsigned types become the next wider signed type, as Spark reads them.
     (pa.types.is_uint8, "short"),
     (pa.types.is_uint16, "integer"),
     (pa.types.is_uint32, "long"),
@@ -54,9 +56,9 @@ _TEXTS: Final = frozenset({"JSON", "ENUM"})
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The columns of a file; ``unusable`` has those without a Delta type, with reasons.
+    """The columns of a file; ``unusable`` has the columns without a Delta type, with reasons.
 
-    ``nanoseconds`` has columns with nanoseconds, which Delta stores as microseconds.
+    ``nanoseconds`` contains the columns with nanoseconds, which Delta stores as microseconds.
     """
 
     struct: StructType
@@ -65,11 +67,11 @@ class FileSchema:
 
 
 class _UnusableTypeError(Exception):
-    """A type that Delta does not have; the message contains it."""
+    """The type of a column does not exist in Delta; the message contains the type."""
 
 
 def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
-    """Return the Delta columns of a Parquet file, in its order; Arrow's null type becomes void.
+    """Return the Delta columns of a Parquet file, in its order. Arrow's null type becomes void.
 
     Raises:
         DataFileError: the name of a column is not UTF-8.
@@ -96,7 +98,7 @@ def _read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
 
 
 def _doubled(struct: StructType, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield columns whose names are equal or differ only in case: Delta ignores case."""
+    """Yield columns whose names are equal or differ only in case, because Delta ignores case."""
     seen: dict[str, str] = {}
     for field in struct.fields:
         name = f"{prefix}{field.name}"
@@ -107,7 +109,7 @@ def _doubled(struct: StructType, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 class _SchemaReader:
-    """Read types of Arrow together with Parquet leaves, which have facts that Arrow omits."""
+    """Read Arrow types together with the Parquet leaves, which have facts that Arrow omits."""
 
     def __init__(self, metadata: pq.FileMetaData) -> None:
         self._schema = metadata.schema
@@ -115,7 +117,7 @@ class _SchemaReader:
         self.nanoseconds: list[str] = []
 
     def read(self, kind: pa.DataType, path: str) -> DeltaType:
-        """Return the Delta type of a column or struct field, and skip its leaves."""
+        """Return the Delta type of a column or struct field; move to the leaf after its leaves."""
         if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.json":
             raise _UnusableTypeError(f"type {kind.extension_name} is not a type of Delta")
         if isinstance(kind, pa.BaseExtensionType):
@@ -137,7 +139,7 @@ class _SchemaReader:
         stored = {m.name: m for m in kind}
         if "typed_value" in stored and "metadata" in stored:
             raise _UnusableTypeError("is a shredded variant, which this program does not write")
-        # Writers of variants omit the annotation; no other group has these members.
+        # Writers of variants may omit the annotation. No other group has these members.
         if stored.keys() == {"value", "metadata"} and all(
             pa.types.is_binary(m.type) and not m.nullable for m in kind
         ):
@@ -155,7 +157,7 @@ class _SchemaReader:
             if kind.unit == "ns":
                 self.nanoseconds.append(path)
             return PrimitiveType("timestamp_ntz" if kind.tz is None else "timestamp")
-        if pa.types.is_duration(kind):  # only Arrow has this type: Parquet has a plain INT64
+        if pa.types.is_duration(kind):  # only Arrow has this type: in Parquet it is a plain INT64
             return PrimitiveType("long")
         if pa.types.is_decimal(kind):
             if kind.precision > MAX_DECIMAL_DIGITS or kind.scale < 0:

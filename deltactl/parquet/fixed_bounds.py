@@ -1,9 +1,9 @@
 """Check that the bounds of fixed-length columns are as long as their values.
 
-If a bound is shorter, pyarrow 26 ends the process when statistics are read, even by a scan of a
-dataset with a filter. Arrow does not expose the length of a bound, so this module parses the
-footer. This takes a hundred times as long as the parser of Arrow, so only columns with an unusual
-length are checked.
+If a bound is shorter, pyarrow 26 ends the process when it reads statistics, even in a scan of a
+dataset with a filter. Arrow does not show the length of a bound, so this module parses the footer.
+This takes a hundred times as long as Arrow's parser. So the module checks only columns with an
+unusual length.
 
 Source: parquet.thrift of Apache Parquet.
 """
@@ -25,18 +25,18 @@ _FIXED_LENGTH: Final = b"\x15\x0e"  # field 1 (type) of a SchemaElement: FIXED_L
 
 
 def ensure_fixed_bounds(footer: pq.FileMetaData, data: bytes) -> None:
-    """Refuse a footer that has a bound shorter than its column's values.
+    """Raise an error for a footer that has a bound which is shorter than its column's values.
 
     Args:
-        footer: as Arrow parsed it.
-        data: its bytes, without length and magic.
+        footer: the footer as Arrow parsed it.
+        data: the bytes of the footer, without length and magic.
 
     Raises:
         OSError: a bound is too short.
         ThriftError: the footer is not valid Thrift data.
     """
     if _FIXED_LENGTH not in data:
-        return  # asking Arrow for the schema takes half as long as parsing the footer
+        return  # without asking Arrow for the schema, which takes long
     lengths = _unusual_lengths(footer.schema)
     for index, found in _find_bounds(data, lengths) if lengths else ():
         if found < lengths[index]:
@@ -47,7 +47,7 @@ def ensure_fixed_bounds(footer: pq.FileMetaData, data: bytes) -> None:
 
 
 def _unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
-    """Return lengths by column, without decimals of the shortest possible length."""
+    """Return the length of each fixed-length column that is no decimal of the usual length."""
     columns = ((index, schema.column(index)) for index in range(len(schema)))
     return {
         index: column.length
@@ -61,7 +61,7 @@ def _unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
 
 
 def _min_decimal_bytes(precision: int) -> int:
-    """Return the number of bytes for every decimal of ``precision`` digits with its sign."""
+    """Return how many bytes every decimal of ``precision`` digits needs, with its sign."""
     limit: int = 10**precision
     return (limit.bit_length() + 8) // 8
 

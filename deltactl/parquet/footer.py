@@ -1,8 +1,8 @@
 """Derive statistics of the log from Parquet footers.
 
-Footers and statistics of the log differ. A footer has null counts of leaves, so for lists and maps
-it counts elements; its float bounds exclude NaN. The code that reads or writes the rows provides
-the missing facts as :class:`RowFacts`.
+Footers and statistics of the log differ. A footer has null counts of leaves: for lists and maps, it
+counts null elements, not null lists. Its float bounds exclude NaN. The code that reads or writes
+the rows provides the missing facts as :class:`RowFacts`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """Facts that a footer lacks: leaves without NaN, null counts of lists and maps."""
+    """Facts that a footer lacks: which leaves have no NaN, and null counts of lists and maps."""
 
     nan_free: Set[Path] = frozenset()
     nested_null_counts: Mapping[Path, int] = field(default_factory=dict)
@@ -53,8 +53,8 @@ def read_file_stats(
 ) -> FileStats:
     """Return statistics of a whole file for the leaves in ``columns``.
 
-    If a row group has no bound, the bound of the file is unknown. Leaves that the file does not
-    have are omitted.
+    If a row group has no bound for a leaf, the bound of the file is unknown. Leaves that the file
+    does not have are omitted.
     """
     found = index_leaves(metadata.schema.to_arrow_schema())
     leaves = {}
@@ -63,10 +63,10 @@ def read_file_stats(
             leaves[leaf.path] = LeafStats(facts.nested_null_counts.get(leaf.path))
             continue
         if leaf.kind == "void":
-            # No file stores them: they are null in every row.
+            # No file stores void columns: they are null in every row.
             leaves[leaf.path] = LeafStats(metadata.num_rows)
             continue
-        # Every variant has metadata, so a variant is null if its metadata are null.
+        # Every variant has metadata. So a variant is null if and only if its metadata are null.
         column = found.get((*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path)
         if column is None:
             continue
@@ -76,7 +76,7 @@ def read_file_stats(
 
 
 def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
-    """Return leaves outside lists and maps by path: dotted paths of footers are ambiguous."""
+    """Return leaves outside lists and maps by path; dotted paths in footers are ambiguous."""
     leaves = (leaf for member in schema for leaf in walk_leaves(member.type, (member.name,)))
     return {
         leaf.path: LeafColumn(index, leaf.type)
@@ -115,7 +115,8 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
     """Return a physical value of the footer in the form of :class:`LeafStats`."""
     if pa.types.is_decimal(type_):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
-        # Created from a string: arithmetic would round to the digits of the decimal context.
+        # Create the decimal from a string: arithmetic would round to the digits of the decimal
+        # context.
         return Decimal(f"{unscaled}e{-type_.scale}")
     if pa.types.is_timestamp(type_) and isinstance(raw, int):
         times, over = TIME_UNITS[type_.unit]
@@ -125,13 +126,13 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
             return bytes(raw).decode()
     if isinstance(raw, (int, float)):
         return raw
-    return None  # such as INT96, whose bounds have no defined order
+    return None  # for example INT96, whose bounds have no defined order
 
 
 def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Return the null count of each top-level column, as :func:`count_nulls` counts in rows.
+    """Return the null count of each top-level column, counted as :func:`count_nulls` counts rows.
 
-    Columns with lists or maps are omitted if Arrow is too old to count their nulls.
+    If Arrow is too old to count the nulls of columns with lists or maps, these columns are omitted.
 
     Raises:
         DataFileError: the footer has no null count.
@@ -160,7 +161,7 @@ def _null_slots(metadata: pq.FileMetaData, index: int, name: str) -> int:
 
 def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
     if chunk.num_values == 0:
-        return 0  # an empty row group, for which Arrow writes no statistics
+        return 0  # an empty row group: Arrow writes no statistics for it
     stats = chunk.statistics
     return int(stats.null_count) if stats is not None and stats.has_null_count else None
 
@@ -168,8 +169,9 @@ def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
 def count_nulls(array: pa.Array | pa.ChunkedArray) -> int:
     """Return the nulls of a column: null rows, or for nested types the nulls that Parquet counts.
 
-    These are the places without a value, summed over the leaves: the leaf is null, a struct above
-    it is null, or a list or map above it is null or empty.
+    For a nested type, this is the number of places without a value, summed over all leaves. A place
+    has no value if the leaf is null, if a struct above it is null, or if a list or map above it is
+    null or empty.
     """
     type_ = array.type
     if isinstance(array, pa.ChunkedArray) and (type_.num_fields or _is_extension(type_)):
@@ -188,7 +190,7 @@ def _is_extension(type_: pa.DataType) -> bool:
 
 
 def _count_nulls_of_lists(array: pa.Array) -> int:
-    # Null rows may have values below them, which must not be counted: drop these rows.
+    # Drop null rows: they may have values below them, which must not be counted.
     present = array.drop_null() if array.null_count else array
     offsets = present.offsets.to_numpy(zero_copy_only=False)
     empty = int(np.count_nonzero(offsets[1:] == offsets[:-1])) + int(array.null_count)

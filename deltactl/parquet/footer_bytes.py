@@ -1,4 +1,4 @@
-"""Read a Parquet footer, in one request if it is of usual size, and free the memory of old ones.
+"""Read a Parquet footer, in one request if it has the usual size; free the memory of old footers.
 
 Source: the Parquet format, "File format" and "Modular encryption".
 """
@@ -23,20 +23,20 @@ TAIL_BYTES: Final = 64 << 10
 _SIGNATURE_BYTES: Final = 28  # after the plain footer of a file with encrypted columns
 
 MAX_WAITING_BYTES: Final = 8 << 20
-"""Stored size of footers that may wait for the garbage collector.
+"""The stored size of footers that may wait for the garbage collector.
 
-In memory they need ten times as much. After the schema of a footer is read, footer and schema
-reference each other: only the cyclic garbage collector of Python frees them. It counts objects, not
-bytes, and ``cli/app.py`` makes it run rarely: gigabytes of footers of a wide table could wait for
-it.
+In memory, footers need ten times as much. After the schema of a footer is read, footer and schema
+reference each other, so only Python's cyclic garbage collector frees them. The collector counts
+objects, not bytes, and ``cli/app.py`` makes it run rarely. So gigabytes of footers of a wide table
+could otherwise wait for it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A footer as Arrow parsed it, and as it is stored, with its length and the magic.
+    """A footer as Arrow parsed it, and its bytes as they are stored, with length and magic.
 
-    ``size_bytes`` is the size of its file.
+    ``size_bytes`` is the size of the file of the footer.
     """
 
     metadata: pq.FileMetaData
@@ -44,9 +44,10 @@ class Footer:
     size_bytes: int
 
     def parse_again(self) -> pq.FileMetaData:
-        """Return a copy.
+        """Return a copy of the parsed footer.
 
-        The writer of Arrow is not used, because some footers make it end the process.
+        This parses the bytes again. It does not use Arrow's writer, because some footers make the
+        writer end the process.
         """
         return _parse(self.data)
 
@@ -58,7 +59,7 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         store: the store of the file.
         name: the file's name in that store.
         size_bytes: size of the whole file.
-        tail: the last ``TAIL_BYTES`` of the file, or the whole file, if already read.
+        tail: the last ``TAIL_BYTES`` of the file, or the whole file, if they were already read.
 
     Raises:
         DataFileError: the file is not Parquet, broken or encrypted; the message says which of
@@ -90,10 +91,10 @@ def read_footer_bytes(store: Store, name: str, size_bytes: int, tail: bytes | No
 
 
 def parse_footer_bytes(data: bytes, size_bytes: int) -> Footer:
-    """Return a footer, given its bytes; call ``find_broken_footers`` before you read columns.
+    """Return a footer from its bytes; call ``find_broken_footers`` before you read columns.
 
     Raises:
-        DataFileError: it is broken, or the file is partly encrypted.
+        DataFileError: the footer is broken, or the file is partly encrypted.
     """
     footer = Footer(_parse(data), data, size_bytes)
     count_footer(footer.metadata)
@@ -108,7 +109,7 @@ def parse_footer_bytes(data: bytes, size_bytes: int) -> Footer:
 
 def _parse(data: bytes) -> pq.FileMetaData:
     # pq.read_metadata also prepares to read nested columns, and takes twice as long. The function
-    # that pickle uses is faster, but with a broken footer it ends the process.
+    # that pickle uses is faster, but a broken footer makes it end the process.
     reader = pq.ParquetReader()
     try:
         reader.open(pa.BufferReader(data))
@@ -123,21 +124,21 @@ def broken_footer(error: Exception) -> DataFileError:
 
 
 def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:
-    size_bytes = max(size_bytes, 0)  # the log may have any number
+    size_bytes = max(size_bytes, 0)  # the log may have any number as the size
     length = min(length, size_bytes)
     (data,) = store.read_ranges(name, [(size_bytes - length, length)])
     return data
 
 
 class _Waiting:
-    """The size of the footers that may wait for the garbage collector."""
+    """The total size of the footers that may wait for the garbage collector."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes = 0
 
     def add(self, size_bytes: int) -> bool:
-        """Return whether the limit is reached; then counting starts at zero again."""
+        """Add a size; return whether the limit is reached. If it is, start again at zero."""
         with self._lock:
             self._bytes += size_bytes
             if self._bytes < MAX_WAITING_BYTES:
@@ -150,6 +151,6 @@ _waiting = _Waiting()
 
 
 def count_footer(footer: pq.FileMetaData) -> None:
-    """Count a footer whose schema will be read; from time to time, free earlier footers."""
+    """Count a footer whose schema will be read. When the limit is reached, free earlier footers."""
     if _waiting.add(footer.serialized_size):
         gc.collect()

@@ -1,8 +1,10 @@
 """Read statistics of many footers at once, as columns, with little Python per column chunk.
 
-These facts stay unknown, because footers do not have them: bounds of floats, which exclude NaN;
-null counts of lists and maps, which count elements; bounds of timestamps that Spark wrote in its
-legacy calendar.
+Three facts stay unknown:
+
+- bounds of floats, because footers exclude NaN from them
+- null counts of lists and maps, because footers count elements
+- bounds of timestamps that Spark wrote in its legacy calendar
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ _UNSIGNED_BITS = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
 def read_leaf_columns(
     footers: Sequence[pq.FileMetaData], columns: StatsColumns
 ) -> dict[Path, LeafColumns]:
-    """Return statistics of the leaves in ``columns`` that the footers, of one schema, have."""
+    """Return statistics of the leaves in ``columns`` from footers that have the same schema."""
     if not footers:
         return {}
     readers, unknown = _choose_readers(footers, columns)
     groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
-    # Most files have one row group: then a leaf of all files is read in one pass.
+    # Most files have one row group. Then one pass reads a leaf of all files.
     single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
     return _unknown(unknown, len(footers)) | {
         reader.leaf.path: reader.finish(
@@ -51,22 +53,22 @@ def read_leaf_columns(
 def read_alike_columns(
     footers: AlikeFooters, samples: Mapping[int, pq.FileMetaData], columns: StatsColumns
 ) -> dict[Path, LeafColumns] | None:
-    """Return the same as :func:`read_leaf_columns` for footers that were decoded together.
+    """Return the result of :func:`read_leaf_columns` for footers that were decoded together.
 
     Args:
         footers: the decoded footers.
-        samples: some of them, by their place, as Arrow reads them.
+        samples: some of these footers as Arrow reads them, by their index.
         columns: the leaves.
 
     Returns:
-        ``None`` if Arrow reads other values from a sample.
+        The statistics; ``None`` if Arrow reads other values from a sample.
     """
     readers, unknown = _choose_readers(list(samples.values()), columns)
     found = {}
     for reader in readers:
         chunks = reader.read_alike(footers)
         for place, sample in samples.items():
-            # Compared as texts: 1 and True are equal.
+            # The values are compared as texts, because 1 and True are equal in Python.
             expected = [repr(column) for column in reader.read_chunks([sample.row_group(0)])]
             if [repr(column[place : place + 1]) for column in chunks] != expected:
                 return None
@@ -92,7 +94,7 @@ def _choose_readers(
             if leaf.path[0] in arrow_schema.names:
                 unknown.append(leaf.path)
         elif column is not None:
-            # Bounds of INT96 have no defined order.
+            # The order of INT96 bounds is not defined.
             stored = schema.column(column.index).physical_type
             with_bounds = leaf.has_bounds and leaf.kind != "float" and stored != "INT96"
             if with_bounds and leaf.kind in _TIMES:
@@ -111,7 +113,7 @@ class _LeafReader:
         self._with_bounds = with_bounds
 
     def read_files(self, files: Sequence[Sequence[pq.RowGroupMetaData]]) -> _Chunks:
-        """Return null counts and bounds of each file, given its row groups."""
+        """Return null counts and bounds of each file; a file is given as its row groups."""
         merged = [self._merge(groups) for groups in files]
         nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
         return nulls, lower, upper
@@ -134,14 +136,14 @@ class _LeafReader:
         )
 
     def read_chunks(self, groups: Sequence[pq.RowGroupMetaData]) -> _Chunks:
-        """Return null counts and bounds of each row group's chunk; ``None`` if unknown."""
+        """Return null counts and bounds of the leaf in each row group; ``None`` if unknown."""
         index = self._index
         chunks = [group.column(index) for group in groups]
         found = [chunk.statistics for chunk in chunks]
         nulls = [
             (stats.null_count if stats.has_null_count else None)
             if stats is not None
-            # Arrow writes no statistics of a chunk without values.
+            # Arrow writes no statistics for a chunk without values.
             else (0 if chunk.num_values == 0 else None)
             for stats, chunk in zip(found, chunks, strict=True)
         ]
@@ -153,7 +155,7 @@ class _LeafReader:
         return nulls, self._decode(lower), self._decode(upper)
 
     def read_alike(self, footers: AlikeFooters) -> _Chunks:
-        """Return the same for the only row group of each footer."""
+        """Return null counts and bounds of the only row group of each footer."""
         nulls = footers.null_counts(self._index)
         if not self._with_bounds:
             return nulls, [], []
@@ -167,10 +169,10 @@ class _LeafReader:
         return [None if raw is None else decode(raw) for raw in bounds]
 
     def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
-        """Merge the row groups of a file; a fact that one of them lacks is unknown for the file."""
+        """Merge the row groups of a file. A fact that one of them lacks is unknown for the file."""
         nulls, lower, upper = self.read_chunks(groups)
         sizes = [group.column(self._index).num_values for group in groups]
-        # A chunk with only nulls has no bounds; the bounds of other chunks are still valid.
+        # A chunk with only nulls has no bounds. The bounds of the other chunks are still valid.
         held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]
         lower, upper = [lower[i] for i in held], [upper[i] for i in held]
         return (
@@ -186,7 +188,7 @@ def _decoder(type_: pa.DataType) -> Decode | None:
         scale = type_.scale
         return lambda raw: Decimal(f"{_to_integer(raw)}e{-scale}")
     if (bits := _UNSIGNED_BITS.get(str(type_))) is not None:
-        # Stored as a signed integer of that width.
+        # The bound is stored as a signed integer of this width.
         return lambda raw: raw % (1 << bits)
     return None
 

@@ -49,7 +49,7 @@ class ColumnChunk(IntEnum):
 
 
 class ColumnMetaData(IntEnum):
-    """Field numbers of the metadata of a column chunk."""
+    """Field numbers of column chunk metadata."""
 
     TYPE, ENCODINGS, PATH, CODEC, NUM_VALUES = 1, 2, 3, 4, 5
     TOTAL_UNCOMPRESSED_SIZE, TOTAL_COMPRESSED_SIZE = 6, 7
@@ -65,26 +65,26 @@ class Statistics(IntEnum):
 
 
 OLD_BOUNDS: Final = frozenset({Statistics.MAX, Statistics.MIN})
-"""Bounds in an order that the format does not define."""
+"""Bounds whose order the format does not define."""
 
 BOUNDS: Final = frozenset(Statistics) - {Statistics.NULL_COUNT, Statistics.NAN_COUNT}
 
 
 class ColumnOrder(IntEnum):
-    """Field numbers of the order of a column's bounds; the second field is for floats only."""
+    """Field numbers of the order of a column's bounds. The second field is for floats only."""
 
     TYPE_ORDER, IEEE_754_TOTAL_ORDER = 1, 2
 
 
 class PageHeader(IntEnum):
-    """Field numbers of the header of a page."""
+    """Field numbers of a page header."""
 
     TYPE, UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 1, 2, 3
     DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 5, 7, 8
 
 
 class DataPageHeader(IntEnum):
-    """Field numbers of the header of a data page, of both versions."""
+    """Field numbers of a data page header, for both versions."""
 
     NUM_VALUES = 1
 
@@ -96,13 +96,13 @@ class OffsetIndex(IntEnum):
 
 
 class PageLocation(IntEnum):
-    """Field numbers of a page in an offset index; the size is that of header and data."""
+    """Field numbers of a page in an offset index. The size is the size of header and data."""
 
     OFFSET, COMPRESSED_SIZE = 1, 2
 
 
 class BloomFilterHeader(IntEnum):
-    """Field numbers of the header of a Bloom filter."""
+    """Field numbers of a Bloom filter header."""
 
     NUM_BYTES = 1
 
@@ -114,7 +114,7 @@ class PageType(IntEnum):
 
 
 MAX_ROW_GROUPS: Final = 32_767
-"""The ordinal of a row group is a 16-bit integer."""
+"""The largest ordinal of a row group, which is a 16-bit integer."""
 
 CODECS: Final = ("none", "snappy", "gzip", "lzo", "brotli", "lz4_hadoop", "zstd", "lz4")
 """Names of the codecs, by number."""

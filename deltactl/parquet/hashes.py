@@ -1,12 +1,13 @@
-"""Hashes of 64 bits of the values of Arrow arrays, at any depth, in few passes over them.
+"""Compute 64-bit hashes of the values of Arrow arrays, at any depth, in few passes over the arrays.
 
-A value becomes a word of 64 bits, and the word is mixed with the key of its column. Words of
-different numbers differ, and so do their hashes: mixing can be undone. Strings, lists and structs
-become the sum of mixed parts, each with the key of its place. Two longer values have the same word
-with a chance of 2^-64.
+A value becomes a word of 64 bits, and the word is mixed with the key of its column. For numbers,
+different values have different words. They also have different hashes, because mixing can be
+undone. The word of a string, list or struct is a sum of mixed parts, where each part is mixed with
+a key for its position. Two different strings or lists have the same word with a probability of
+2^-64.
 
-Values have the same hash in all integer types, in all float types and in all units of time; all
-NaNs are one value, and 0.0 and -0.0 are two.
+A value has the same hash in all integer types, in all float types, and in all units of time. All
+NaNs have the same hash; 0.0 and -0.0 have different hashes.
 """
 
 from __future__ import annotations
@@ -37,16 +38,18 @@ _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @lru_cache(maxsize=1 << 14)
 def key_of(name: str) -> tuple[np.uint64, np.uint64]:
-    """Return an addend and an odd factor that stand for a column."""
+    """Return an addend and an odd factor for the column ``name``."""
     seed, factor = np.frombuffer(hashlib.blake2b(name.encode(), digest_size=16).digest(), "<u8")
     return np.uint64(seed), np.uint64(factor | np.uint64(1))
 
 
 def hash_values(array: pa.Array, factor: np.uint64 = FIRST) -> Hashes:
-    """Return a hash of each value, at any depth, by the odd factor of a column; a new array.
+    """Return a new array with a hash of each value, at any depth.
+
+    ``factor`` is the odd factor of the column.
 
     Raises:
-        TypeError: a type that no column of a Delta table has.
+        TypeError: no column of a Delta table has this type.
     """
     null = np.uint64(int(_NULL) * int(factor) % (1 << 64))
     if isinstance(array, pa.ExtensionArray):
@@ -62,7 +65,7 @@ def hash_values(array: pa.Array, factor: np.uint64 = FIRST) -> Hashes:
 
 
 def _read_bits(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
-    """Return the bits of a buffer of an array: 0 has those of valid values, 1 those of flags."""
+    """Return the bits of a buffer: of buffer 0, which values are valid; of buffer 1, booleans."""
     first = array.offset
     start, skipped = divmod(first, 8)
     packed = np.frombuffer(array.buffers()[buffer], np.uint8)[start:]
@@ -70,7 +73,7 @@ def _read_bits(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
 
 
 def _words_of(array: pa.Array) -> Hashes:
-    """Return the values as words; those of nulls have no meaning."""
+    """Return the values as words. The words of nulls have no meaning."""
     kind = array.type
     if pa.types.is_struct(kind):
         return _struct_words(array)
@@ -97,7 +100,7 @@ def _words_of(array: pa.Array) -> Hashes:
 
 
 def _read_numbers(array: pa.Array, kind: str) -> npt.NDArray[Any]:
-    """Return the values of an array as they are in memory; those of nulls have no meaning."""
+    """Return the values of an array as they are in memory. The values of nulls have no meaning."""
     first = array.offset * np.dtype(kind).itemsize
     return np.frombuffer(array.buffers()[1], kind, len(array), first)
 
@@ -112,7 +115,7 @@ def _struct_words(array: pa.StructArray) -> Hashes:
 
 
 def _decimal_words(array: pa.Array) -> Hashes:
-    """Return the low half; if the high one is not just its sign, a mix of both."""
+    """Return the low half of each decimal; if the value needs the high half, a mix of both."""
     if not pa.types.is_decimal128(array.type):
         array = array.cast(pa.decimal128(38, array.type.scale))
     halves = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
@@ -129,13 +132,13 @@ _DIGITS_OF_A_WORD: Final = 18
 def _float_words(array: pa.Array) -> Hashes:
     numbers = _read_numbers(array, f"<f{array.type.bit_width // 8}").astype(np.float64, copy=False)
     unknown = np.isnan(numbers)
-    if unknown.any():  # readers do not tell NaNs apart
+    if unknown.any():  # readers do not distinguish NaNs
         numbers = np.where(unknown, np.nan, numbers)
     return numbers.view(np.uint64)
 
 
 def _time_words(array: pa.Array) -> Hashes:
-    """Return the same word for the same time in any unit."""
+    """Return a word for each time. The word of a time is the same in all units."""
     counts = _read_numbers(array, "<i8")
     unit = array.type.unit
     if unit == "us":
@@ -154,7 +157,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _members(array: pa.Array) -> tuple[pa.Array, Offsets]:
-    """Return the members of lists or maps, and the offsets of each list among them."""
+    """Return the members of all lists or maps, and the offsets of each list among the members."""
     offsets = np.asarray(array.offsets).astype(np.int64)
     first = int(offsets[0])
     return array.values.slice(first, int(offsets[-1]) - first), offsets - first

@@ -24,10 +24,10 @@ from deltactl.storage.store import Store
 
 @dataclass(slots=True)
 class Measured:
-    """Counts of a file; only ``num_rows`` and ``stored_nulls`` include deleted rows.
+    """Counts of a file. Only ``num_rows`` and ``stored_nulls`` include deleted rows.
 
-    ``leaves`` are the nulls and bounds of live rows, in the form of ``LeafStats``; bounds exclude
-    NaN.
+    ``leaves`` has the null counts and bounds of live rows, in the form of ``LeafStats``; bounds
+    exclude NaN.
     """
 
     num_rows: int = 0
@@ -43,13 +43,13 @@ def measure_file(
     leaves: Sequence[StatsLeaf],
     deleted: BitMap64 | None = None,
 ) -> Measured:
-    """Read a whole file and return what it contains.
+    """Read a whole file; return row counts, null counts and bounds.
 
     Args:
         store: the store of the table.
-        reader: reads by physical names, and at least the columns with ``leaves``.
+        reader: reads columns by physical names; its columns must include all ``leaves``.
         file: the file; its deletion vector is ignored.
-        leaves: the leaves to count nulls and compute bounds of.
+        leaves: the leaves whose nulls are counted and whose bounds are computed.
         deleted: positions of deleted rows.
 
     Raises:
@@ -88,7 +88,7 @@ def _merge(before: LeafStats, values: pa.Array, leaf: StatsLeaf) -> LeafStats:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Return timestamps as microseconds, dates as days, and NaN as null."""
+    """Return timestamps as microseconds and dates as days; NaN becomes null."""
     kind = values.type
     if pa.types.is_timestamp(kind):
         return values.view(pa.int64())

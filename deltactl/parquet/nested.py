@@ -1,7 +1,7 @@
 """Walk over nested Arrow types and arrays, in the order of Parquet columns (depth first).
 
 Paths have the names that Arrow's writer gives to Parquet groups: ``list.element`` below a list,
-``key_value.key`` and ``key_value.value`` below a map. Extension types are handled as their storage
+``key_value.key`` and ``key_value.value`` below a map. An extension type is handled as its storage
 type.
 """
 
@@ -16,7 +16,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 class Node(NamedTuple):
-    """A type at a path; ``repeated`` if it is below a list or map."""
+    """A type at a path; ``repeated`` is true if it is below a list or map."""
 
     path: Path
     type: pa.DataType
@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 
 def walk_types(type_: pa.DataType, path: Path = (), repeated: bool = False) -> Iterator[Node]:
-    """Yield a type and all types below it; each type before its children."""
+    """Yield a type and all types below it. Each type comes before its children."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     yield Node(path, type_, repeated)
@@ -46,7 +46,7 @@ def walk_leaves(type_: pa.DataType, path: Path = ()) -> Iterator[Node]:
 def walk_arrays(array: pa.Array, path: Path = ()) -> Iterator[tuple[Path, pa.Array]]:
     """Yield path and values of each leaf.
 
-    Values below a null struct are null; values below a null list are omitted.
+    Values below a null struct are null. Values below a null list are omitted.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

@@ -42,10 +42,11 @@ def open_in_turn(
 def open_in_turn(
     store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
 ) -> Generator[pa.NativeFile | None, None, None]:
-    """Open each file; read small files completely in advance, which is cheaper on remote stores.
+    """Open each file in turn.
 
-    A file is closed when the next one is opened, or when the iterator is closed. For files that
-    ``leave`` accepts, yield ``None`` and do not open them.
+    Small files are read completely in advance, because this is cheaper on remote stores. A file is
+    closed when the next one is opened, or when the iterator is closed. For a file that ``leave``
+    accepts, yield ``None`` and do not open it.
 
     Raises:
         DataFileError: a file is missing, or its path is outside of the table directory.
@@ -72,7 +73,7 @@ def _is_small(file: DataFile) -> bool:
 
 
 def ensure_readable_path(path: str) -> None:
-    """Refuse a relative path to a file outside of the table directory.
+    """Raise an error for a relative path to a file outside of the table directory.
 
     Raises:
         DataFileError: the path is outside; the message contains it.
@@ -85,7 +86,7 @@ def ensure_readable_path(path: str) -> None:
 
 
 def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
-    """Return positions of the deleted rows of a file; ``None`` without a deletion vector.
+    """Return positions of the deleted rows of a file; ``None`` if it has no deletion vector.
 
     Raises:
         DataFileError: the vector's file is missing, truncated, or fails its checksum.
@@ -95,7 +96,9 @@ def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
 
 
 def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = True) -> BitMap64:
-    """Return the rows that a vector deletes; with ``count``, compare their number with the log.
+    """Return the rows that a deletion vector deletes.
+
+    If ``count`` is true, their number is compared with the number in the log.
 
     Raises:
         DataFileError: the vector's file is missing, truncated, or fails its checksum; or the number
@@ -127,8 +130,8 @@ def naming_file(path: str) -> Iterator[None]:
         if path in error.message:
             raise
         raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
-    except (DeltactlError, MemoryError):  # Arrow's is one of both kinds, and no fault of the file
+    except (DeltactlError, MemoryError):  # Arrow can raise a MemoryError
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name that is not UTF-8
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # or a non-UTF-8 name
         detail = first_line(error, 300) or type(error).__name__
         raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error

@@ -1,8 +1,10 @@
 """Convert the columns of a data file to the columns of a table.
 
+Data files may be older than the schema. So at every level, a file can lack fields, have additional
+fields, or have fields of a narrower type.
+
 Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Reader Requirements for Type
-Widening"; data files may be older than the schema, so at every level, fields may be missing,
-additional, or of a narrower type.
+Widening".
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from deltactl.protocol.variants import read_variant
 
 
 class FileFields:
-    """The columns of a file, or the fields of a struct in it, indexed for wide tables.
+    """The columns of a file, or the fields of a struct in it, with indexes for wide tables.
 
     Raises:
         DataFileError: two columns have the same name.
@@ -37,13 +39,13 @@ class FileFields:
             raise DataFileError(f"the file has {twice!r} twice")
 
     def members(self, index: int) -> FileFields:
-        """Return the fields of a struct; none if it is not a struct."""
+        """Return the fields of the struct at ``index``; no fields if it is not a struct."""
         kind = self._fields[index].type
         return FileFields(kind if pa.types.is_struct(kind) else ())
 
     @cached_property
     def by_folded_name(self) -> Mapping[str, Sequence[int]]:
-        """Return indexes by lower-case name."""
+        """Return the indexes of fields by lower-case name."""
         found = defaultdict(list)
         for index, name in enumerate(self.names):
             found[name.lower()].append(index)
@@ -51,7 +53,7 @@ class FileFields:
 
     @cached_property
     def by_id(self) -> Mapping[bytes, int]:
-        """Return indexes by Parquet field id, as a string."""
+        """Return the index of each field by its Parquet field id, as a string."""
         ids = [(field.metadata or {}).get(PARQUET_FIELD_ID) for field in self._fields]
         return {number: index for index, number in reversed([*enumerate(ids)]) if number}
 
@@ -63,7 +65,7 @@ class Matcher:
     mode: str
 
     def find(self, wanted: Field, present: FileFields) -> int | None:
-        """Return the index of the field for ``wanted``; ``None`` means that it reads as null.
+        """Return the index of the field for ``wanted``; ``None`` means that its values are null.
 
         Raises:
             DataFileError: several fields match.
@@ -83,7 +85,9 @@ class Matcher:
 
 
 def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> None:
-    """Refuse a file without field ids in a table that maps by id: all columns would be null.
+    """Raise an error for a file without field ids in a table that maps columns by id.
+
+    Without this check, all columns would be null.
 
     Raises:
         DataFileError: the file has no field ids; the message has the file.
@@ -104,7 +108,7 @@ def convert(
     """Return a file's column in the table's type: renamed, reordered, widened, with nulls added.
 
     Args:
-        array: as read from Parquet.
+        array: the column as Arrow read it from Parquet.
         delta_type: the table's type, with the ids and names to find.
         target: the Arrow type to return; it has the stored fields of ``delta_type``.
         match: finds fields.
@@ -129,7 +133,7 @@ def convert(
 
 
 def _ensure_kind(stored: pa.DataType, wanted: DeltaType) -> None:
-    """Refuse a column that is not a struct, list or map if the column of the table is one.
+    """Raise an error if the table's column is a struct, list or map and the file's column is not.
 
     Raises:
         pa.ArrowTypeError: the kinds differ.
@@ -147,7 +151,7 @@ def _convert_struct(
     array: pa.StructArray, struct: StructType, target: pa.StructType, match: Matcher
 ) -> pa.Array:
     present = FileFields(array.type)
-    # With physical names, the target has no void fields: pair only the stored fields.
+    # With physical names, the target has no void fields. So pair only the stored fields.
     wanted = [f for f in struct.fields if target.get_field_index(_name_in(target, f)) >= 0]
     children = []
     for member, field in zip(wanted, target, strict=True):
@@ -167,7 +171,7 @@ def _name_in(target: pa.StructType, field: Field) -> str:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    # A copy that starts at zero, because Arrow refuses a null mask with sliced offsets.
+    # This copy starts at offset zero, because Arrow refuses a null mask with sliced offsets.
     return pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())
 
 
@@ -192,15 +196,16 @@ def _convert_map(
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Widen a primitive column; timestamps may get or lose a time zone, but keep their value.
+    """Widen a primitive column. Timestamps may get or lose a time zone, but keep their value.
 
-    INT96 and timestamps without a time zone are UTC in a Delta ``timestamp`` column.
+    In a Delta ``timestamp`` column, INT96 and timestamps without a time zone are UTC.
     """
     source = array.type
     if source == target:
         return array
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        # Nanoseconds are truncated; a timestamp out of range for microseconds must not overflow.
+        # Nanoseconds are truncated. A timestamp that is out of range for microseconds must not
+        # overflow.
         micros = array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns")
         if (source.tz is None) == (target.tz is None):
             return micros.cast(target)
@@ -215,7 +220,7 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _loses(source: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether Arrow would cast between these types without an error on data loss."""
+    """Return whether Arrow would lose data in a cast between these types without an error."""
     if pa.types.is_floating(source):
         narrower = pa.types.is_floating(target) and target.bit_width < source.bit_width
         lost = narrower or pa.types.is_decimal(target) or pa.types.is_boolean(target)

@@ -36,14 +36,14 @@ from deltactl.protocol.schema import Field, PrimitiveType, StructType, is_varian
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
-_GROUPS_BYTES: Final = 32 << 20  # uncompressed, of the row groups that are read at a time
+_GROUPS_BYTES: Final = 32 << 20  # uncompressed size of row groups that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Live rows of consecutive physical rows; the first one is row ``first_row`` of the file.
+    """Live rows from a range of consecutive physical rows; ``first_row`` is the first row's number.
 
-    ``mask`` marks the physical rows that are live; ``None`` means all.
+    ``mask`` marks which of the physical rows are live; ``None`` means all.
     """
 
     columns: pa.RecordBatch
@@ -57,9 +57,10 @@ class _Sources:
     """Where the columns of a reader are in files of one schema.
 
     Attributes:
-        names: the column of the file for each field; ``None`` if the file has none.
+        names: for each field, the column of the file; ``None`` if the file has none.
         chosen: the columns to read, in the order of the fields.
-        is_complete: whether they are the columns of the reader in its order, and none is nested.
+        is_complete: whether ``chosen`` has all columns of the reader in its order, and none is
+            nested.
     """
 
     names: Sequence[str | None]
@@ -71,10 +72,10 @@ class _Sources:
 class RowReader:
     """Read files of one table with one schema, naming and column mapping mode.
 
-    ``extra`` columns (the materialized ones of row tracking) are found by name and are null in
-    files without them. ``verify_pages``: check the checksums of pages in files that have them.
-    ``for_rewrite``: refuse values for which some readers would return other values after a rewrite
-    (see ``calendar``).
+    ``extra`` has the materialized columns of row tracking. They are found by name, and are null in
+    files that do not have them. ``verify_pages``: verify the checksums of pages, in files that have
+    checksums. ``for_rewrite``: raise an error for values that some readers would read differently
+    after a rewrite (see ``calendar``).
     """
 
     struct: StructType
@@ -100,7 +101,7 @@ class RowReader:
     _latest: list[tuple[pa.Schema, _Sources]] = field(init=False, repr=False, compare=False)
 
     def select(self, names: Set[str]) -> RowReader:
-        """Return a reader of some of the columns, by the names in ``schema``."""
+        """Return a reader that reads only these columns, given by their names in ``schema``."""
         fields = (
             f for f, stored in zip(self._fields, self.schema, strict=False) if stored.name in names
         )
@@ -129,7 +130,7 @@ class RowReader:
     def open(
         self, store: Store, file: DataFile, source: pa.NativeFile | None = None
     ) -> Iterator[pq.ParquetFile]:
-        """Open a file, from ``source`` if it is already open; close it at the end.
+        """Open a file, from ``source`` if it is already open; close it at the end of the block.
 
         Raises:
             DataFileError: the file is missing or broken.
@@ -151,9 +152,9 @@ class RowReader:
         *,
         batch_rows: int = DEFAULT_BATCH_ROWS,
     ) -> Iterator[LiveBatch]:
-        """Stream the live rows of consecutive row groups of an open file; ``None``: of all.
+        """Yield the live rows of consecutive row groups of an open file; ``None`` means all groups.
 
-        Raises as :meth:`read`.
+        This raises the same errors as :meth:`read`.
         """
         num_rows = parquet.metadata.num_rows
         if deleted is not None:
@@ -166,7 +167,7 @@ class RowReader:
             yield replace(batch, columns=batch.columns.filter(mask), mask=mask)
 
     def read_physical(self, store: Store, file: DataFile) -> Iterator[LiveBatch]:
-        """Stream all rows of a file, deleted ones included. Raises as :meth:`read`."""
+        """Yield all rows of a file, also deleted rows. The errors are those of :meth:`read`."""
         with self.open(store, file) as parquet:
             yield from self._read_physical(parquet, file, None, DEFAULT_BATCH_ROWS)
 
@@ -197,7 +198,7 @@ class RowReader:
         groups: Sequence[int] | None,
         batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of these row groups, deleted rows included, in the wanted columns."""
+        """Yield all rows of these row groups, also deleted rows, in the columns of the reader."""
         constants = self._constants(file)
         sources = self._find_sources(parquet.schema_arrow, constants.keys(), file.path)
         if not sources.chosen:
@@ -208,10 +209,10 @@ class RowReader:
             return
         names = set(sources.chosen)
         legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
-        # Bins already run in parallel: threads inside each bin would only compete with other bins.
+        # Bins already run in parallel. Threads inside each bin would only compete with other bins.
         for batch in read_batches(parquet, groups, sources.chosen, batch_rows, use_threads=False):
             _ensure_unambiguous(batch, legacy, file.path)
-            # Conversions would return each column: most files of a table are like this.
+            # Nothing to convert: conversions would return each column unchanged, as for most files.
             if sources.is_complete and batch.schema.equals(self.schema, check_metadata=True):
                 yield batch
                 continue
@@ -219,9 +220,10 @@ class RowReader:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _find_sources(self, schema: pa.Schema, constants: Set[int], path: str) -> _Sources:
-        """Find the columns in a file with this schema.
+        """Find the columns of the reader in a file with this schema.
 
-        The result for the latest schema is kept: most files of a table have the same one.
+        The result for the latest schema is kept, because most files of a table have the same
+        schema.
         """
         for known, sources in tuple(self._latest):
             if known.equals(schema, check_metadata=True):
@@ -303,9 +305,10 @@ def read_batches(
     *,
     use_threads: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of row groups, by default all, with little more memory than one row group needs.
+    """Yield rows of row groups (by default all), with little more memory than one row group needs.
 
-    Arrow keeps the bytes of all requested row groups until the last one is read.
+    This reads a few row groups at a time, because Arrow keeps the bytes of all requested row groups
+    until the last one is read.
     """
     for part in _divide_groups(parquet.metadata, groups):
         yield from parquet.iter_batches(
@@ -344,7 +347,7 @@ def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """A partition value: the same for every row of a file."""
+    """A partition value, which is the same for every row of a file."""
 
     value: pa.Scalar
 

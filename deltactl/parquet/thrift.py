@@ -1,11 +1,12 @@
 """Read and write the compact protocol of Thrift, the encoding of footers and page headers.
 
-``decode`` gives a tree that ``encode`` writes back byte for byte if the writer used the shortest
-encodings, as Arrow does. ``CompactReader`` builds no tree, for callers that skip most of the data.
+``decode`` returns a tree. ``encode`` writes this tree back byte for byte if the writer used the
+shortest encodings, as Arrow does. ``CompactReader`` builds no tree, for callers that skip most of
+the data.
 
 Input is not trusted. ``ThriftError`` is raised if data end early, are nested deeper than
-``MAX_DEPTH``, or contain numbers out of range or unknown types. The number of elements of a list
-must not be greater than the number of remaining bytes, so memory is proportional to the input.
+``MAX_DEPTH``, or contain numbers out of range or unknown types. A list must not have more elements
+than there are remaining bytes. So memory is proportional to the input.
 
 Source: Apache Thrift, doc/specs/thrift-compact-protocol.md.
 """
@@ -19,7 +20,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
-"""Maximum depth of structs, lists and maps; the default limit of the Thrift libraries."""
+"""Maximum depth of structs, lists and maps: the default limit of the Thrift libraries."""
 
 _MAX_VARINT_BYTES: Final = 10
 _LONG_LIST: Final = 15
@@ -45,23 +46,23 @@ class ThriftError(ValueError):
 class ThriftStruct:
     """A struct: number, type and value of each field, in stored order.
 
-    Values are ``bool``, ``int``, ``bytes`` (also for BYTE, DOUBLE and UUID, as they are stored),
-    ``ThriftList`` (lists and sets), ``ThriftMap`` and ``ThriftStruct``.
+    Values are ``bool``, ``int``, ``bytes``, ``ThriftList`` (lists and sets), ``ThriftMap`` and
+    ``ThriftStruct``. BYTE, DOUBLE and UUID are ``bytes``, as they are stored.
     """
 
     fields: list[tuple[int, int, Any]] = field(default_factory=list)
 
     def get(self, number: int) -> Any:
-        """Return the value of a field, or ``None`` if it is absent."""
+        """Return the value of a field, or ``None`` if the struct does not have the field."""
         return next((value for found, _, value in self.fields if found == number), None)
 
     def members(self, number: int) -> list[Any]:
-        """Return the elements of a list field; empty if it is absent or not a list."""
+        """Return the elements of a list field; no elements if it is absent or not a list."""
         found = self.get(number)
         return found.members if isinstance(found, ThriftList) else []
 
     def structs(self, number: int) -> list[ThriftStruct]:
-        """Return the elements of a list of structs; empty if it is absent.
+        """Return the elements of a list of structs; no elements if the field is absent.
 
         Raises:
             ThriftError: an element is not a struct.
@@ -72,12 +73,12 @@ class ThriftStruct:
         return found
 
     def struct(self, number: int) -> ThriftStruct:
-        """Return a struct field; an empty struct if it is absent or not a struct."""
+        """Return a struct field; an empty struct if the field is absent or not a struct."""
         found = self.get(number)
         return found if isinstance(found, ThriftStruct) else ThriftStruct()
 
     def integer(self, number: int) -> int | None:
-        """Return an integer field; ``None`` if it is absent or not an integer."""
+        """Return an integer field; ``None`` if the field is absent or not an integer."""
         found = self.get(number)
         return found if isinstance(found, int) and not isinstance(found, bool) else None
 
@@ -86,7 +87,7 @@ class ThriftStruct:
         self.fields = [item for item in self.fields if item[0] not in numbers]
 
     def set(self, number: int, kind: Kind, value: Any) -> None:
-        """Add a field, or replace it; fields are then in the order of their numbers."""
+        """Add or replace a field. Afterwards the fields are in the order of their numbers."""
         self.drop({number})
         self.fields.append((number, kind, value))
         self.fields.sort(key=itemgetter(0))
@@ -94,7 +95,7 @@ class ThriftStruct:
 
 @dataclass(slots=True)
 class ThriftList:
-    """A list or set of members of one type; booleans are ``TRUE`` or ``FALSE``, as stored."""
+    """A list or set of members of one type. Booleans are ``TRUE`` or ``FALSE``, as stored."""
 
     kind: int
     members: list[Any] = field(default_factory=list)
@@ -102,7 +103,7 @@ class ThriftList:
 
 @dataclass(slots=True)
 class ThriftMap:
-    """A map, as pairs in stored order; an empty map has no types."""
+    """A map, as pairs in stored order. An empty map has no types."""
 
     key_kind: int = 0
     value_kind: int = 0
@@ -113,7 +114,7 @@ def decode(data: bytes) -> ThriftStruct:
     """Return the struct that fills ``data``.
 
     Raises:
-        ThriftError: it is not valid, or does not fill ``data``.
+        ThriftError: the struct is not valid, or does not fill ``data``.
     """
     reader = CompactReader(data)
     struct: ThriftStruct = reader.read(Kind.STRUCT)
@@ -123,7 +124,7 @@ def decode(data: bytes) -> ThriftStruct:
 
 
 def encode(struct: ThriftStruct) -> bytes:
-    """Return a struct as bytes, in the shortest encodings."""
+    """Return the bytes of a struct, in the shortest encodings."""
     out = bytearray()
     _write(out, Kind.STRUCT, struct)
     return bytes(out)
@@ -132,7 +133,7 @@ def encode(struct: ThriftStruct) -> bytes:
 class CompactReader:
     """Read values one after the other, from ``position`` on.
 
-    Read or skip the value of each field that ``fields`` yields before you request the next field.
+    For each field that ``fields`` yields, read or skip its value before you request the next field.
     All methods raise ``ThriftError`` if the data are not valid.
     """
 
@@ -141,7 +142,7 @@ class CompactReader:
         self.position = position
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and type of each field of the struct that begins here."""
+        """Yield number and type of each field of the struct that begins at ``position``."""
         number = 0
         while (head := self._read_byte()) != 0:
             number = number + (head >> 4) if head >> 4 else self._read_integer()
@@ -150,7 +151,7 @@ class CompactReader:
             yield number, head & 15
 
     def enter_struct(self, wanted: int) -> Iterator[None]:
-        """Move to the start of the struct field ``wanted``; skip other fields."""
+        """Move to the start of the struct field ``wanted``. Skip the other fields."""
         for number, kind in self.fields():
             if (number, kind) == (wanted, Kind.STRUCT):
                 yield
@@ -158,7 +159,7 @@ class CompactReader:
                 self.skip(kind)
 
     def enter_list(self, wanted: int) -> Iterator[int]:
-        """Stop at each element of the field ``wanted``, a list of structs; skip other fields."""
+        """Stop at each element of the field ``wanted``, a list of structs. Skip other fields."""
         for number, kind in self.fields():
             if (number, kind) == (wanted, Kind.LIST):
                 member, count = self.read_list_head()
@@ -169,7 +170,7 @@ class CompactReader:
                 self.skip(kind)
 
     def read(self, kind: int, depth: int = MAX_DEPTH) -> Any:
-        """Return the value of a field of type ``kind``; see ``ThriftStruct`` for its type."""
+        """Return the value of a field of type ``kind``, in the Python type of ``ThriftStruct``."""
         if kind in _BOOLEANS:
             return kind == Kind.TRUE
         if kind in _INTEGERS:
@@ -197,7 +198,7 @@ class CompactReader:
     def skip(self, kind: int, depth: int = MAX_DEPTH) -> None:
         """Skip the value of a field of type ``kind``."""
         if kind in _BOOLEANS:
-            return  # the type is the value
+            return  # the type of the field is also its value
         if kind in _INTEGERS:
             self._read_varint()
         elif kind == Kind.BINARY:
@@ -234,7 +235,7 @@ class CompactReader:
         return self._read_byte() == Kind.TRUE if kind in _BOOLEANS else self.read(kind, depth - 1)
 
     def read_list_head(self) -> tuple[int, int]:
-        """Return type and number of the members of the list or set that begins here."""
+        """Return type and number of the members of the list or set that begins at ``position``."""
         head = self._read_byte()
         count = head >> 4 if head >> 4 < _LONG_LIST else self._read_varint()
         return head & 15, self._ensure_room(count)
@@ -250,7 +251,7 @@ class CompactReader:
 
     def _read_varint(self) -> int:
         first = self._read_byte()
-        if first < 128:  # most are short, and footers have many
+        if first < 128:  # most numbers have one byte, and footers have many
             return first
         self.position -= 1
         value = 0
@@ -280,7 +281,7 @@ class CompactReader:
         self.position += self._ensure_room(count)
 
     def _ensure_room(self, count: int) -> int:
-        """Return ``count`` if at least as many bytes remain: each element needs at least one."""
+        """Return ``count`` if at least as many bytes remain: each element needs one or more."""
         if count > len(self._data) - self.position:
             raise ThriftError("Thrift data end in the middle of a field")
         return count

@@ -1,8 +1,9 @@
-"""Compute a hash of each string or list: a sum of its parts, each mixed with its position.
+"""Compute a word of 64 bits for each string or list: a sum of parts, mixed with their positions.
 
-Arithmetic is modulo 2^64. A string is read in words of eight bytes; the last word ends where the
-string ends, and so may have bytes of the one before. A string of less is one word, with zeros
-behind. The key of a place is a power of an odd number, and so can be divided by.
+Arithmetic is modulo 2^64. A string is read in words of eight bytes. The last word ends where the
+string ends, so it may overlap with the word before it. A string of less than eight bytes is one
+word, with zeros after it. A part is mixed with a power of an odd number as the key of its position.
+An odd number has an inverse, so the key can be divided out again.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ _BASE: Final = 0x5851F42D4C957F2D
 _HALF: Final = np.uint64(32)
 _FOLD: Final = np.uint64(29)
 _WORD: Final = 8
-# Strings of at most so many words are read word by word, all of one number of words at a time.
+# Strings of at most this many words are read word by word; all strings with the same number of
+# words are read together.
 _SHORT_WORDS: Final = 8
-# Elements whose powers are in a table: the table and the products fit the cache of a core.
+# The powers for this many elements are in a table. The table and the products fit the cache of a
+# core.
 _BLOCK: Final = 1 << 16
-# Which bytes of a word belong to a string that has so many.
+# For each length of a string (0 to 8 bytes), which bytes of a word belong to the string.
 _MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
 
 
 def finish(numbers: Hashes) -> Hashes:
-    """Return numbers in which each bit depends on every bit of the input; the input is changed."""
+    """Mix so that each bit of the result depends on every bit of the input; change the input."""
     numbers ^= numbers >> np.uint64(30)
     numbers *= FIRST
     numbers ^= numbers >> np.uint64(27)
@@ -43,7 +46,8 @@ def finish(numbers: Hashes) -> Hashes:
 def mix(words: Hashes, factor: np.uint64) -> Hashes:
     """Return a new array of words mixed with an odd factor.
 
-    High bits are folded into low ones first: a product depends on bits at and below its own only.
+    High bits are first mixed into low bits, because a bit of a product depends only on bits at the
+    same or lower positions.
     """
     mixed = words >> _HALF
     mixed ^= words
@@ -53,7 +57,7 @@ def mix(words: Hashes, factor: np.uint64) -> Hashes:
 
 
 def sum_strings(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Hashes:
-    """Return a word for each string of a buffer, from where it begins and ends."""
+    """Return a word for each string in a buffer; ``offsets`` says where strings begin and end."""
     lengths = np.diff(offsets)
     shortest, longest = int(lengths.min()), int(lengths.max())
     if longest == 0:
@@ -81,7 +85,10 @@ def sum_strings(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Hashes:
 
 
 def _add_even(words: Hashes, start: int, length: int, data: npt.NDArray[np.uint8]) -> None:
-    """Add the parts of strings of one length, which lie side by side: each is a column of words."""
+    """Add the parts of strings that have the same length and are adjacent.
+
+    So the words at one position in all strings are a column.
+    """
     rows = (len(words),)
     powers, _ = _tables()
     for number in range(max(0, length - 1) // _WORD):
@@ -97,7 +104,7 @@ def _add_even(words: Hashes, start: int, length: int, data: npt.NDArray[np.uint8
 def _short_words(
     starts: Offsets, lengths: Offsets, count: int, data: npt.NDArray[np.uint8]
 ) -> Hashes:
-    """Return the sum of the parts of strings that all have ``count`` words."""
+    """Return, for each string, the sum of its parts; all strings have ``count`` words."""
     view = _overlapping(data)
     powers, _ = _tables()
     if count == 1:
@@ -111,14 +118,14 @@ def _short_words(
 
 
 def _overlapping(data: npt.NDArray[np.uint8]) -> Hashes:
-    """Return the words that begin at each byte."""
+    """Return, for each byte, the word that begins at this byte."""
     return np.ndarray((max(0, len(data) - _WORD + 1),), "<u8", data, 0, (1,))
 
 
 def _add_long(
     words: Hashes, offsets: Offsets, counts: Offsets, data: npt.NDArray[np.uint8]
 ) -> None:
-    """Add the parts of strings of many words, some strings at a time."""
+    """Add the parts of strings of many words. A limited number of strings is handled at a time."""
     rows = np.flatnonzero(counts > _SHORT_WORDS)
     view = _overlapping(data)
     ends = np.cumsum(counts[rows])
@@ -142,7 +149,7 @@ def _add_long(
 
 
 def _sum_long_string(view: Hashes, start: int, end: int) -> np.uint64:
-    """Return the sum of the parts of a string of more words than a block has."""
+    """Return the sum of the parts of one string that has more words than a block."""
     places = range(start, end - _WORD, _WORD)
     total = 0
     for first in range(0, len(places) + 1, _BLOCK):
@@ -155,7 +162,7 @@ def _sum_long_string(view: Hashes, start: int, end: int) -> np.uint64:
 
 
 def _sum_powers(elements: Hashes) -> int:
-    """Return the polynomial of elements, at most as many as a block has."""
+    """Return the polynomial of at most one block of elements."""
     powers, _ = _tables()
     return int(np.add.reduce(elements * powers[: len(elements)]))
 
@@ -163,8 +170,8 @@ def _sum_powers(elements: Hashes) -> int:
 def _sum_block(elements: Hashes, firsts: Offsets, ends: Offsets) -> Hashes:
     """Return the polynomial of each sequence of a block.
 
-    All come from one running sum: that of a sequence is divided by the power at its start, which
-    is odd and so has an inverse.
+    All of them are computed from one running sum. The part of the sum that belongs to a sequence is
+    divided by the power at its start. This power is odd and so has an inverse.
     """
     powers, inverses = _tables()
     sums = np.zeros(len(elements) + 1, np.uint64)
@@ -173,7 +180,7 @@ def _sum_block(elements: Hashes, firsts: Offsets, ends: Offsets) -> Hashes:
 
 
 def sum_sequences(elements: Hashes, offsets: Offsets) -> Hashes:
-    """Return a word for each sequence of hashes: their polynomial, and the length."""
+    """Return a word for each sequence of hashes, from its polynomial and its length."""
     lengths = np.diff(offsets)
     words = lengths.view(np.uint64) * LENGTH
     row = 0
@@ -192,7 +199,7 @@ def sum_sequences(elements: Hashes, offsets: Offsets) -> Hashes:
 
 
 def _sum_long(elements: Hashes) -> np.uint64:
-    """Return the polynomial of a sequence longer than a block."""
+    """Return the polynomial of a sequence that is longer than a block."""
     parts = range(0, len(elements), _BLOCK)
     total = sum(
         _sum_powers(elements[start : start + _BLOCK]) * pow(_BASE, start, 1 << 64)
@@ -205,7 +212,7 @@ _POWER_TABLES: list[tuple[Hashes, Hashes]] = []
 
 
 def _tables() -> tuple[Hashes, Hashes]:
-    """Return the powers of the base and of its inverse modulo 2^64, from 0 on."""
+    """Return the powers of the base, and of its inverse, modulo 2^64, from exponent 0 on."""
     if not _POWER_TABLES:
         inverse = pow(_BASE, -1, 1 << 64)
         _POWER_TABLES.append((_powers(_BASE), _powers(inverse)))

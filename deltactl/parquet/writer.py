@@ -1,6 +1,7 @@
-"""Write a data file from batches in bounded memory; take its statistics from the stored footer.
+"""Write a data file from batches in bounded memory; read its statistics from the stored footer.
 
-Source: PROTOCOL.md, "Data Files", "Column Mapping"; physical types as Delta on Spark reads them.
+Physical types are as Delta on Spark reads them. Source: PROTOCOL.md, "Data Files", "Column
+Mapping".
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _LEVELLED: Final = frozenset({"zstd", "gzip", "brotli"})
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of Parquet files; a row group ends at the first of its two limits.
+    """Options of Parquet files. A row group ends when it reaches one of its two limits.
 
     ``codec`` is zstd, snappy, gzip, lz4, brotli or none. ``level`` is the highest level for a
-    column (see ``choose_levels``); ``None`` is the codec's default.
-    ``variants`` are the groups to annotate as variants (see ``schema.variant_groups``).
+    column (see ``choose_levels``); ``None`` is the codec's default. ``variants`` are the groups to
+    annotate as variants (see ``schema.variant_groups``).
     """
 
     codec: str = "zstd"
@@ -56,7 +57,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A stored file: ``null_counts`` (see ``count_nulls``) and rows are from its footer."""
+    """A stored file. Row count and ``null_counts`` (see ``count_nulls``) come from its footer."""
 
     name: str
     size_bytes: int
@@ -69,7 +70,7 @@ class PendingRows:
     """Rows that are collected until they fill a row group."""
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
-        """Collect rows of ``schema``, up to the size of a row group in the options."""
+        """Collect rows of ``schema``, up to the size of a row group that the options give."""
         self._schema, self._options = schema, options
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._rows = 0
@@ -89,7 +90,7 @@ class PendingRows:
                 yield self.take()
 
     def take(self) -> pa.Table:
-        """Return all rows, perhaps none, and remove them."""
+        """Return all collected rows (perhaps none), and remove them."""
         table = pa.Table.from_batches(self._batches, self._schema)
         self._batches.clear()
         self._bytes = self._rows = 0
@@ -100,7 +101,7 @@ class PendingRows:
         return self._bytes >= limits.row_group_bytes or self._rows >= limits.row_group_rows
 
     def _count_that_fit(self, rows: pa.RecordBatch, size_bytes: int) -> int:
-        """Return the number of rows that fit into the row group; at least one if it is empty."""
+        """Return how many rows fit into the row group; at least one if the row group is empty."""
         count = min(int(rows.num_rows), self._options.row_group_rows - self._rows)
         space = self._options.row_group_bytes - self._bytes
         if size_bytes > space:
@@ -109,14 +110,14 @@ class PendingRows:
 
 
 class DataFileWriter:
-    """Write one data file; if the ``with`` block ends before ``close``, the file is discarded.
+    """Write one data file. If the ``with`` block ends before ``close``, the file is discarded.
 
     Args:
         store: the store to write to.
-        name: relative to the store's root; the file must not exist.
+        name: the name of the file, relative to the store's root; the file must not exist.
         schema: physical names, with Parquet field ids if the table has them.
         options: the options of the file.
-        stats: leaves to return statistics of.
+        stats: the leaves whose statistics are returned.
 
     Raises:
         UnsupportedFeatureError: Parquet cannot store the schema.
@@ -156,7 +157,7 @@ class DataFileWriter:
         self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; they are kept until a row group is full.
+        """Append rows. They are kept until a row group is full.
 
         Raises:
             DataFileError: the columns differ from the schema, or values do not fit it.
@@ -168,7 +169,7 @@ class DataFileWriter:
             self._write_group(table)
 
     def close(self, before_sync: Callable[[], None] = lambda: None) -> WrittenFile:
-        """Store the remaining rows, read the footer from the store, and return its facts.
+        """Store the remaining rows, read the footer from the store, and return the facts in it.
 
         ``before_sync`` is called when the file is written, and only has to become durable.
 
@@ -201,13 +202,13 @@ class DataFileWriter:
         return written
 
     def abort(self) -> None:
-        """Discard the file unless it was closed; an error here does not hide an earlier one."""
+        """Discard the file unless it was closed. An error here does not hide an earlier error."""
         if self._closed:
             return
         self._closed = True
         self._pending.take()
         with suppress(Exception):
-            # Otherwise its destructor would write the footer later, to a closed sink.
+            # Without this, the destructor would write the footer later, to a closed sink.
             if self._writer is not None:
                 self._writer.close()
         with suppress(OSError, ValueError, DeltactlError):
@@ -217,7 +218,7 @@ class DataFileWriter:
 
     def _with_own_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
-            # Arrow would cast, or match columns by position.
+            # Arrow would cast the values, or match columns by position.
             raise DataFileError(f"{self._name}: rows and file have different columns")
         return pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
 
@@ -233,7 +234,7 @@ class DataFileWriter:
             self._write_group(table)
 
     def _finish_parquet(self) -> None:
-        """Write the footer without metadata that make readers return wrong results."""
+        """Write the footer, without metadata that make readers return wrong results."""
         self._held.hold()
         self._open_writer(self._schema.empty_table()).close()
         tail = self._held.release()
@@ -244,7 +245,7 @@ class DataFileWriter:
         self._sink.write(tail)
 
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
-        """Return a Parquet writer with encodings chosen by the first row group."""
+        """Return a Parquet writer whose encodings are chosen by the first row group."""
         if self._writer is None:
             self._writer = open_parquet(self._held, first, self._options)
         return self._writer
@@ -284,7 +285,7 @@ def new_parquet(
     dictionaries: list[str],
     level: int | dict[str, int] | None,
 ) -> pq.ParquetWriter:
-    """Return a Parquet writer, with given columns in a dictionary and given compression levels."""
+    """Return a Parquet writer with the given dictionary columns and compression levels."""
     writer = pq.ParquetWriter(
         sink,
         schema,
@@ -294,14 +295,14 @@ def new_parquet(
         compression_level=level,
         use_dictionary=dictionaries,
         dictionary_pagesize_limit=DICTIONARY_PAGE_BYTES,
-        # Number of values between two checks of the page size; the default 1024 is slower.
+        # The number of values between two checks of the page size. The default of 1024 is slower.
         write_batch_size=_WRITE_BATCH_ROWS,
-        # Lets readers skip pages; the cost was too small to measure.
+        # Page indexes let readers skip pages. Their cost was too small to measure.
         write_page_index=True,
-        # With the Arrow schema in the footer, readers would restore types that the table does not
+        # If the footer had the Arrow schema, readers would restore types that the table does not
         # have.
         store_schema=False,
-        # Short decimals as INT32 and INT64, as other writers of Delta store them.
+        # Short decimals are stored as INT32 and INT64, as other writers of Delta store them.
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=False,
     )
@@ -311,7 +312,7 @@ def new_parquet(
 
 
 def ensure_storable(schema: pa.Schema) -> None:
-    """Refuse types that Parquet cannot store, or can store only as another type."""
+    """Raise an error for types that Parquet cannot store, or can store only as another type."""
     if not len(schema):
         raise UnsupportedFeatureError(
             "data files of a table without stored columns cannot be rewritten",

@@ -1,6 +1,7 @@
 """Encode non-file actions as JSON objects of the log, without the key of the action.
 
-Source: PROTOCOL.md, "Actions". The inverse of the ``parse_`` functions of ``protocol.actions``.
+These functions are the inverse of the ``parse_`` functions of ``protocol.actions``. Source:
+PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ _FEATURES_WRITER: Final = 7
 
 
 def encode_protocol(protocol: Protocol) -> dict[str, Any]:
-    """Return a ``protocol`` object; it has feature lists only if the versions need them."""
+    """Return a ``protocol`` object. It has feature lists only if the versions need them."""
     node: dict[str, Any] = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
     }
-    # These versions require the lists, even if they are empty (PROTOCOL.md, "Checkpoint Schema").
+    # Protocols with these versions must have the lists, even if the lists are empty (PROTOCOL.md,
+    # "Checkpoint Schema").
     if protocol.reader_features or protocol.min_reader_version >= _FEATURES_READER:
         node["readerFeatures"] = sorted(protocol.reader_features or ())
     if protocol.writer_features or protocol.min_writer_version >= _FEATURES_WRITER:

@@ -1,7 +1,7 @@
 """Define non-file actions (protocol, metaData, txn, domainMetadata, ...) as objects.
 
-Source: PROTOCOL.md, "Actions". File actions are rows of tables with the schemas of
-``protocol/arrow_schemas.py``.
+File actions are rows of tables with the schemas of ``protocol/arrow_schemas.py``. Source:
+PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltactl.protocol.schema import Field, StructType, parse_schema
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The ``protocol`` action. Feature lists are ``None`` if the log has none."""
+    """The ``protocol`` action. A feature list is ``None`` if the action has no such list."""
 
     min_reader_version: int
     min_writer_version: int
@@ -28,10 +28,10 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The ``metaData`` action; the schema is parsed on first use.
+    """The ``metaData`` action; the schema is parsed when it is first used.
 
     ``schema_string`` is ``None`` if the action has none, as in version 0 of some tables. ``None``
-    and an empty string are a schema without columns.
+    and an empty string both mean a schema without columns.
     """
 
     id: str
@@ -65,13 +65,16 @@ class Metadata:
 
     @cached_property
     def known_partition_fields(self) -> tuple[Field, ...]:
-        """The fields of the partition columns that are in the schema, in partition order."""
+        """The fields of those partition columns that are in the schema, in partition order."""
         found = map(self.schema.find, self.partition_columns)
         return tuple(field for field in found if field is not None)
 
     @cached_property
     def partition_names(self) -> Mapping[str, str]:
-        """Names of partition columns by physical name; without a field, both names are equal."""
+        """Names of partition columns by physical name.
+
+        For a partition column without a field in the schema, both names are equal.
+        """
         fields = [(name, self.schema.find(name)) for name in self.partition_columns]
         return {f.physical_name if f else name: f.name if f else name for name, f in fields}
 
@@ -93,7 +96,10 @@ class Metadata:
 
 
 def is_same_metadata(one: Metadata, other: Metadata) -> bool:
-    """Return whether two are equal; the format of the JSON of their schemas does not matter."""
+    """Return whether two ``metaData`` actions are equal.
+
+    Schemas are compared after parsing: the format of their JSON does not matter.
+    """
     if replace(one, schema_string="") != replace(other, schema_string=""):
         return False
     mine, others = one.schema_string or "", other.schema_string or ""
@@ -114,7 +120,7 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata:
-    """The ``domainMetadata`` action; if ``removed``, it deletes the domain."""
+    """The ``domainMetadata`` action. If ``removed`` is true, the action deletes the domain."""
 
     domain: str
     configuration: str
@@ -133,7 +139,7 @@ def parse_protocol(node: Mapping[str, Any]) -> Protocol:
 
 
 def parse_metadata(node: Mapping[str, Any]) -> Metadata:
-    """Parse a ``metaData`` object of the log; maps may be lists of pairs (from Parquet)."""
+    """Parse a ``metaData`` object of the log. From Parquet, maps may be lists of pairs."""
     schema_string = node.get("schemaString")
     created = node.get("createdTime")
     return Metadata(

@@ -1,7 +1,7 @@
 """Define Arrow types of Delta types and columns of file actions; build small arrays.
 
-Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions". Unlike ``schema`` and
-``actions``, this module needs Arrow: commands on small tables do not import it.
+``schema`` and ``actions`` do not need Arrow, but this module does. So commands on small tables do
+not import it. Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltactl.protocol.schema import (
 )
 
 Naming: TypeAlias = Literal["logical", "physical"]
-"""The names in an Arrow schema: logical names, or physical names (those in files)."""
+"""Which names an Arrow schema has: logical names, or physical names (as in data files)."""
 
 PARQUET_FIELD_ID = b"PARQUET:field_id"
 
@@ -73,7 +73,8 @@ DELETION_VECTOR_TYPE = pa.struct(
 )
 
 _SHARED = [
-    # `path` is decoded once; `encoded_path` is the text in the log, copied unchanged into removes.
+    # `path` is decoded once. `encoded_path` is the text in the log, which is copied unchanged into
+    # remove actions.
     ("path", pa.string()),
     ("encoded_path", pa.string()),
     ("partition_values", STRING_MAP),
@@ -93,7 +94,7 @@ ADD_SCHEMA = pa.schema(
         ("clustering_provider", pa.string()),
     ]
 )
-"""A live file: one row. ``size_bytes`` counts the Parquet file, deleted rows included."""
+"""One row is a live file. ``size_bytes`` is the size of the Parquet file with its deleted rows."""
 
 REMOVE_SCHEMA = pa.schema(
     [
@@ -103,7 +104,7 @@ REMOVE_SCHEMA = pa.schema(
         ("extended_file_metadata", pa.bool_()),
     ]
 )
-"""A tombstone: one row."""
+"""One row is a tombstone."""
 
 JSON_NAMES: Mapping[str, str] = {
     "path": "path",
@@ -120,7 +121,7 @@ JSON_NAMES: Mapping[str, str] = {
     "deletion_timestamp_ms": "deletionTimestamp",
     "extended_file_metadata": "extendedFileMetadata",
 }
-"""Column names of these schemas, and the names of the fields in the log."""
+"""For each column name of these schemas, the name of the field in the log."""
 
 DELETION_VECTOR_JSON_NAMES = (
     "storageType",
@@ -136,7 +137,7 @@ DELETION_VECTOR_JSON_TYPE = pa.struct(
         for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
     ]
 )
-"""The type of a deletion vector with the names of the log."""
+"""The type of a deletion vector, with the field names of the log."""
 
 
 def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType:
@@ -177,7 +178,10 @@ def _primitive_arrow(name: str) -> pa.DataType:
 
 
 def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
-    """Return the Arrow schema of a struct; physical naming adds field ids and drops void."""
+    """Return the Arrow schema of a struct.
+
+    With physical naming, fields have their field ids, and void fields are omitted.
+    """
     if naming == "logical":
         return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in struct.fields])
     return pa.schema([_physical_field(f) for f in struct.fields if not is_void(f.type)])
@@ -185,13 +189,14 @@ def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
 
 def _physical_field(f: Field) -> pa.Field:
     metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
-    # Stored columns are always optional: older rows may not have later columns.
+    # Stored columns are always optional, because older rows may not have columns that were added
+    # later.
     return pa.field(f.physical_name, arrow_type(f.type, "physical"), metadata=metadata)
 
 
 # If pandas is installed, Arrow imports it before it looks at a Python value or a NumPy array. This
-# takes longer than all other imports of a program that loads a table. The functions below only pass
-# memory on, so that nothing is imported.
+# takes longer than all other imports of a program that loads a table. So the functions below pass
+# memory to Arrow instead of values.
 _INTEGERS: Final = {"int32": pa.int32(), "int64": pa.int64()}
 
 
@@ -201,7 +206,7 @@ def empty_table(schema: pa.Schema) -> pa.Table:
 
 
 def array_of(values: npt.NDArray[Any]) -> pa.Array:
-    """Return the integers of an array, of 32 or 64 bits, or its truth values."""
+    """Return an Arrow array of integers (32 or 64 bits) or of booleans from a NumPy array."""
     if values.dtype == np.bool_:
         bits = np.packbits(values, bitorder="little")
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
@@ -210,7 +215,7 @@ def array_of(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def texts_of(values: list[str]) -> pa.Array:
-    """Return a few strings."""
+    """Return an Arrow array of a few strings."""
     encoded = [value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
@@ -218,14 +223,14 @@ def texts_of(values: list[str]) -> pa.Array:
 
 
 def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
-    """Return integers without nulls as a NumPy array, which shares their memory."""
+    """Return integers without nulls as a NumPy array that shares the memory of ``array``."""
     width = array.type.bit_width // 8
     kind = f"{'i' if pa.types.is_signed_integer(array.type) else 'u'}{width}"
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width)
 
 
 def flags_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Return truth values without nulls as a NumPy array."""
+    """Return booleans without nulls as a NumPy array."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return np.concatenate([np.zeros(0, np.bool_), *map(_flags, chunks)])
 

@@ -13,7 +13,8 @@ CLUSTERING_DOMAIN = "delta.clustering"
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str, ...], ...]:
     """Return physical name paths of the clustering columns; empty if the table is not clustered.
 
-    The example in the protocol has names, Delta on Spark writes name paths: both are read.
+    The domain can contain names, as in the example of the protocol, or name paths, as Delta on
+    Spark writes. Both are read.
     """
     domain = domains.get(CLUSTERING_DOMAIN)
     if domain is None:
@@ -22,4 +23,4 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
         columns = json.loads(domain.configuration).get("clusteringColumns") or []
         return tuple((c,) if isinstance(c, str) else tuple(map(str, c)) for c in columns)
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return ()  # not valid: only statistics and display use it, and work without it
+        return ()  # not valid: only statistics and display use the value, and both work without it

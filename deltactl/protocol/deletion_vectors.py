@@ -1,7 +1,7 @@
 """Encode and decode deletion vectors: descriptors, bitmaps, files (PROTOCOL: Deletion Vectors).
 
-A vector has the physical positions, from 0, of the deleted rows of one Parquet file. This module
-reads no files: callers pass the bytes.
+A deletion vector has the physical positions (from 0) of the deleted rows of one Parquet file. This
+module reads no files: callers pass the bytes.
 
     stored:  read_framed(bytes from offset on) -> decode_bitmap -> live_mask
     inline:  decode_inline(descriptor)                          -> live_mask
@@ -30,7 +30,7 @@ INLINE: Final = "i"
 STORAGE_TYPES: Final = (UUID_RELATIVE, ABSOLUTE, INLINE)
 
 FRAME_OVERHEAD: Final = 8
-"""The number of bytes around a stored bitmap: its size is before it, its checksum after it."""
+"""The number of bytes around a stored bitmap: the size before it, and the checksum after it."""
 
 _FILE_VERSION: Final = b"\1"
 _PORTABLE_MAGIC: Final = 1681511377
@@ -38,7 +38,7 @@ _NATIVE_MAGIC: Final = 1681511376
 _UUID_CHARS: Final = 20
 _UUID_FORM: Final = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 _HEX_DIGITS: Final = np.array([f"{byte:02x}" for byte in range(256)])
-# The standard serialization of a 32-bit bitmap without containers.
+# The standard serialization of an empty 32-bit bitmap (no containers).
 _EMPTY_ROARING: Final = struct.pack("<II", 12346, 0)
 _MAX_POSITION: Final = 2**63 - 1
 
@@ -48,11 +48,12 @@ class DeletionVector:
     """The descriptor of ``add.deletionVector``.
 
     Args:
-        storage_type: ``u`` (UUID file under the table), ``p`` (absolute URI) or ``i`` (inline).
-        path_or_inline_dv: as in the log.
-        offset: of the size field in the file; ``None`` if the log has none.
-        size_bytes: of the serialized bitmap, without framing and before z85.
-        cardinality: number of deleted rows.
+        storage_type: ``u`` (file with a UUID, under the table), ``p`` (absolute URI) or ``i``
+            (inline).
+        path_or_inline_dv: the text in the log.
+        offset: the position of the size field in the file; ``None`` if the log has none.
+        size_bytes: the size of the serialized bitmap, without framing and before z85.
+        cardinality: the number of deleted rows.
 
     Raises:
         CorruptLogError: a required field is missing, or offset or size is negative.
@@ -67,7 +68,7 @@ class DeletionVector:
 
     def __post_init__(self) -> None:
         required = (self.storage_type, self.path_or_inline_dv, self.size_bytes, self.cardinality)
-        if any(value is None for value in required):  # the log may have nulls
+        if any(value is None for value in required):  # the log may have nulls in these fields
             raise CorruptLogError(
                 f"deletion vector {self.path_or_inline_dv!r} lacks one of storageType,"
                 " pathOrInlineDv, sizeInBytes and cardinality"
@@ -87,7 +88,8 @@ class DeletionVector:
     def file_name(self) -> str | None:
         """Return the decoded name of the file, relative or absolute; ``None`` if inline.
 
-        The prefix of a relative name is from the log: check it with ``paths.leaves_root``.
+        The prefix of a relative name is from the log: callers must check it with
+        ``paths.leaves_root``.
 
         Raises:
             CorruptLogError: the text contains no UUID, or the URI cannot be decoded.
@@ -106,7 +108,7 @@ class DeletionVector:
 
 
 def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the unique id of each vector (PROTOCOL: Derived Fields); null for null.
+    """Return the unique id of each vector (PROTOCOL: Derived Fields). A null row stays null.
 
     Args:
         dv: structs with ``storage_type``, ``path_or_inline_dv`` and ``offset``.
@@ -122,7 +124,7 @@ def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
 
 
 def vector_files(dv: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return :attr:`DeletionVector.file_name` of each row; null without a file.
+    """Return :attr:`DeletionVector.file_name` of each row; null if the row has no file.
 
     Args:
         dv: structs with ``storage_type`` and ``path_or_inline_dv``.
@@ -148,7 +150,7 @@ def vector_files(dv: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _relative_vector_files(texts: pa.Array) -> pa.Array:
-    """Return file names of vectors with a valid UUID, all at once; null for all others.
+    """Return file names of all vectors that have a valid UUID; null for the other vectors.
 
     Args:
         texts: storage type and path of each vector in one text, without nulls.
@@ -179,7 +181,7 @@ def _relative_vector_files(texts: pa.Array) -> pa.Array:
 
 
 def encode_bitmap(bitmap: BitMap64) -> bytes:
-    """Return deleted row positions in the portable format, for :func:`decode_bitmap`."""
+    """Return deleted row positions in the portable format, which :func:`decode_bitmap` reads."""
     return struct.pack("<I", _PORTABLE_MAGIC) + bitmap.serialize()
 
 
@@ -204,14 +206,16 @@ def decode_bitmap(
 ) -> BitMap64:
     """Return deleted row positions from a bitmap, portable or native (PROTOCOL: Format).
 
+    Counts in ``data`` are not trusted: they do not cause allocations.
+
     Args:
         data: magic number and bitmap, without framing.
         what: the file or vector, for error messages.
-        cardinality: number of rows in the descriptor; not compared if ``None``.
+        cardinality: the number of rows in the descriptor; not compared if ``None``.
 
     Raises:
         DataFileError: the magic number is unknown, the bytes are not valid, or the number of rows
-            differs. Counts in ``data`` are not trusted: they do not cause allocations.
+            is not ``cardinality``.
     """
     try:
         (magic,) = struct.unpack_from("<I", data)
@@ -232,11 +236,14 @@ def decode_bitmap(
 
 
 def _native_to_portable(data: bytes) -> bytes:
-    """Convert Spark's older form (count, then length and bitmap of each) to the portable one."""
+    """Convert Spark's older form to the portable form.
+
+    The older form is the number of bitmaps, then the length and the bytes of each bitmap.
+    """
     (count,) = struct.unpack_from("<I", data, 4)
     buckets: list[bytes] = []
     position = 8
-    for high_bits in range(count):  # ends at the first bucket that is not in the bytes
+    for high_bits in range(count):  # a bucket that is not in the bytes raises
         (length,) = struct.unpack_from("<I", data, position)
         bitmap = data[position + 4 : position + 4 + length]
         if len(bitmap) != length:
@@ -248,11 +255,11 @@ def _native_to_portable(data: bytes) -> bytes:
 
 
 def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
-    """Return the bitmap's bytes for :func:`decode_bitmap`; verify size and checksum.
+    """Return the bytes of the bitmap for :func:`decode_bitmap`; verify size and checksum.
 
     Args:
-        data: the file from ``dv.offset`` (0 if absent) on, at least
-            ``dv.size_bytes + FRAME_OVERHEAD`` bytes; the bytes after them are ignored.
+        data: the bytes of the file from ``dv.offset`` (0 if absent) on, at least ``dv.size_bytes +
+            FRAME_OVERHEAD`` bytes. Later bytes are ignored.
         dv: the descriptor.
         what: the file, for error messages.
 
@@ -276,10 +283,10 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
 
 
 def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
-    """Return deleted row positions of an inline vector; with ``count``, verify their number.
+    """Return deleted row positions of an inline vector. If ``count`` is true, verify their number.
 
     Raises:
-        DataFileError: the text is not z85 or shorter than ``size_bytes``, or as for
+        DataFileError: the text is not z85 or is shorter than ``size_bytes``, or an error of
             :func:`decode_bitmap`.
     """
     what = f"inline deletion vector {dv.path_or_inline_dv[:40]!r}"
@@ -310,10 +317,10 @@ def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArra
 
 
 def ensure_within(bitmap: BitMap64, num_rows: int, what: str) -> None:
-    """Refuse a vector with rows that a file of ``num_rows`` does not have.
+    """Raise an error if a vector has rows that a file with ``num_rows`` rows does not have.
 
     Raises:
-        DataFileError: it has such rows; the vector belongs to another file.
+        DataFileError: the vector has such rows, so it belongs to another file.
     """
     if bitmap and bitmap.max() >= num_rows:
         raise DataFileError(f"{what} deletes row {bitmap.max()} of a file with {num_rows} rows")

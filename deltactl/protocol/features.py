@@ -1,8 +1,10 @@
 """Register table features: the facts of each feature, and the operations that it allows.
 
-Source: PROTOCOL.md, "Table Features" and its appendix; RFCs of Delta for features that are not in
-it. To add a feature, add a row. Other modules call :func:`ensure_supported`, or use the rows below
-and their facts; they contain no names of features.
+To add a feature, add a row to the registry. Other modules contain no names of features: they call
+:func:`ensure_supported`, or use the rows below and their facts.
+
+Source: PROTOCOL.md, "Table Features" and its appendix; RFCs of Delta for features that PROTOCOL.md
+does not contain.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ MAX_WRITER_VERSION = 7
 
 
 class Operation(Enum):
-    """An operation of a command on a table."""
+    """The kinds of operations that commands do on a table."""
 
     READ = "read rows of"
     REWRITE = "rewrite files of"
@@ -34,7 +36,7 @@ class Operation(Enum):
 
 EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
-# Statistics and paths do not change, so the content of data files does not matter.
+# These operations change no statistics and no paths, so the content of data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 _DEFAULT = "EXISTS_DEFAULT"
@@ -60,22 +62,22 @@ def _has_variant(metadata: Metadata) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A row of the registry; a feature restricts operations only if it is ``active`` for the table.
+    """A row of the registry. A feature restricts operations only if it is ``active`` for the table.
 
     Args:
         name: the name in the protocol action.
-        reader: whether readers must support it.
-        legacy_reader: the lowest reader version that implies the feature; 0: none.
-        legacy_writer: the same for writer versions.
-        allows: operations on a table with the active feature.
+        reader: whether readers must support the feature.
+        legacy_reader: the lowest reader version that implies the feature; 0: no version does.
+        legacy_writer: the lowest writer version that implies the feature; 0: no version does.
+        allows: operations that deltactl supports on a table with the active feature.
         active: returns, from the metadata, whether the feature is active.
         column_types: types of columns that need the feature.
-        brings_types: whether it adds types that deltactl does not support.
+        brings_types: whether the feature adds types that deltactl does not support.
         switch: boolean table property that enables the feature in a new table.
-        needs: names of the features that it needs.
-        also: names of other features that can replace it.
+        needs: names of the features that this feature needs.
+        also: names of other features that can replace this feature.
         binds_new_files: whether files that were written without the feature can violate its rules.
-        without_vectors: whether tables with it must not get new deletion vectors.
+        without_vectors: whether tables with the feature must not get new deletion vectors.
     """
 
     name: str
@@ -142,7 +144,7 @@ _ROWS = (
     CHECKPOINT_PROTECTION,
     Feature("columnMappingUsageTracking"),
     MATERIALIZE_PARTITION_COLUMNS,
-    # Statistics in UTF-8 order are valid for any collation; the schema does not change.
+    # Statistics in UTF-8 order are valid for any collation, and the schema does not change.
     Feature("collations"),
     Feature("collations-preview"),
     Feature(
@@ -152,14 +154,16 @@ _ROWS = (
         also=("variantType-preview", "variantShredding", "variantShredding-preview"),
     ),
     Feature("variantType-preview", reader=True),
-    # Only unshredded variants can be rewritten; without a variant column, there are none.
+    # Only unshredded variants can be rewritten. If there is no variant column, there are no
+    # variants.
     Feature("variantShredding", reader=True, allows=NO_REWRITE, active=_has_variant),
     Feature("variantShredding-preview", reader=True, allows=NO_REWRITE, active=_has_variant),
     _iceberg("icebergCompatV1", "delta.enableIcebergCompatV1"),
     _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
     _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
-    # Only a catalog or coordinator knows the latest commits, or the data are at another location.
+    # Either only a catalog or coordinator knows the latest commits, or the data are at another
+    # location.
     Feature("catalogManaged", reader=True, allows=NOTHING),
     Feature("catalogOwned-preview", reader=True, allows=NOTHING),
     Feature("coordinatedCommits-preview", allows=READ_ONLY),
@@ -175,7 +179,7 @@ REGISTRY: dict[str, Feature] = {row.name: row for row in _ROWS}
 
 
 def list_features(protocol: Protocol) -> frozenset[str]:
-    """Return names of all features of a protocol: listed, or implied by its versions."""
+    """Return the names of all features that a protocol lists or its versions imply."""
     listed = (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
     implied = {
         row.name
@@ -193,7 +197,7 @@ def list_features(protocol: Protocol) -> frozenset[str]:
 
 
 def has_feature(protocol: Protocol, *features: Feature) -> bool:
-    """Return whether the protocol supports one of the features, by listing or by version."""
+    """Return whether the protocol supports one of the features, by its lists or its versions."""
     return not list_features(protocol).isdisjoint(feature.name for feature in features)
 
 
@@ -221,12 +225,12 @@ def _has_versions_of(protocol: Protocol, other: Protocol) -> bool:
 
 
 def forbids_vectors(metadata: Metadata) -> bool:
-    """Return whether an active feature is for readers that ignore deletion vectors."""
+    """Return whether a feature is active that is for readers which ignore deletion vectors."""
     return any(row.without_vectors and row.active(metadata) for row in REGISTRY.values())
 
 
 def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operation) -> None:
-    """Refuse an operation that deltactl does not support for the table's features.
+    """Raise an error if deltactl does not support an operation with the features of the table.
 
     Raises:
         UnsupportedFeatureError: the message lists each unsupported feature or version.
@@ -249,8 +253,8 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         # For such a table, some readers use column mapping and others do not.
         blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
     if operation is Operation.REWRITE:
-        # For a file without the column, Spark returns EXISTS_DEFAULT. A rewritten file has the
-        # column, with nulls, so the value would be lost.
+        # If a file does not have the column, Spark returns EXISTS_DEFAULT for its rows. A rewritten
+        # file has the column, with nulls, so the default value would be lost.
         columns = walk_fields(metadata.schema)
         blockers += [f"{_DEFAULT} of column {c.name!r}" for c in columns if _DEFAULT in c.metadata]
     if blockers:

@@ -1,7 +1,7 @@
 """Recognize internal columns of Delta writers in data files, such as row ids.
 
-Source: PROTOCOL.md, "Add CDC File" and "Row Tracking"; Delta on Spark for the names of the columns
-with row ids and row commit versions, which end in a random UUID.
+Source: PROTOCOL.md, "Add CDC File" and "Row Tracking". The names of the columns with row ids and
+row commit versions, which end in a random UUID, are from Delta on Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from deltactl.protocol.schema import Field, PrimitiveType
 
 CHANGE_TYPE: Final = "_change_type"
-"""The column with the kind of change in change data; null in data files."""
+"""The column with the kind of change in change data files; in data files it is null."""
 
 _IS_CDC: Final = "__is_cdc"
 
@@ -22,14 +22,14 @@ _ROW_TRACKING: Final = re.compile(
 
 
 def is_hidden_column(field: Field, *, has_values: bool) -> bool:
-    """Return whether a top-level column of a data file was added by Delta.
+    """Return whether Delta added a top-level column of a data file.
 
-    A ``_change_type`` with values is the user's column: it was read from a change data feed.
-    Delta on Spark writes ``__is_cdc`` only together with ``_change_type``.
+    A ``_change_type`` column with values belongs to the user: somebody read it from a change data
+    feed. Delta on Spark writes ``__is_cdc`` only together with ``_change_type``.
 
     Args:
         field: the column, with its name and type in the file.
-        has_values: whether a row may have a value in ``_change_type``, or no file has that column.
+        has_values: whether a row may have a value in ``_change_type``, or no file has this column.
     """
     if field.name == CHANGE_TYPE:
         return field.type == PrimitiveType("string") and not has_values

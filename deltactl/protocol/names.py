@@ -1,7 +1,7 @@
 """Parse and format names of files in ``_delta_log`` (PROTOCOL: File Types).
 
 A version has exactly 20 digits, so that the byte order of a listing is the order of versions. The
-files of a version have the order ``N.checkpoint*``, ``N.crc``, ``N.json``.
+files of a version have this order in a listing: ``N.checkpoint*``, ``N.crc``, ``N.json``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ChecksumFile:
 class CheckpointFile:
     """One file of a checkpoint.
 
-    ``part`` (from 1) and ``num_parts`` are set for multi-part checkpoints, ``unique_id`` for
-    UUID-named ones (V2 spec); only the latter may be JSON.
+    ``part`` (from 1) and ``num_parts`` are set for multi-part checkpoints. ``unique_id`` is set for
+    UUID-named checkpoints (V2 spec), the only kind that may be JSON.
     """
 
     version: int
@@ -58,7 +58,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True, slots=True)
 class CompactedFile:
-    """``x.y.compacted.json``: the commits ``start`` to ``end``, both included, reconciled."""
+    """``x.y.compacted.json``: reconciled actions of the commits ``start`` to ``end``, inclusive."""
 
     start: int
     end: int
@@ -68,11 +68,14 @@ LogFile: TypeAlias = CommitFile | ChecksumFile | CheckpointFile | CompactedFile
 
 
 def parse_log_name(name: str) -> LogFile | None:
-    """Parse the name of a file directly in ``_delta_log``; ``None`` for names to ignore.
+    """Parse the name of a file directly in ``_delta_log``; return ``None`` for names to ignore.
 
-    These are unknown names, temporary and side files, versions over 2^63-1, a part number above the
-    number of parts, and a compaction that ends before it starts. These are not errors, because the
-    protocol allows other files.
+    Names to ignore are no errors, because the protocol allows other files:
+
+    - unknown names, temporary files and side files
+    - versions above 2^63-1
+    - a part number that is above the number of parts
+    - a compacted file that ends before it starts
     """
     # In a long log, nearly all files are commits, so commits are parsed without a regular
     # expression.
@@ -89,7 +92,7 @@ def parse_log_name(name: str) -> LogFile | None:
 
 
 def commit_version(name: str) -> int | None:
-    """Return the version of a commit, by its name in the table; ``None`` for other names."""
+    """Return the version of a commit from its name in the table; ``None`` for other names."""
     directory, _, file_name = name.rpartition("/")
     parsed = parse_log_name(file_name) if directory == LOG_DIR else None
     return parsed.version if isinstance(parsed, CommitFile) else None
@@ -119,7 +122,7 @@ def _parse_checkpoint(version: int, suffix: str) -> CheckpointFile | None:
 
 
 def version_prefix(version: int) -> str:
-    """Return the start of a listing of ``version`` and later versions: 20 digits and a dot."""
+    """Return the name from which a listing of ``version`` and later starts: 20 digits and a dot."""
     return f"{version:020d}."
 
 
@@ -136,7 +139,7 @@ def checksum_name(version: int) -> str:
 def checkpoint_name(
     version: int, unique_id: str | None = None, file_format: CheckpointFormat = "parquet"
 ) -> str:
-    """Return ``N.checkpoint.parquet``, or with ``unique_id`` the UUID-named form (V2 spec)."""
+    """Return ``N.checkpoint.parquet``; with ``unique_id``, the UUID-named form (V2 spec)."""
     if unique_id is None:
         return f"{version:020d}.checkpoint.parquet"
     return f"{version:020d}.checkpoint.{unique_id}.{file_format}"
@@ -156,4 +159,4 @@ TABLE_MARKERS: Final = (
     ".hoodie/hoodie.properties",
     "metadata/version-hint.text",
 )
-"""Files that show, without a listing, that a directory is a table; some tables have none."""
+"""Files that show, without a listing, that a directory is a table. Some tables lack them."""

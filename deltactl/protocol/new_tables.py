@@ -23,14 +23,14 @@ from deltactl.protocol.schema import StructType, leaf_types
 
 PLAIN: Final = Protocol(1, 2)
 _MAPPED: Final = Protocol(2, 5)
-# Versions (1, 2) imply these features; feature lists must contain them.
+# The features that versions (1, 2) imply. If a protocol has feature lists, they must be listed.
 _ALWAYS: Final = frozenset({APPEND_ONLY.name, INVARIANTS.name})
 
 _FLAGS: Final[Mapping[str, str | None]] = {
     "delta.appendonly": None,
     **{row.switch.lower(): row.name for row in REGISTRY.values() if row.switch is not None},
 }
-"""Boolean properties in lower case, and the feature that each needs if true."""
+"""Boolean properties in lower case, and the feature that each property needs if it is true."""
 
 _FREE: Final = frozenset(
     key.lower()
@@ -58,14 +58,14 @@ _FREE: Final = frozenset(
         "delta.tuneFileSizesForRewrites",
     )
 )
-"""Properties that need no feature, in lower case."""
+"""Properties in lower case that need no feature."""
 
 
 def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
     """Return the features that a new table's properties need.
 
     Raises:
-        UsageError: a ``delta.`` property is unknown, or setting it needs more than its value.
+        UsageError: a ``delta.`` property is unknown, or it is not enough to set its value.
     """
     found = set()
     for key, value in properties.items():
@@ -99,7 +99,7 @@ def list_type_features(schema: StructType) -> frozenset[str]:
 
 
 def choose_protocol(features: Iterable[str]) -> Protocol:
-    """Return the lowest protocol that supports the features, in legacy versions if possible."""
+    """Return the lowest protocol that supports the features; with legacy versions if possible."""
     wanted = frozenset(features)
     if not wanted:
         return PLAIN

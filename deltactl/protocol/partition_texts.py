@@ -1,7 +1,7 @@
 """Parse the string of a partition value to a Python value for the column's Arrow type.
 
-Escapes of partition values in directory names are in ``paths`` (``hive_escape``).
-Source: PROTOCOL.md, "Partition Value Serialization", and other forms that writers use.
+This module does not handle escapes in directory names: ``paths`` does (``hive_escape``). Source:
+PROTOCOL.md, "Partition Value Serialization", and other forms that writers use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 Parser = Callable[[str], object]
-"""Parses a string that is not empty; raises ``ValueError`` or ``ArithmeticError``."""
+"""Parses a string that is not empty. Raises ``ValueError`` or ``ArithmeticError``."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -30,16 +30,16 @@ _MOMENT: Final = re.compile(
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-# The Gregorian calendar repeats after 400 years.
+# The Gregorian calendar repeats every 400 years.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 
 
 def text_parser(type: pa.DataType) -> Parser | None:  # noqa: PLR0911 - a table of types
-    """Return the parser for a column of ``type``; ``None`` if it cannot be a partition column.
+    """Return the parser for a column of ``type``; ``None`` if no partition column has this type.
 
-    Timestamps become microseconds since 1970 (UTC, or local for a type without time zone), dates
-    days since 1970.
+    Timestamps become microseconds since 1970: in UTC, or in local time for a type without time
+    zone. Dates become days since 1970.
     """
     if pa.types.is_signed_integer(type):
         return _integer_parser(type.bit_width)
@@ -81,7 +81,8 @@ def _parse_float(text: str) -> float:
 
 
 def _decimal_parser(precision: int, scale: int) -> Parser:
-    # A value with more digits than the scale is another partition, so it is not rounded.
+    # If a value has more digits than the scale, it would be another partition after rounding. So
+    # values are not rounded.
     context = Context(prec=precision, traps=[Inexact])
     unit = Decimal((0, (1,), -scale))
 
@@ -104,8 +105,8 @@ def _parse_boolean(text: str) -> bool:
 
 
 def _parse_binary(text: str) -> bytes:
-    # delta-rs, and the protocol's example, escape every byte; Spark writes the bytes as UTF-8.
-    # Only a string that consists of escapes is recognized as escaped.
+    # delta-rs, and the example in the protocol, escape every byte; Spark writes the bytes as UTF-8.
+    # A string counts as escaped only if it consists of escapes.
     if _UNICODE_ESCAPES.fullmatch(text):
         return bytes(int(code, 16) for code in text[2:].split("\\u"))
     return text.encode()
@@ -121,7 +122,7 @@ def _parse_instant(text: str) -> int:
 
 
 def _parse_local(text: str) -> int:
-    # As in Spark, a time zone after a value without time zone is ignored.
+    # As in Spark, a time zone is ignored if the type has no time zone.
     return _within(_local_us(_match_moment(text)), 64)
 
 
@@ -133,7 +134,8 @@ def _match_moment(text: str) -> re.Match[str]:
 
 
 def _days(match: re.Match[str]) -> int:
-    # Uses the same year of another cycle, because Arrow and Spark support more years than datetime.
+    # Use the same year of another cycle of 400 years, because Arrow and Spark support more years
+    # than datetime.
     cycles, year = divmod(int(match["year"]), _CYCLE_YEARS)
     day = date(year + _CYCLE_YEARS, int(match["month"]), int(match["day"]))
     return day.toordinal() - _EPOCH_ORDINAL + (cycles - 1) * _CYCLE_DAYS

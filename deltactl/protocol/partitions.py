@@ -1,10 +1,11 @@
 """Convert partition values: strings of ``add.partitionValues`` to typed Arrow columns.
 
-Escapes of partition values in directory names are in ``paths`` (``hive_escape``).
-Source: PROTOCOL.md, "Partition Value Serialization". The strings do not change with the schema:
-after type widening, an old file has ``1`` in a column that is now a double, or ``2024-01-01`` in
-one that is now a timestamp without time zone. So each type accepts the strings of all types that
-can be widened to it.
+The strings do not change with the schema. After type widening, an old file can have ``1`` in a
+column that is now a double, or ``2024-01-01`` in a column that is now a timestamp without time
+zone. So each type accepts the strings of all types that can be widened to it.
+
+This module does not handle escapes in directory names: ``paths`` does (``hive_escape``). Source:
+PROTOCOL.md, "Partition Value Serialization".
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def parse_partition_column(
         column: the column's name, for error messages.
 
     Returns:
-        The same kind and chunks as ``values``, of ``type``. Each distinct string is parsed once.
+        An array of ``type``, chunked as ``values`` is. Each distinct string is parsed once.
 
     Raises:
         CorruptLogError: a string is not a valid value, or a partition column cannot have the type.
@@ -65,7 +66,7 @@ def _parse_strings(texts: pa.Array, type: pa.DataType) -> pa.Array:
 
 def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -> pa.Array:
     if pa.types.is_timestamp(type) or pa.types.is_date(type):
-        # A table may have one timestamp per file; the cast of Arrow is fast and supports the usual
+        # A table may have one timestamp per file. Arrow's cast is fast and supports the usual
         # forms.
         with contextlib.suppress(pa.ArrowInvalid):
             return _cast_moments(_parse_strings(distinct, distinct.type), type)
@@ -94,7 +95,7 @@ def _cast_moments(texts: pa.Array, type: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         if not pa.types.is_timestamp(type) or type.tz != "UTC":
             raise
-    # No time zone in the strings: they are UTC.
+    # The strings have no time zone: they are UTC.
     return texts.cast(pa.timestamp(type.unit)).cast(type)
 
 
@@ -102,12 +103,12 @@ def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.Chun
     """Return the value of ``key`` in each row; null if the row is null or has no such key.
 
     Args:
-        maps: ``map<string, string>``, rows of any layout. If a key is repeated, the last value is
-            used.
+        maps: ``map<string, string>``, rows of any layout. If a row has the key several times, the
+            last value is used.
         key: the column's physical name.
 
     Returns:
-        The same kind, with the map's value type.
+        An array of the map's value type, chunked as ``maps`` is.
     """
     if not isinstance(maps, pa.ChunkedArray):
         return _lookup_array(maps, key)
@@ -116,7 +117,7 @@ def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.Chun
 
 
 def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
-    # Not MapArray.keys: it ignores the offset of the entries' struct.
+    # MapArray.keys is not used, because it ignores the offset of the entries' struct.
     keys, items = maps.values.field(0), maps.values.field(1)
     offsets = maps.offsets.to_numpy(zero_copy_only=False)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -129,16 +130,16 @@ def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
     indices[rows] = hits
     missing = np.ones(len(maps), np.bool_)
     missing[rows] = False
-    if maps.null_count:  # a null row may still have entries
+    if maps.null_count:  # a null row may still have entries in memory
         missing |= maps.is_null().to_numpy(zero_copy_only=False)
     return items.take(pa.array(indices, mask=missing if missing.any() else None))
 
 
 def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
-    """Remove null values of keys other than ``keys``; return the input itself if there are none.
+    """Remove null values of all keys except ``keys``; return the input if there are none.
 
-    Rows that were read as columns have a null for every key in any row of the log. After a change
-    of the partition columns, the nulls of old columns must not be written.
+    Rows that were read as columns have a null for every key that any row of the log has. After a
+    change of the partition columns, the nulls of earlier partition columns must not be written.
     """
     offsets = maps.offsets.to_numpy(zero_copy_only=False)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -153,17 +154,17 @@ def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
 
 
 def _starts_of_nulls(maps: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-    """Return a mask of row starts that must be null, so that Arrow makes these rows null."""
+    """Return a mask of row starts to set to null, so that Arrow makes these rows null."""
     if not maps.null_count:
         return None
     return np.append(maps.is_null().to_numpy(zero_copy_only=False), False)
 
 
 def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -> pa.MapArray:
-    """Return ``map<string, string>`` rows with an entry per column, in the order of ``columns``.
+    """Return ``map<string, string>`` rows with one entry per column, in the order given.
 
     Args:
-        columns: strings, of equal length; nulls become null values of their key.
+        columns: strings, of equal length; a null becomes the key with a null value.
         num_rows: required if ``columns`` is empty (every row is then an empty map).
     """
     arrays = [_as_strings(column) for column in columns.values()]
@@ -175,7 +176,7 @@ def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -
         return pa.MapArray.from_arrays(offsets, empty, empty, _MAP_TYPE)
     names = texts_of(list(columns))
     keys = names.take(array_of(np.tile(np.arange(width), rows)))
-    # From column order to row order.
+    # Convert column order to row order.
     order = np.arange(width * rows).reshape(width, rows).T.ravel()
     items = arrays[0] if width == 1 else pa.concat_arrays(arrays).take(pa.array(order))
     return pa.MapArray.from_arrays(offsets, keys, items, _MAP_TYPE)

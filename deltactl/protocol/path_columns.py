@@ -19,9 +19,9 @@ from deltactl.protocol.paths import ABSOLUTE, decode_path, normalize_path
 _PERCENT: Final = ord("%")
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 1 << 14
-# _JAVA_ESCAPED: escapes that `encode_path` writes (non-ASCII control and space characters).
-# _NOT_JAVA: escapes that it never writes (other characters, and lower-case digits). %3A is in
-# neither: a colon is escaped in the first segment of some paths only.
+# _JAVA_ESCAPED matches escapes that `encode_path` writes (non-ASCII control and space characters).
+# _NOT_JAVA matches escapes that it never writes (other characters, and lower-case digits). Neither
+# matches %3A: some paths have an escaped colon, but only in the first segment.
 _JAVA_ESCAPED: Final = (
     r"%C2%(?:[89][0-9A-F]|A0)|%E1%9A%80|%E2%80%(?:8[0-9A]|A[89F])|%E2%81%9F|%E3%80%80"
 )
@@ -32,12 +32,12 @@ _NOT_JAVA: Final = (
 
 _DOT: Final = ord(".")
 _SLASH: Final = ord("/")
-# Paths that URI normalization may change: "." and ".." segments, double slashes. The two slashes
-# before an authority do not count.
+# Paths that URI normalization may change: paths with "." and ".." segments, or double slashes. The
+# two slashes before an authority do not count.
 _NOT_NORMAL: Final = r"(?:^|/)\.\.?(?:[/?#]|$)|[^:/]//|:////|^////|/.*://"
 
 _S3_ALIASES: Final = ("^(?i:s3[an])://", "s3://")
-# With two slashes, a path is not local: "file://host/share" is on another machine.
+# A URI with two slashes is not local: "file://host/share" is on another machine.
 _LOCAL_FILES: Final = (r"^(?i:file):(?:/|///+|//(?i:localhost)/+)([^/]|$)", r"/\1")
 
 _Bytes = npt.NDArray[np.uint8]
@@ -62,7 +62,7 @@ def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
             hex digits stays unchanged.
 
     Returns:
-        The same kind, type and chunks; the input itself if nothing is escaped.
+        An array of the same type and chunks as ``paths``; ``paths`` itself if nothing is escaped.
 
     Raises:
         CorruptLogError: a decoded name is not UTF-8; the message has the path.
@@ -90,7 +90,8 @@ def _decode_array(array: pa.Array) -> pa.Array:
     decoded = np.empty_like(data)
     moved = np.zeros_like(offsets)
     has_high_bytes = False
-    # Decode in blocks, so that temporary arrays fit in the CPU cache. This gives most of the speed.
+    # Decode in blocks, so that temporary arrays fit in the CPU cache. Most of the speed comes from
+    # this.
     for first in range(0, len(array), _BLOCK_ROWS):
         rows = offsets[first : first + _BLOCK_ROWS + 1]
         block, ends, high = _decode_block(data[rows[0] : rows[-1]], rows - rows[0])
@@ -120,7 +121,7 @@ def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bo
 
 
 def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
-    """Return the bytes of the rows of ``array``, and ``len + 1`` offsets into them, from 0."""
+    """Return the bytes of the rows of ``array``, and ``len + 1`` offsets into the bytes."""
     wide = pa.types.is_large_string(array.type)
     _, offset_buffer, data_buffer = array.buffers()
     raw = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
@@ -165,23 +166,23 @@ def _ensure_utf8(decoded: pa.Array, paths: pa.Array) -> None:
     try:
         decoded.validate(full=True)
     except pa.ArrowInvalid:
-        for path in paths:  # find the invalid path; speed no longer matters
+        for path in paths:  # find the invalid path; speed does not matter here
             if path.is_valid:
                 decode_path(path.as_py())
         raise CorruptLogError("a path of the log does not decode to UTF-8") from None
 
 
 def normalize_paths(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return ``add.path`` strings as Delta on Spark compares them: as ``java.net.URI.normalize``.
+    """Return ``add.path`` strings as Delta on Spark compares them (``java.net.URI.normalize``).
 
-    It removes ``.`` segments, ``..`` segments with a directory before them, and double slashes;
-    escapes do not change.
+    The normalization removes ``.`` segments, ``..`` segments with a directory before them, and
+    double slashes. Escapes do not change.
 
     Args:
         texts: paths as in the log, ``string`` or ``large_string``; nulls stay null.
 
     Returns:
-        The same kind, type and chunks; the input itself if every path is normal.
+        An array of the same type and chunks as ``texts``; ``texts`` itself if every path is normal.
     """
     return _by_chunk(texts, _normalize_array)
 
@@ -197,7 +198,10 @@ def _normalize_array(array: pa.Array) -> pa.Array:
 
 
 def _may_be_not_normal(array: pa.Array) -> bool:
-    """Search all bytes at once for a slash before a slash or dot, and for a dot at a start."""
+    """Return whether any text has a slash before a slash or dot, or a dot at its start.
+
+    All bytes are searched at once.
+    """
     if not len(array):
         return False
     data, offsets = _text_buffers(array)
@@ -211,7 +215,7 @@ def _may_be_not_normal(array: pa.Array) -> bool:
 
 
 def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return ``paths.is_absolute`` of each row as booleans; false for null."""
+    """Return the result of ``paths.is_absolute`` for each row; false for null."""
     # Few tables have absolute paths. A search for a character is much faster than a search for a
     # string, which is much faster than a regular expression.
     suspects = pc.starts_with(paths, "/")
@@ -225,7 +229,7 @@ def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
 def holds_character(texts: pa.Array | pa.ChunkedArray, character: str) -> bool:
     """Return whether any row of ``string`` or ``large_string`` contains an ASCII character.
 
-    Searches the bytes of all rows at once, which takes a tenth of the time of an Arrow kernel.
+    This searches the bytes of all rows at once, which takes a tenth of the time of an Arrow kernel.
     """
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     return any(_holds(_text_buffers(chunk)[0], ord(character)) for chunk in chunks if len(chunk))
@@ -239,10 +243,10 @@ def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Arra
 
     Args:
         decoded: decoded names, ``string`` or ``large_string``.
-        scheme: scheme of the table's store; with ``file``, local URIs become plain paths.
+        scheme: scheme of the table's store. If it is ``file``, local URIs become plain paths.
 
     Returns:
-        The same kind; the input itself if no row is absolute.
+        An array of the same kind as ``decoded``; ``decoded`` itself if no row is absolute.
     """
 
     def canonical(array: pa.Array) -> pa.Array:
@@ -258,12 +262,12 @@ def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Arra
 
 
 def not_java_text_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a mask of the log paths with escapes that ``java.net.URI`` does not write.
+    """Return a mask of the log paths that have escapes which ``java.net.URI`` does not write.
 
     VACUUM of Delta on Spark deletes the file of such a path, although it is live (docs/adr/0004).
 
     Args:
-        paths: paths as in the log; false for null.
+        paths: paths as in the log. For null, the result is false.
     """
     rest = pc.replace_substring_regex(paths, _JAVA_ESCAPED, "")
     return pc.fill_null(pc.match_substring_regex(rest, _NOT_JAVA), False)

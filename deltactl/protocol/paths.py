@@ -1,12 +1,13 @@
 """Encode and decode one path, and escape partition values in directory names (``hive_escape``).
 
-A value has three forms (PROTOCOL: Add File and Remove File, Partition Value Serialization):
+A partition value has three forms (PROTOCOL: Add File and Remove File, Partition Value
+Serialization):
 
 - the *value*, for example ``a:b 1``;
 - the decoded *name* in the store, with Hive-escaped directories (step A): ``p=a%3Ab 1/x.parquet``;
 - the *path* in the log, the name as a URI (step B): ``p=a%253Ab%201/x.parquet``.
 
-Paths are decoded exactly once, to the name. ``+`` never means a space.
+To get the name, a path is decoded exactly once. ``+`` never means a space.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from urllib.parse import quote, unquote_to_bytes
 from deltactl.errors import CorruptLogError
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The directory name for null and the empty string; the log never contains it."""
+"""The directory name for null and the empty string. The log never contains it as a value."""
 
 _CONTROLS: Final = [*range(0x20), 0x7F]
 _HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
-# ASCII characters that `java.net.URI` does not escape in a path. Of all other characters, it
+# ASCII characters that `java.net.URI` does not escape in a path. Of the non-ASCII characters, it
 # escapes only control and space characters.
 _URI_SAFE: Final = "!$&'()*+,-./:;=@_~"
 _JAVA_ESCAPES: Final = frozenset({"Cc", "Zs", "Zl", "Zp"})
@@ -40,7 +41,7 @@ _LOOKS_LIKE_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!/)")
 
 
 def decode_path(path: str) -> str:
-    """Return the decoded name of one ``add.path``; see ``path_columns.decode_paths``."""
+    """Return the decoded name of one ``add.path``; ``path_columns.decode_paths`` decodes many."""
     try:
         return unquote_to_bytes(path.encode()).decode()
     except UnicodeError:
@@ -81,7 +82,10 @@ def normalize_path(text: str) -> str:
 
 
 def _normalize_segments(path: str) -> str:
-    """Source: ``java.net.URI.normalize``; a ``..`` without a directory before it stays."""
+    """Return a path without ``.`` segments, ``..`` segments and double slashes.
+
+    A ``..`` without a directory before it stays. Source: ``java.net.URI.normalize``.
+    """
     is_absolute_path = path.startswith("/")
     segments = [(i, part) for i, part in enumerate(filter(None, path.split("/")))]
     kept: list[tuple[int, str]] = []
@@ -94,7 +98,7 @@ def _normalize_segments(path: str) -> str:
         return "/" if is_absolute_path else ""
     is_directory = path.endswith("/") or kept[-1] != segments[-1]
     first, name = kept[0]
-    # Without it, the first segment would look like a scheme.
+    # Without the "./", the first segment would look like a scheme.
     dot = "./" if not is_absolute_path and first > 0 and ":" in name else ""
     start = "/" if is_absolute_path else dot
     return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_directory else ''}"
@@ -106,10 +110,10 @@ def hive_escape(text: str) -> str:
 
 
 def ascii_directory(name: str) -> str:
-    """Return the directory for new data files of a partition: non-ASCII characters are escaped.
+    """Return the directory for new data files of a partition, with non-ASCII characters escaped.
 
-    All writers write the same ``remove.path`` for an ASCII name; for ``p=é``, delta-rs and Delta on
-    Spark differ (docs/adr/0004).
+    For an ASCII name, all writers write the same ``remove.path``. For ``p=é``, delta-rs and Delta
+    on Spark write different texts (docs/adr/0004).
     """
     return name if name.isascii() else quote(name, safe=_ASCII)
 
@@ -118,7 +122,7 @@ def hive_unescape(text: str) -> str:
     """Return the text of a part of a directory name; the inverse of :func:`hive_escape`.
 
     Some writers also escape non-ASCII characters, as UTF-8. So consecutive escapes are decoded as
-    UTF-8; if that fails, each byte becomes a character, as in Hive.
+    UTF-8. If they are not valid UTF-8, each byte becomes a character, as in Hive.
     """
     return _ESCAPED_RUN.sub(_unescape_run, text)
 
@@ -149,14 +153,15 @@ def partition_directory(pairs: Sequence[tuple[str, str | None]]) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Return whether a decoded name is a URI or a path from ``/``, not relative to the table."""
+    """Return whether a decoded name is a URI or begins with ``/``; other names are relative."""
     return _IS_ABSOLUTE.match(path) is not None
 
 
 def leaves_root(name: str) -> bool:
     """Return whether ``..`` parts of a relative decoded name refer to a place outside of the root.
 
-    Of absolute names, only the ``..`` parts are checked; use :func:`is_absolute` for them.
+    For an absolute name, only the ``..`` parts are checked; :func:`is_absolute` finds absolute
+    names.
     """
     depth = 0
     for part in name.split("/"):

@@ -54,12 +54,14 @@ KNOWN_PROPERTIES = (
     "delta.targetFileSize",
     "delta.universalFormat.enabledFormats",
 )
-"""Properties that users set, without those that only writers set."""
+"""Properties that users set. Properties that only writers set are not included."""
 
 
 @contextmanager
 def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
-    """Refuse an invalid value of a property that protects data or history; never use the default.
+    """Raise an error for an invalid value of a property that protects data or history.
+
+    The default is never used instead.
 
     Raises:
         SafetyError: the value is not valid.
@@ -75,7 +77,7 @@ def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TableProperties:
-    """Read the configuration of a table; keys ignore case, but an exact match comes first.
+    """Read the configuration of a table. The case of keys is ignored; an exact match comes first.
 
     An invalid value is ignored, because other writers set it and a typo must not stop maintenance.
     For properties that protect data or history, an invalid value is an error.
@@ -89,7 +91,7 @@ class TableProperties:
         object.__setattr__(self, "_folded", folded)
 
     def text(self, key: str) -> str | None:
-        """Return the value as a string, or ``None``."""
+        """Return the value of a property as a string; ``None`` if it is not set."""
         exact = self.configuration.get(key)
         return self._folded.get(key.lower()) if exact is None else exact
 
@@ -107,7 +109,7 @@ class TableProperties:
             return default
 
     def size_bytes(self, key: str) -> int | None:
-        """Return a size; a number without a unit is bytes, as other writers store it."""
+        """Return a size in bytes. A number without a unit is bytes, as other writers store it."""
         value = self.text(key)
         if value is None:
             return None
@@ -157,7 +159,7 @@ class TableProperties:
 
     @property
     def in_commit_since(self) -> int | None:
-        """The first version whose in-commit timestamp counts; ``None`` if none does."""
+        """The first version whose in-commit timestamp is used; ``None`` if there is none."""
         if not self.in_commit_timestamps:
             return None
         return self.integer("delta.inCommitTimestampEnablementVersion", 0)
@@ -173,7 +175,8 @@ class TableProperties:
         """``delta.deletedFileRetentionDuration``: how long removed files and tombstones are kept.
 
         Raises:
-            UsageError: the value is not valid. It protects data, so there is no default for it.
+            UsageError: the value is not valid. The property protects data, so no default is used
+                then.
         """
         value = self.text("delta.deletedFileRetentionDuration")
         return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
@@ -190,14 +193,14 @@ class TableProperties:
 
     @property
     def random_prefix_length(self) -> int:
-        """Characters that ``delta.randomizeFilePrefixes`` puts before names of files; 0: none."""
+        """Length of the prefix of file names from ``delta.randomizeFilePrefixes``; 0: no prefix."""
         if not self.flag("delta.randomizeFilePrefixes"):
             return 0
         return max(self.integer("delta.randomPrefixLength", 2), 0)
 
     @property
     def refreshes_manifests(self) -> bool:
-        """``delta.compatibility.symlinkFormatManifest.enabled``: of Delta, not in PROTOCOL.md."""
+        """``delta.compatibility.symlinkFormatManifest.enabled``, which PROTOCOL.md lacks."""
         return self.flag("delta.compatibility.symlinkFormatManifest.enabled")
 
     @property
@@ -212,7 +215,7 @@ class TableProperties:
 
     @property
     def checkpoint_interval(self) -> int:
-        """``delta.checkpointInterval``: commits from one checkpoint to the next."""
+        """``delta.checkpointInterval``: the number of commits from one checkpoint to the next."""
         interval = self.integer("delta.checkpointInterval", DEFAULT_CHECKPOINT_INTERVAL)
         return interval if interval > 0 else DEFAULT_CHECKPOINT_INTERVAL
 
@@ -233,7 +236,7 @@ class TableProperties:
 
     @property
     def txn_retention_ms(self) -> int | None:
-        """``delta.setTransactionRetentionDuration``; ``None`` means no limit."""
+        """``delta.setTransactionRetentionDuration`` in milliseconds; ``None`` means no limit."""
         key = "delta.setTransactionRetentionDuration"
         never = -1
         found = self.duration_ms(key, never)

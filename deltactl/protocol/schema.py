@@ -1,4 +1,4 @@
-"""Parse and encode Delta schemas: JSON, types, names and ids of column mapping.
+"""Parse and encode Delta schemas: JSON, types, and the names and ids of column mapping.
 
 Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
 """
@@ -21,7 +21,7 @@ MAX_DECIMAL_DIGITS: Final = 38
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without children; ``name`` is its name in the schema's JSON."""
+    """A type without children; ``name`` is the name of the type in the schema's JSON."""
 
     name: str
 
@@ -71,7 +71,7 @@ class StructType:
     fields: tuple[Field, ...]
 
     def find(self, name: str) -> Field | None:
-        """Return the field of this name; without one, the only field that differs only by case."""
+        """Return the field with this name, or the only field whose name differs only by case."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -87,7 +87,7 @@ def parse_schema(text: str, *, is_mapped: bool = True) -> StructType:
 
     Args:
         text: the JSON.
-        is_mapped: whether the table uses column mapping. Otherwise physical names and ids in the
+        is_mapped: whether the table uses column mapping. If not, physical names and ids in the
             schema are ignored (PROTOCOL.md, "Column Mapping", "Reader Requirements"), and the
             returned fields do not have them.
 
@@ -142,8 +142,8 @@ def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
         metadata=metadata,
     )
     for name in (parsed.name, parsed.physical_name):
-        name.encode()  # raises for half of a surrogate pair, which JSON can contain
-    _ = parsed.field_id  # raises if it is not a number
+        name.encode()  # raises for half of a surrogate pair, which JSON text can contain
+    _ = parsed.field_id  # raises if the field id is not a number
     return parsed
 
 
@@ -206,7 +206,7 @@ def is_variant(delta_type: DeltaType) -> bool:
 
 
 def walk_types(delta_type: DeltaType) -> Iterator[DeltaType]:
-    """Yield the type and every type inside it."""
+    """Yield a type and every type inside it."""
     yield delta_type
     match delta_type:
         case StructType(fields):

@@ -1,7 +1,7 @@
-"""Compute Spark's hash of strings: Murmur3 (x86, 32 bits), as its function ``hash``.
+"""Compute Spark's hash of strings: Murmur3 (x86, 32 bits), as Spark's function ``hash``.
 
-It differs from the published Murmur3 at the end of a string: each of the last one to three bytes is
-mixed as a separate signed number.
+This hash differs from the published Murmur3 at the end of a string: each of the last one to three
+bytes is mixed as a separate signed number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def hash_texts(
     """Return the hash of each string's UTF-8 bytes; for null the seed, as in Spark.
 
     Args:
-        texts: ``string``, of any offset.
+        texts: ``string``, with any offset into its buffers.
         seed: an unsigned number of 32 bits.
     """
     hashes = np.full(len(texts), seed, np.uint32)
@@ -47,7 +47,7 @@ def hash_texts(
 def _hash_block(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Sizes, seed: _Words) -> _Words:
     lengths = np.diff(offsets)
     starts = offsets[:-1]
-    # Padding for the last word of the last row: masks of other rows read past the end.
+    # Padding for the last word of the last row: masked reads of other rows can go past the end.
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     words: _Words = np.ascontiguousarray(
         padded[:-3].astype(np.uint32)

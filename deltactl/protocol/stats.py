@@ -1,7 +1,7 @@
 """Encode statistics of one data file: truncate minima and maxima, and count rows (``add.stats``).
 
-Source: PROTOCOL.md, "Per-file Statistics"; if it allows several forms, the form of Delta on Spark
-is used, unless it would be wrong for some reader.
+If PROTOCOL.md, "Per-file Statistics", allows several forms, the form of Delta on Spark is used,
+unless this form would be wrong for some reader.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LeafStats:
     """Statistics of one leaf; ``None`` means unknown.
 
     ``minimum`` and ``maximum`` are bounds, not necessarily values of the file. Dates are days and
-    timestamps are microseconds since 1970, because the types of Python end at the year 9999.
+    timestamps are microseconds since 1970, because Python's own types end at the year 9999.
     """
 
     null_count: int | None = None
@@ -58,7 +58,7 @@ _TIGHT: Final = '"tightBounds":true'
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """Statistics of a file by the physical path of each leaf."""
+    """Statistics of a file: its leaves, each by its physical path."""
 
     num_records: int
     leaves: Mapping[Path, LeafStats] = field(default_factory=dict)
@@ -86,13 +86,16 @@ def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
 
 
 def loosen_bounds(stats: str) -> str:
-    """Return :func:`encode_stats` with ``tightBounds`` false, for a file with a deletion vector."""
+    """Return encoded ``stats`` with ``tightBounds`` false, for a file with a deletion vector."""
     members = stats.removesuffix("}").removesuffix(_TIGHT).removesuffix(",")
     return members + ',"tightBounds":false}'
 
 
 def _nest(leaves: Sequence[StatsLeaf], texts: Mapping[Path, str | None]) -> str:
-    """Return an object of the leaves' values; structs without known leaves are kept."""
+    """Return a JSON object with the values of the leaves.
+
+    Structs without known leaves are kept.
+    """
     tree: dict[str, Any] = {}
     for leaf in leaves:
         node = tree
@@ -126,7 +129,7 @@ def _encode_bound(
         case "float":
             text = _encode_float(float(value), upper=upper)
         case "decimal":
-            # All digits: a float would keep only 15 of the 38.
+            # All digits are written: a float would keep only 15 of the 38.
             text = format(Decimal(value), "f")
         case "date":
             text = _encode_date(int(value))
@@ -153,7 +156,8 @@ def truncate_maximum(value: str, prefix: int) -> str | None:
     """Return a short string that sorts, by UTF-8 bytes, at or after ``value``.
 
     The prefix is counted in UTF-16 code units, as in Spark. If no greater character exists after
-    the prefix, the prefix is extended, up to twice its length; ``None`` if that is not enough.
+    the prefix, the prefix is extended, up to twice its length. If that is not enough, return
+    ``None``.
     """
     end = _skip_units(value, max(prefix, 0))
     if end >= len(value):
@@ -173,7 +177,7 @@ def truncate_maximum(value: str, prefix: int) -> str | None:
 
 
 def _skip_units(value: str, limit: int) -> int:
-    """Return how many characters the first ``limit`` UTF-16 units are; pairs stay whole."""
+    """Return how many characters the first ``limit`` UTF-16 units have; pairs are not divided."""
     if value.isascii():
         return min(limit, len(value))
     units = 0
@@ -190,15 +194,15 @@ def _utf16_length(text: str) -> int:
 
 def _encode_float(value: float, *, upper: bool) -> str | None:
     if isnan(value):
-        # Readers order NaN differently: a column with NaN has no bounds.
+        # Readers order NaN differently: a column with NaN gets no bounds.
         return None
     if isinf(value):
         return _INFINITIES[value > 0]
     if value == 0:
         # -0.0 and 0.0 are equal in SQL, but some readers distinguish them: the bounds include both.
         value = copysign(0.0, 1 if upper else -1)
-    # Write a float32 with the digits of the equal double: otherwise a reader that parses 1.1 as a
-    # double (as after type widening) would skip a file with 1.1f.
+    # Write a float32 with the digits of the equal double. Otherwise a reader that parses 1.1 as a
+    # double (as after type widening) would skip a file that has 1.1f.
     return repr(value)
 
 
@@ -206,14 +210,14 @@ def _encode_date(days: int) -> str | None:
     try:
         return f'"{date.fromordinal(_EPOCH_ORDINAL + days).isoformat()}"'
     except (ValueError, OverflowError):
-        return None  # beyond the years that readers parse
+        return None  # after the last year that readers parse
 
 
 def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
     """Return ISO 8601 in milliseconds, as Delta on Spark, or in microseconds if these differ.
 
-    Spark rounds both bounds down and, when it skips files, adds 1 ms to a maximum; delta-rs and
-    DuckDB do not. A maximum with exact microseconds is correct for all.
+    Spark rounds both bounds down, and adds 1 ms to a maximum when it skips files. delta-rs and
+    DuckDB do not add 1 ms. A maximum with exact microseconds is correct for all readers.
     """
     try:
         moment = _EPOCH + timedelta(microseconds=micros)
@@ -225,20 +229,20 @@ def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
 
 
 NUM_RECORDS_FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
-"""Matches ``numRecords`` as the first field, its usual place, where it cannot be nested."""
+"""Matches ``numRecords`` as the first field, its usual place; there it cannot be a nested field."""
 _HEAD_CHARACTERS: Final = 48
 _MAX_RECORDS: Final = (1 << 63) - 1
 _MOST_DIGITS: Final = 400  # more digits than any double has
 
 
 def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ``numRecords`` of each statistics string as int64; see :func:`row_count` for nulls."""
+    """Return ``numRecords`` of each string as int64; null if :func:`row_count` gives ``None``."""
     chunks = [_num_records_of(chunk) for chunk in stats.chunks]
     return pa.chunked_array(chunks, pa.int64())
 
 
 def _num_records_of(texts: pa.Array) -> pa.Array:
-    # Only the start is matched, since the strings are long.
+    # Only the start of each string is matched, because the strings are long.
     heads = pc.binary_slice(texts.cast(_binary_like(texts.type)), 0, _HEAD_CHARACTERS)
     rows = pc.struct_field(pc.extract_regex(heads, NUM_RECORDS_FIRST), "rows")
     rows = rows.cast(pa.string()).cast(pa.int64())
@@ -262,10 +266,10 @@ def _parse_num_records(text: str) -> int | None:
 
 
 def row_count(value: object) -> int | None:
-    """Return a JSON value as a number of rows; ``None`` unless an integer from 0 to 2^63-1.
+    """Return a JSON value as a number of rows; ``None`` if it is no integer from 0 to 2^63-1.
 
-    ``5.0`` is not accepted, although Delta on Spark and delta-rs read it as 5 rows (PROTOCOL.md,
-    "Per-file Statistics", gives no form of the number).
+    ``5.0`` is not accepted, although Delta on Spark and delta-rs read it as 5 rows. PROTOCOL.md,
+    "Per-file Statistics", does not say which form the number has.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -273,7 +277,7 @@ def row_count(value: object) -> int | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """Return a number as an integer; ``None`` if it has a fraction or is out of range of doubles.
+    """Return a number as an integer; ``None`` if it has a fraction or is too large for a double.
 
     ``1e999999999`` is a short text, but as an integer it would need too much memory.
 

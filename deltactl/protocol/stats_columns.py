@@ -40,9 +40,12 @@ class StatsLeaf:
     """A column or struct member that gets statistics and is not a struct itself.
 
     ``kind`` is the format of its bounds: integer, float, decimal, date, timestamp, timestamp_ntz,
-    string or boolean; variant, nested (arrays and maps), void and other leaves have null counts
-    only. Delta on Spark writes no bounds of booleans, but delta-rs does: datasets of delta-rs find
-    no rows by a column without bounds if other columns of the file have bounds.
+    string or boolean. The kinds variant, nested (arrays and maps), void and other get null counts
+    only.
+
+    Delta on Spark writes no bounds of booleans, but delta-rs does. So bounds of booleans are
+    written: if a file had bounds only for its other columns, a filter on the boolean column would
+    wrongly return no rows in datasets of delta-rs.
     """
 
     path: tuple[str, ...]
@@ -58,7 +61,8 @@ class StatsLeaf:
 class StatsColumns:
     """The leaves of a table that get statistics, by physical path and in the schema's order.
 
-    ``tight_bounds``: write ``tightBounds``, which tables with deletion vectors require.
+    ``tight_bounds`` says whether to write ``tightBounds``, which tables with deletion vectors
+    require.
     """
 
     leaves: tuple[StatsLeaf, ...] = ()
@@ -79,8 +83,8 @@ def choose_stats_columns(
     """Return the leaves that the table properties select.
 
     Args:
-        metadata: columns and properties.
-        protocol: whether it has deletion vectors.
+        metadata: columns and properties of the table.
+        protocol: shows whether the table supports deletion vectors.
         clustering: physical paths of clustering columns, which always have statistics.
     """
     properties = TableProperties(metadata.configuration)
@@ -141,7 +145,7 @@ def _fold(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def format_column(path: Sequence[str]) -> str:
-    """Return a column path as Delta on Spark writes it: odd names in backticks."""
+    """Return a column path as Delta on Spark writes it: unusual names are in backticks."""
     quoted = (
         name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
         for name in path
@@ -152,13 +156,13 @@ def format_column(path: Sequence[str]) -> str:
 def parse_column_list(text: str, *, keep_spaces: bool = False) -> list[tuple[str, ...]]:
     """Return column paths from ``a, b.c, `odd.name`.d``; two backticks mean one.
 
-    For strings that Delta on Spark refuses, the result does not match any column. Spaces that are
-    not in backticks are dropped; with ``keep_spaces``, only those around a name.
+    If Delta on Spark refuses a string, the result does not match any column. Spaces that are not in
+    backticks are dropped. With ``keep_spaces``, only spaces around a name are dropped.
     """
     paths: list[tuple[str, ...]] = []
     names: list[str] = []
     name, quoted, position = "", False, 0
-    is_open = True  # no backtick was in the name so far
+    is_open = True  # so far, the name has no backticks
     while position < len(text):
         character = text[position]
         position += 1

@@ -1,8 +1,8 @@
-"""Encode statistics of many files at once, as columns; truncation of bounds is in `stats`.
+"""Encode statistics of many files at once, as columns.
 
-Source: PROTOCOL.md, "Per-file Statistics". Arrow kernels compute the same result as
-``protocol/stats``, which encodes the statistics of one new file and contains the rules of
-truncation.
+``protocol/stats`` encodes the statistics of one new file and contains the rules for the truncation
+of bounds. The Arrow kernels in this module compute the same result. Source: PROTOCOL.md, "Per-file
+Statistics".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltactl.protocol.stats import Path, truncate_maximum, truncate_minimum
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.protocol.stats_json import encode_strings, join_objects, quote_texts
 
-# Limits of the dates that readers parse, years 1 and 9999, as days and microseconds.
+# The first and last date that readers parse (years 1 and 9999), in days and in microseconds.
 _FIRST_DAY: Final = -719162
 _LAST_DAY: Final = 2932896
 _DAY_US: Final = 86_400_000_000
@@ -29,7 +29,7 @@ _UNDECODED: Final = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class LeafColumns:
-    """One leaf of many files: null counts (int64), bounds as JSON; null if unknown."""
+    """One leaf of many files: null counts (int64) and bounds (JSON); null if unknown."""
 
     nulls: pa.Array
     lower: pa.Array | None = None
@@ -40,10 +40,10 @@ def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper
     """Return bounds of one leaf of many files as JSON.
 
     Args:
-        values: ``None`` if unknown; days, microseconds, integers, decimals, or UTF-8 bytes.
+        values: days, microseconds, integers, decimals, or UTF-8 bytes; ``None`` if unknown.
         kind: as in :class:`~deltactl.protocol.stats_columns.StatsLeaf`, except floats.
-        string_prefix: the number of characters that strings are truncated to.
-        upper: whether these are maxima.
+        string_prefix: the number of characters to which strings are truncated.
+        upper: whether the values are maxima.
     """
     match kind:
         case "string":
@@ -66,7 +66,7 @@ def _encode_texts(values: Sequence[bytes | None], prefix: int, upper: bool) -> p
     long = pc.fill_null(pc.greater(pc.binary_length(raw), max(prefix, 0)), False)
     try:
         texts = raw.cast(pa.string())
-    except pa.ArrowInvalid:  # a bound that was truncated within a character
+    except pa.ArrowInvalid:  # a bound was truncated in the middle of a character
         texts = pa.array([_decode(value) for value in values], pa.string())
     if pc.any(long).as_py():
         cut = truncate_maximum if upper else truncate_minimum
@@ -114,9 +114,9 @@ def encode_stats_of_files(
     """Return ``add.stats`` of each file.
 
     Args:
-        num_records: rows of each file.
-        leaves: statistics of each leaf in the files; a leaf that the files lack is null in every
-            row.
+        num_records: the number of rows of each file.
+        leaves: statistics of each leaf in the files. If no file has a leaf, every row of it is
+            null.
         columns: the leaves to encode, in this order.
     """
     rows = len(num_records)

@@ -1,7 +1,7 @@
 """Encode columns of statistics structs as the JSON of ``add.stats``.
 
-Source: PROTOCOL.md, "Per-file Statistics". For checkpoints with ``stats_parsed`` only, and for
-statistics of many files at once.
+This is used for checkpoints that have only ``stats_parsed``, and for statistics of many files at
+once. Source: PROTOCOL.md, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def encode_stats_column(structs: pa.StructArray) -> pa.StringArray:
-    """Return JSON of each ``stats_parsed`` struct, without null members; null for null."""
+    """Return the JSON of each ``stats_parsed`` struct, without null members; null if null."""
     return _encode(structs)
 
 
@@ -47,11 +47,11 @@ def _encode_struct(array: pa.StructArray) -> pa.Array:
 
 
 def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.Array:
-    """Return a JSON object per row from its members' JSON, without null members."""
+    """Return a JSON object for each row from the JSON of its members, without null members."""
     if not members:
         return pa.array(["{}"] * num_rows, pa.string())
-    # The leading "" keeps rows whose members are all null, which Arrow's join would drop;
-    # the comma that it adds is removed.
+    # Arrow's join would drop a row whose members are all null. The leading "" keeps this row; the
+    # comma that it adds is removed.
     joined = pc.binary_join_element_wise(
         "",
         *(
@@ -66,12 +66,12 @@ def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.A
 
 
 def quote_texts(texts: pa.Array) -> pa.Array:
-    """Return JSON strings of texts that need no escapes."""
+    """Return each text as a JSON string; the texts must not need escapes."""
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
 def encode_strings(texts: pa.Array) -> pa.Array:
-    """Return JSON strings of any texts; nulls stay null."""
+    """Return each text as a JSON string; nulls stay null."""
     if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
         # Control characters are rare, so the json module is fast enough.
         return pa.array(
@@ -83,7 +83,7 @@ def encode_strings(texts: pa.Array) -> pa.Array:
 
 
 def _encode_floats(array: pa.Array) -> pa.Array:
-    # JSON has no such numbers: Delta on Spark writes them as strings.
+    # JSON has no number for NaN and infinity: Delta on Spark writes them as strings.
     text = array.cast(pa.string())
     spelled = pc.if_else(pc.is_nan(array), '"NaN"', text)
     infinite = pc.is_inf(array)

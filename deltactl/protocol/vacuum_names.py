@@ -1,4 +1,4 @@
-"""Names that no vacuum lists or deletes (`HiddenRule`), and how names are classified.
+"""Names that no vacuum lists or deletes (`HiddenRule`), and functions that classify names.
 
 Source: the rule of Delta for hidden names, applied to every part of a name.
 """
@@ -28,7 +28,7 @@ _ICEBERG_FILE: Final = (
     r"(?s)^(?:(?P<root>.*)/)?metadata/[^/]*(?:\.metadata\.json|version-hint\.text)$"
 )
 # If `metadata/` is hidden, its files are not in the listing. A `metadata/` below a subdirectory
-# belongs to another table.
+# belongs to another table, which has its root in this subdirectory.
 _HIDDEN_ICEBERG: Final = rf"(?s)^(?P<root>.*)/{_UNIFORM_DIR}(?:/|$)"
 
 
@@ -41,7 +41,7 @@ class HiddenRule:
     """
 
     def __init__(self, metadata: Metadata) -> None:
-        """Read the exceptions from the rule of this table."""
+        """Read from the metadata of a table which exceptions its rule has."""
         exempt = (*_EXEMPT, *(f"{name}=" for name in metadata.partition_columns))
         self._exempt = tuple(name for name in exempt if name[:1] in "._")
         self.hides_metadata = "iceberg" in TableProperties(metadata.configuration).uniform_formats
@@ -49,7 +49,7 @@ class HiddenRule:
         self._exempt_pattern = f"(^|/)(?:{joined})"
 
     def hides_part(self, part: str) -> bool:
-        """Return whether one part of a name hides it and everything below."""
+        """Return whether this part of a name hides a file, or a directory with its content."""
         if self.hides_metadata and part == _UNIFORM_DIR:
             return True
         return part[:1] in ("_", ".") and not part.startswith(self._exempt)
@@ -83,9 +83,9 @@ def known_kind_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
 def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg: bool) -> set[str]:
     """Return directories that contain other tables; ``""`` is the root of this table.
 
-    These have a ``_delta_log`` (except the root's), a ``.hoodie``, or Iceberg metadata. Without
-    ``iceberg``, the table itself has Iceberg metadata: then a ``metadata`` directory below another
-    directory is enough.
+    Such a directory has a ``_delta_log`` (except the root), a ``.hoodie``, or Iceberg metadata.
+    ``iceberg`` is false if this table itself has Iceberg metadata. Then a ``metadata`` directory in
+    a subdirectory is enough.
     """
     names = pa.chunked_array([*files.chunks, pa.array(list(directories), pa.string())], pa.string())
     roots: set[str] = set()
@@ -100,7 +100,7 @@ def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg
 
 
 def below_mask(names: pa.ChunkedArray, directories: Iterable[str]) -> pa.ChunkedArray:
-    """Return a mask of the names below one of the directories; every name is below ``""``."""
+    """Return a mask of the names below one of the directories. Every name is below ``""``."""
     mask = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
     for directory in directories:
         mask = pc.or_(mask, pc.starts_with(names, f"{directory}/" if directory else ""))

@@ -3,9 +3,9 @@
 Source: Parquet's VariantEncoding.md and VariantShredding.md; PROTOCOL.md, "Variant Data Type".
 
 Shredded groups are rebuilt column by column: each level returns a list with the binary of every
-row. Values that are binary in the file do not change; only their outermost level is parsed, so that
-a variant built from them is valid. Data that are invalid by the specification are refused: readers
-may interpret them differently, and a rewrite would make one interpretation permanent.
+row. Values that are binary in the file do not change. Only their outermost level is parsed, so that
+a variant built from them is valid. If data are invalid by the specification, an error is raised:
+readers may interpret the data differently, and a rewrite would make one interpretation permanent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Binaries: TypeAlias = list[bytes | None]
 
 _SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
 _NULL: Final = b"\x00"
-# Bytes after the first one, by primitive id; those of binary and string begin with their length.
+# The number of bytes after the first one, by primitive id. Binary and string values begin with
+# their length.
 _WIDTHS: Final = (0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 4, 4, 8, 8, 8, 16)
 _BINARY_ID, _STRING_ID = 15, 16
 # fmt: off
@@ -49,7 +50,7 @@ def read_variant(array: pa.Array) -> pa.StructArray:
 
     Raises:
         DataFileError: the group is not a variant, or its data are invalid by the specification.
-        UnsupportedFeatureError: values are shredded as a type that is not supported.
+        UnsupportedFeatureError: values are shredded as a type that deltactl does not support.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -76,7 +77,7 @@ def read_variant(array: pa.Array) -> pa.StructArray:
 
 
 def _filled(group: pa.Array, name: str, masked: pa.Array, filler: bytes) -> pa.Array:
-    """Return a field without nulls; if the group is null, the value is ignored.
+    """Return a field of a group without nulls. If the group is null, the value is ignored.
 
     A required value that is missing becomes the variant null.
     """
@@ -100,7 +101,7 @@ def _binary(array: pa.Array | None, path: str) -> pa.Array:
 
 
 def _rebuild(members: Mapping[str, pa.Array], metadata: Binaries, path: str) -> Binaries:
-    """Return each row's binary from ``value`` and ``typed_value``; ``None`` if missing."""
+    """Return each row's binary, built from ``value`` and ``typed_value``; ``None`` if missing."""
     values: Binaries = [None] * len(metadata)
     if "value" in members:
         values = _binary(members["value"], f"value at {path}").to_pylist()
@@ -153,7 +154,10 @@ def _primitives(typed: pa.Array, path: str) -> Binaries:
 
 
 def _prefixed(head: bytes, array: pa.Array, width: int) -> Binaries:
-    """Return ``head`` and the first bytes of each slot; Arrow and variants are little-endian."""
+    """Return ``head`` and the first bytes of each slot.
+
+    Arrow and variants are both little-endian.
+    """
     slots: Binaries = array.view(pa.binary(array.type.bit_width // 8)).to_pylist()
     return [None if slot is None else head + slot[:width] for slot in slots]
 
@@ -210,7 +214,7 @@ def _object(
     dictionary: bytes,
     path: str,
 ) -> bytes:
-    """Return an object of the shredded fields and of the unchanged fields of ``residual``."""
+    """Return an object with the shredded fields and the unchanged fields of ``residual``."""
     names, ids = _parse_metadata(dictionary)
     fields, body = ([], b"") if residual is None else _residual(residual, names, path)
     taken = {name for name, _, _ in fields}
@@ -249,7 +253,7 @@ def _residual(
 
 @lru_cache(maxsize=64)
 def _parse_metadata(metadata: bytes) -> tuple[tuple[bytes, ...], Mapping[bytes, int]]:
-    """Return names by id, and ids by name; of a repeated name, the first id."""
+    """Return names by id, and ids by name. If a name is repeated, its id is the first one."""
     head = _uint(metadata, 0, 1)
     if head & 15 != 1:
         raise UnsupportedFeatureError(f"a variant's metadata has version {head & 15}, not 1")
@@ -263,7 +267,7 @@ def _parse_metadata(metadata: bytes) -> tuple[tuple[bytes, ...], Mapping[bytes, 
 
 
 def _layout(data: bytes, at: int) -> tuple[range, range, int]:
-    """Return positions of the ids and offsets of an object or array, and where it ends."""
+    """Return the positions of the ids and offsets of an object or array, and where they end."""
     high, is_object = data[at] >> 2, data[at] & 3 == _OBJECT
     offset_size, id_size = (high & 3) + 1, (high >> 2 & 3) + 1 if is_object else 0
     count_size = 4 if high >> (4 if is_object else 2) & 1 else 1

@@ -25,9 +25,9 @@ def z85_encode(data: bytes) -> str:
 def z85_decode(text: str) -> bytes:
     """Return the bytes of z85 ``text``.
 
-    If the last group starts with 1 to 3 ``#``, as many bytes are missing: writers that use a Rust
-    library end vectors in this way. Other groups cannot start with ``#``, because they would exceed
-    32 bits.
+    If the last group starts with 1 to 3 ``#``, this number of bytes is missing: writers that use a
+    Rust library end vectors in this way. Other groups cannot start with ``#``, because they would
+    exceed 32 bits.
 
     Raises:
         ValueError: the length is not a multiple of 5, a character is not in the alphabet, or a
@@ -56,10 +56,10 @@ def decode_words(
     """Decode many strings of equal length; also return which are valid z85 without padding.
 
     Args:
-        chars: one string per row; a multiple of 5 columns.
+        chars: one string per row; the number of columns is a multiple of 5.
 
     Returns:
-        A word per group of 5; the words of invalid rows are undefined.
+        One word for each group of 5 characters. The words of invalid rows are undefined.
     """
     codes = _CODES[chars]
     words = codes.reshape(len(chars), -1, 5) @ _POWERS

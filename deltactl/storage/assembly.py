@@ -15,13 +15,13 @@ _READ_BYTES: Final = 16 << 20
 
 
 def open_assembly(store: Store, name: str) -> Assembly:
-    """Open a writer to a new file that copies ranges in the cheapest way of the store."""
+    """Open a writer to a new file. It copies byte ranges in the cheapest way of the store."""
     copies = store.range_copies
     return StreamedAssembly(store, name) if copies is None else copies.open_assembly(name)
 
 
 class StreamedAssembly:
-    """Copy ranges by reading and writing. Implements ``storage.store.Assembly``."""
+    """Copy byte ranges by reading and writing them. Implements ``storage.store.Assembly``."""
 
     is_local = False
 
@@ -39,7 +39,7 @@ class StreamedAssembly:
         return written
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Append bytes of another file, a part at a time; see ``Assembly.copy``."""
+        """Append bytes of another file, read in pieces; see ``Assembly.copy``."""
         for start in range(offset, offset + length, _READ_BYTES):
             wanted = min(_READ_BYTES, offset + length - start)
             (data,) = self._store.read_ranges(source, [(start, wanted)])
@@ -52,7 +52,7 @@ class StreamedAssembly:
         return self._position
 
     def close(self) -> None:
-        """Complete the file; safe to call again."""
+        """Complete the file. It is safe to call this again."""
         if not self._closed:
             self._closed = True
             self._sink.close()

@@ -1,8 +1,9 @@
 """Copy files from one store to another, in the cheapest way that both support.
 
-The kernel copies local files; the service copies objects of one service. All other files are read
-in pieces and written, in bounded memory. A new file is visible only when it is complete and
-durable. Parts of an interrupted upload are handled as for any upload (``Uploads.observed``).
+The kernel copies local files. An object service copies objects if both stores are on this service.
+All other files are read in pieces and written, in bounded memory. A new file is visible only when
+it is complete and durable. Parts of an interrupted upload are handled as for any upload
+(``Uploads.observed``).
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["CopiedFile", "FileToCopy", "copy_file", "copy_many"]
 
 _PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
-# Each needs memory for three pieces, and for two parts of an upload.
+# Each file that is streamed needs memory for three pieces, and for two parts of an upload.
 _STREAMS_AT_ONCE: Final = 4
-# As many small files as parallel requests, because they mostly wait for answers.
+# Copy as many small files at once as there are parallel requests: they mostly wait for answers.
 _SMALL_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FileToCopy:
-    """A file of the source, absolute or not, its name in the target, and its expected size."""
+    """A file to copy: its name in the source (may be absolute) and in the target, and its size."""
 
     source_path: str
     target_path: str
@@ -51,7 +52,7 @@ def copy_file(
     size_bytes: int,
     replace: bool = False,
 ) -> CopiedFile:
-    """Copy one file; see ``copy_many``, which is faster for many."""
+    """Copy one file; see ``copy_many``, which is faster for many files."""
     files = [FileToCopy(source_path, target_path, size_bytes)]
     return copy_many(source, files, target, replace=replace)[0]
 
@@ -64,23 +65,25 @@ def copy_many(
     replace: bool = False,
     at_once: int = _STREAMS_AT_ONCE,
 ) -> list[CopiedFile]:
-    """Copy files; return the copies, in order. All are durable when this returns.
+    """Copy files; return the copies in the order of ``files``. All are durable when this returns.
 
-    Sizes are compared, and checksums if both stores have one of the same algorithm. If this raises,
-    some files may be copied, each of them completely.
+    The sizes of each file and its copy are compared. Their checksums are compared if both stores
+    have a checksum of the same algorithm. If this raises an error, some files may be copied, each
+    of them completely.
 
     Args:
-        source: names may be absolute, as in its reading methods.
-        files: the files to copy; each target once.
-        target: names are below its root.
-        replace: whether files of the new names may be replaced. If not, the new names are checked
-            first; on object stores, no other program may write them during the copy.
+        source: its reading methods get the names of the files, which may be absolute.
+        files: the files to copy; each name in the target once.
+        target: gets the copies; names are below its root.
+        replace: whether a copy may replace a file of the same name in the target. If not, the names
+            are checked first. On object stores, no other program may write these names during the
+            copy.
         at_once: the number of files above 1 MiB that are streamed at the same time, each with about
             64 MiB of memory.
 
     Raises:
         ObjectNotFoundError: a file of the source does not exist.
-        ObjectExistsError: a name is taken, and not ``replace``.
+        ObjectExistsError: the target has a file of this name, and ``replace`` is false.
         StorageError: a file has another size than expected, or a store failed.
     """
     if not replace:
@@ -108,7 +111,7 @@ def _ensure_free(target: Store, files: Sequence[FileToCopy]) -> None:
 def _copy_inside(
     source: Store, files: Sequence[FileToCopy], target: Store, *, replace: bool
 ) -> Sequence[CopiedFile | None]:
-    """Copy with the service of both stores; ``None`` for each file that it does not copy."""
+    """Copy with the service that both stores share; return ``None`` for a file it does not copy."""
     nothing: list[CopiedFile | None] = [None] * len(files)
     theirs, ours = source.file_copies, target.file_copies
     if theirs is None or ours is None or not files:
@@ -149,7 +152,7 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
 
 
 def _pieces(source: Store, file: FileToCopy) -> Iterator[bytes]:
-    """Yield the content in order; at the end, one byte more than expected is requested."""
+    """Yield the content in order; at the end, request one byte more than the expected size."""
     starts = range(0, file.size_bytes + 1, _PIECE_BYTES)
     ranges = [(start, min(_PIECE_BYTES, file.size_bytes + 1 - start)) for start in starts]
 

@@ -1,8 +1,12 @@
-"""Read and write the DynamoDB table in which writers agree on commits.
+"""Read and write the DynamoDB table by which writers agree on commits.
 
-One item per commit, in the layout of Delta's ``S3DynamoDBLogStore``: ``tablePath`` (hash key) and
-``fileName`` (range key), ``tempPath`` relative to ``_delta_log``, ``complete`` as the string
-``true`` or ``false``, and ``expireTime`` in seconds since 1970, once complete.
+The table has one item for each commit, in the layout of Delta's ``S3DynamoDBLogStore``:
+
+- ``tablePath``, the hash key: the address of the Delta table
+- ``fileName``, the range key: the name of the commit file
+- ``tempPath``: the temporary file with the content, relative to ``_delta_log``
+- ``complete``: the string ``true`` or ``false``
+- ``expireTime``: seconds since 1970, in complete items
 
 Source: delta-io/delta, storage-s3-dynamodb, ``S3DynamoDBLogStore``, ``ExternalCommitEntry``.
 """
@@ -26,9 +30,9 @@ _ATTEMPTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """The entry of a commit file; its content is in ``temp_path``, relative to ``_delta_log``.
+    """The entry of a commit file; the file ``temp_path`` (below ``_delta_log``) has its content.
 
-    If it is ``complete``, the commit file has the content too.
+    If ``complete`` is true, the commit file has the content too.
     """
 
     file_name: str
@@ -37,33 +41,34 @@ class CommitEntry:
 
 
 class CommitEntries(Protocol):
-    """The entries of all tables, by table address and name of the commit file."""
+    """The entries of all tables, by the address of the table and the name of the commit file."""
 
     def get(self, table_path: str, file_name: str) -> CommitEntry | None:
-        """Return the entry of a commit file."""
+        """Return the entry of a commit file; ``None`` if there is none."""
         ...
 
     def find_latest(self, table_path: str) -> CommitEntry | None:
-        """Return the entry of a table whose file name sorts last."""
+        """Return the entry whose file name sorts last; ``None`` if the table has no entries."""
         ...
 
     def create(self, table_path: str, entry: CommitEntry) -> bool:
-        """Add an entry; return whether there was none.
+        """Add an entry; return whether it was added. If there is already one, return ``False``.
 
-        ``False`` may be the answer to a retry of the library: read the entry to find its writer.
+        ``False`` can also mean that the library sent the request twice and the first request
+        succeeded: read the entry to find its writer.
         """
         ...
 
     def complete(self, table_path: str, entry: CommitEntry, expire_time_s: int) -> bool:
-        """Mark an entry complete; return whether it still exists with its temporary file."""
+        """Mark an entry complete; return whether the entry still exists with its temporary file."""
         ...
 
 
 class DynamoDbEntries:
     """Entries in a table of DynamoDB.
 
-    The endpoint, and credentials if the storage options have none, are found as in every AWS SDK
-    (``AWS_ENDPOINT_URL_DYNAMODB``, for example).
+    The endpoint is found as in every AWS SDK (``AWS_ENDPOINT_URL_DYNAMODB``, for example). If the
+    storage options have no credentials, these are found in the same way.
     """
 
     def __init__(self, place: DynamoDbLogStore, options: Mapping[str, str]) -> None:
@@ -128,7 +133,7 @@ class DynamoDbEntries:
         return answer is not None
 
     def _call_conditionally(self, method: str, name: str, **request: Any) -> Any:
-        """Return the answer, or ``None`` if the condition failed."""
+        """Return the answer of DynamoDB, or ``None`` if the condition of the request failed."""
         try:
             return self._call(method, name, **request)
         except StorageError as error:

@@ -1,7 +1,7 @@
 """Convert errors of the operating system and of cloud libraries to errors of deltactl.
 
-First the type of the exception decides, because libraries raise ``FileNotFoundError`` and similar
-exceptions without a number; then the error number. All other errors become a plain
+The type of the exception decides first, because libraries raise ``FileNotFoundError`` and similar
+exceptions without an error number. Then the error number decides. All other errors become a plain
 ``StorageError``.
 """
 
@@ -35,7 +35,7 @@ class UnsupportedByStoreError(StorageError):
 
 
 def _numbers(*names: str) -> frozenset[int]:
-    """Return the error numbers of these names that exist on this system."""
+    """Return the numbers of the errors with these names, as far as this system has them."""
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
@@ -63,7 +63,7 @@ _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
 }
 
 _MAX_CAUSES: Final = 8
-# Signatures in the address of a request or in a connection string of an account.
+# Signatures in the address of a request, or keys in a connection string of an account.
 _SIGNATURE: Final = re.compile(
     r"\b(sig|signature|accountkey|sharedaccesssignature|x-(?:amz|goog)-(?:signature|credential"
     r"|security-token))=[^&\s'\";]+",
@@ -118,7 +118,7 @@ _LIST_HINT: Final = (
     "Allow the user who runs deltactl to list the table's directory, not only to read files in"
     " it: s3:ListBucket, storage.objects.list, or the permission to list blobs."
 )
-# gcsfs has no classes for these.
+# gcsfs has no exception classes for these errors.
 _PHRASES: Final[Mapping[str, _Kind]] = {
     "Forbidden:": _DENIED_KIND,
     "Bucket is requester pays": (
@@ -148,7 +148,7 @@ _CODES: Final[Mapping[str, _Kind]] = {
     "ExpiredToken": (AccessDeniedError, _CREDENTIALS_HINT),
     "InvalidToken": (AccessDeniedError, _CREDENTIALS_HINT),
     "PreconditionFailed": (ObjectExistsError, None),
-    # Another conditional write of the same key was in progress: this one may be retried.
+    # Another conditional write of the same key was in progress: this write may be retried.
     "ConditionalRequestConflict": _TRANSIENT_KIND,
     "AccessDeniedException": _DENIED_KIND,
     "UnrecognizedClientException": (AccessDeniedError, _CREDENTIALS_HINT),
@@ -163,7 +163,7 @@ _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 def no_versions_error(name: str) -> StorageError:
-    """Return the error for a deleted file if the store keeps no old version."""
+    """Return the error for a deleted file if the store keeps no old version of the file."""
     return ObjectNotFoundError(
         f"cannot restore {name!r}: it was deleted, and the store keeps no version of it"
     )
@@ -172,7 +172,7 @@ def no_versions_error(name: str) -> StorageError:
 def map_error(
     error: Exception, verb: str, name: str, where: str, secrets: Sequence[str] = ()
 ) -> StorageError:
-    """Return the deltactl error for ``error``, raised by an attempt to ``verb`` ``name``.
+    """Return the deltactl error for ``error``; an attempt to ``verb`` the file ``name`` raised it.
 
     Values in ``secrets`` are removed from the library's message.
     """
@@ -198,7 +198,7 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
     """Convert errors of the operating system inside the block to errors of deltactl.
 
     Raises:
-        StorageError: or a subclass, for any ``OSError`` and for names that cannot be encoded.
+        StorageError: (or a subclass) for any ``OSError``, and for names that cannot be encoded.
     """
     try:
         yield
@@ -209,7 +209,7 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
 def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
-    # The error of the service can be the cause of a similar OSError.
+    # An OSError can have an error of the service as its cause, with the same meaning.
     code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
@@ -271,7 +271,7 @@ def _classify_status(statuses: Set[int]) -> _Kind:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes."""
+    """Yield the error, its cause, the cause of the cause, and so on."""
     cause: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if cause is None:
@@ -287,7 +287,7 @@ def _response(error: BaseException | None) -> Mapping[str, Any]:
 
 
 def service_code(error: BaseException | None) -> str:
-    """Return the service's error code; empty if there is none."""
+    """Return the service's error code; an empty string if there is none."""
     details = _response(error).get("Error")
     found = details.get("Code") if isinstance(details, Mapping) else None
     code = found or getattr(error, "error_code", None) or ""
@@ -311,7 +311,7 @@ def _http_status(error: Exception) -> int | None:
 
 
 def not_a_directory(path: str) -> NotADirectoryError:
-    """Return the error if a file has the name of a directory.
+    """Return the error for a directory whose name is taken by a file.
 
     ``os.mkdir`` then raises "exists", which a commit would treat as a commit of another writer.
     """

@@ -9,12 +9,12 @@ from typing import Literal, Protocol
 from deltactl.errors import StorageError
 
 How = Literal["server", "kernel", "stream"]
-"""The copier: the object service, the operating system (local files), or this process."""
+"""Who copied: the object service, the operating system (local files), or this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A finished copy: its size, who made it, and a checksum that both files have, if any.
+    """A finished copy: its size, who made it, and a checksum that both files have, or ``None``.
 
     ``checksum`` is ``<algorithm>:<value>``, as the service writes the value.
     """
@@ -26,10 +26,10 @@ class CopiedFile:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The address of a file to copy, for the service of its store.
+    """The address of a file to copy, in the form that the service of its store uses.
 
-    ``service`` is equal for stores that can copy from each other: the same endpoint, opened with
-    the same credentials.
+    ``service`` is equal for stores that can copy from each other: stores with the same endpoint
+    that are opened with the same credentials.
     """
 
     service: object = field(repr=False)
@@ -48,10 +48,11 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class StoredFacts:
-    """Facts about a file that a store has without reading it.
+    """Facts about a file that a store can give without reading the file.
 
-    ``checksums`` are of the content, by algorithm: hexadecimal ``md5``, base64 ``crc32c``.
-    ``version`` identifies this content in a conditional request (an ETag, a generation).
+    ``checksums`` are checksums of the content, by algorithm: hexadecimal ``md5``, base64
+    ``crc32c``. ``version`` identifies this content in a conditional request (an ETag, a
+    generation).
     """
 
     size_bytes: int
@@ -63,7 +64,7 @@ class FileCopies(Protocol):
     """Methods of a store that can copy whole files of stores of the same service."""
 
     def origin_of(self, name: str) -> Origin:
-        """Return the address of this file for stores of the same service; it need not exist."""
+        """Return the address of a file, for stores of the same service; it need not exist."""
         ...
 
     def facts_of(self, name: str) -> StoredFacts | None:
@@ -73,22 +74,23 @@ class FileCopies(Protocol):
     def copy_files(
         self, copies: Sequence[FileCopy], *, replace: bool = False
     ) -> list[CopiedFile | None]:
-        """Copy each file of a store of the same service; durable when this returns.
+        """Copy each file from a store of the same service. All are durable when this returns.
 
-        Each file is visible only when complete. If this raises, some files may be copied. ``None``
-        for a file that the service refuses to copy: it was not stored and must be streamed.
+        Each copy is visible only when it is complete. If this raises an error, some files may be
+        copied. The result has ``None`` for a file that the service refuses to copy: the store has
+        no copy of this file, and the caller must stream it.
 
         Raises:
             ObjectNotFoundError: a file to copy does not exist.
-            ObjectExistsError: a new name exists, and not ``replace``; object stores do not check
-                this.
+            ObjectExistsError: a new name exists, and ``replace`` is false; object stores do not
+                check this.
             StorageError: a file has another size than expected, or the store failed.
         """
         ...
 
 
 def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
-    """Raise ``StorageError`` if a file at either end of a copy has another size than expected."""
+    """Raise ``StorageError`` if the source or the copy has another size than expected."""
     if size_bytes != copy.size_bytes:
         raise StorageError(
             f"{name!r} has {size_bytes:,} bytes, not {copy.size_bytes:,} as expected:"
@@ -98,10 +100,10 @@ def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
 
 
 def compare_facts(copy: FileCopy, before: StoredFacts | None, after: StoredFacts) -> str | None:
-    """Return a checksum that both ends of a copy have; ``None`` if there is none.
+    """Return a checksum that the source and the copy both have; ``None`` if there is none.
 
     Raises:
-        StorageError: they differ in size or in a checksum.
+        StorageError: the source and the copy differ in size or in a checksum.
     """
     ensure_size(after.size_bytes, copy, copy.target_path)
     if before is None:

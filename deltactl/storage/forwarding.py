@@ -29,7 +29,7 @@ C = TypeVar("C")
 
 
 class ForwardingStore:
-    """Forward every call to the inner store; wrappers override single methods."""
+    """Forward every call to the inner store; subclasses override single methods."""
 
     def __init__(self, inner: Store) -> None:
         """Wrap ``inner``."""
@@ -46,17 +46,17 @@ class ForwardingStore:
 
     @property
     def directories(self) -> Directories | None:
-        """This wrapper, if the inner store has directories."""
+        """Return this wrapper if the inner store has directories; else ``None``."""
         return None if self._inner.directories is None else self
 
     @property
     def versions(self) -> Versions | None:
-        """This wrapper, if the inner store may keep versions."""
+        """Return this wrapper if the inner store may keep versions; else ``None``."""
         return None if self._inner.versions is None else self
 
     @property
     def range_copies(self) -> RangeCopies | None:
-        """This wrapper, if the inner store copies parts of files."""
+        """Return this wrapper if the inner store copies parts of files; else ``None``."""
         return None if self._inner.range_copies is None else self
 
     def open_assembly(self, name: str) -> Assembly:
@@ -65,7 +65,7 @@ class ForwardingStore:
 
     @property
     def file_copies(self) -> FileCopies | None:
-        """This wrapper, if the inner store copies whole files."""
+        """Return this wrapper if the inner store copies whole files; else ``None``."""
         return None if self._inner.file_copies is None else self
 
     def origin_of(self, name: str) -> Origin:
@@ -84,7 +84,7 @@ class ForwardingStore:
 
     @property
     def uploads(self) -> Uploads | None:
-        """This wrapper, if the inner store keeps the parts of unfinished files."""
+        """Return this wrapper if the inner store keeps parts of unfinished files; else ``None``."""
         return None if self._inner.uploads is None else self
 
     def observed(self, on_upload: OnUpload) -> Store:
@@ -197,7 +197,7 @@ class ForwardingStore:
 
 
 def _present(capability: C | None) -> C:
-    """Return a capability of the inner store.
+    """Return a capability of the inner store, or raise ``NotImplementedError`` if it is ``None``.
 
     A wrapper has only the capabilities of its inner store.
     """

@@ -1,4 +1,4 @@
-"""Name the DynamoDB table in which the writers of a table agree. Imports no library."""
+"""Name the DynamoDB table by which the writers of a table agree. Imports no library."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbLogStore:
-    """Name and region of the table, as ``ddb.tableName`` and ``ddb.region`` of Delta.
+    """Name and region of the DynamoDB table, as ``ddb.tableName`` and ``ddb.region`` of Delta.
 
-    Same defaults.
+    The defaults are those of Delta.
     """
 
     table_name: str = "delta_log"

@@ -1,8 +1,8 @@
 """Check names under the root of a store: which can be read, and which can be written.
 
 A name is relative, decoded, with ``/`` between its parts. Reading methods also accept absolute
-names, because shallow clones and deletion vectors contain them; writing and deleting methods never
-do.
+names, because shallow clones and deletion vectors contain them. Writing and deleting methods never
+accept absolute names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://|(file):/")
 
 
 def is_absolute_name(name: str) -> bool:
-    """Return whether ``name`` is a path from ``/`` or a URI, not a name below the root."""
+    """Return whether ``name`` is a path that begins with ``/``, or a URI.
+
+    All other names are below the root.
+    """
     return _ABSOLUTE.match(name) is not None
 
 
@@ -29,7 +32,7 @@ def parse_scheme(name: str) -> str | None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Return whether ``name`` is certainly in normal form; faster than :func:`resolve_name`."""
+    """Return whether ``name`` is certainly in normal form. Faster than :func:`resolve_name`."""
     return (
         name != ""
         and name[0] not in "/."
@@ -57,7 +60,7 @@ def resolve_name(name: str) -> str:
 
 
 def resolve_prefix(prefix: str) -> str:
-    """Return the normal form of a relative directory name; the root itself is ``""``.
+    """Return the normal form of a relative directory name; the name of the root is ``""``.
 
     Raises:
         SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
@@ -78,7 +81,7 @@ def resolve_prefix(prefix: str) -> str:
 
 
 def refuse_nul(name: str) -> None:
-    """Refuse a name that the operating system would cut at its NUL character.
+    """Raise an error for a name with a NUL character: the operating system would cut it there.
 
     Raises:
         StorageError: the name contains a NUL character.
@@ -93,4 +96,4 @@ def is_local_uri(uri: str) -> bool:
 
 
 OWN_DIR: Final = "_deltactl"
-"""The directory of journals and quarantined files; hidden, as its name begins with ``_``."""
+"""The directory of journals and quarantined files; hidden, because its name begins with ``_``."""

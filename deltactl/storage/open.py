@@ -1,7 +1,7 @@
 """Open the store of an address, by its scheme (``s3://``, ``gs://``, ...).
 
-``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one. A
-large package is imported only if a scheme needs it.
+``objects/connect`` has a line for each object store; docs/contributing.md shows how to add a store.
+A large package is imported only if the scheme of the address needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 
 
 def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
-    """Open the store of a table: a path (``~`` is expanded) or a URI; it need not exist yet.
+    """Open the store of a table.
+
+    The address is a path (``~`` is expanded) or a URI. The table need not exist yet.
 
     Raises:
         UsageError: the address is not valid, or has an unknown scheme.
@@ -42,7 +44,8 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     scheme = parse_scheme(uri)
     if scheme is None:
         _refuse_lookalike(uri)
-        # Unlike Path.expanduser, this accepts a directory `~name` where no such user exists.
+        # Unlike Path.expanduser, this accepts a directory with the name `~name` if there is no user
+        # `name`.
         return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
     opener = OPENERS.get(scheme)
     if opener is None:
@@ -54,7 +57,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
 
 
 def package_of(uri: str) -> str | None:
-    """Return the package that an address needs, if any."""
+    """Return the Python package that an address needs; ``None`` if it needs none."""
     return _PACKAGES.get(parse_scheme(uri) or "")
 
 
@@ -100,7 +103,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
 
 
 def _refuse_credentials(uri: str) -> None:
-    """Refuse addresses that contain secrets: they would be printed, logged and committed."""
+    """Raise an error if an address contains secrets: it would be printed, logged and committed."""
     authority = uri.partition("://")[2].partition("/")[0]
     if ":" in authority.partition("@")[0] and "@" in authority:
         raise UsageError(

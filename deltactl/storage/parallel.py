@@ -1,4 +1,4 @@
-"""Send requests in parallel, which makes object stores fast."""
+"""Send requests in parallel, because object stores are fast only in this way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ PARALLEL_REQUESTS: Final = 16
 def each_in_parallel(
     work: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
 ) -> Iterator[R]:
-    """Yield the result of ``work`` for each item, in order; up to ``at_once`` run in advance."""
+    """Yield the result of ``work`` for each item, in order.
+
+    Up to ``at_once`` items are in progress, or finished before the caller needs their results.
+    """
     rest = iter(items)
     first = list(islice(rest, 2))
     if len(first) <= 1:
@@ -49,7 +52,7 @@ def map_requests(
 ) -> Iterator[R]:
     """Yield the result of ``ask`` for each item, in order.
 
-    Not in parallel on local file systems.
+    On object stores, requests run in parallel; on local file systems, one after the other.
     """
     if is_local_uri(store.uri):
         yield from map(ask, items)

@@ -10,7 +10,7 @@ from typing import Any, Final
 _SECRET_KEY: Final = re.compile(
     r"key|secret|token|password|sas|signature|credential|connection_string", re.I
 )
-# Shorter strings are not secrets; without them, messages would be unreadable.
+# Shorter strings are not secrets. If they were removed too, messages would be unreadable.
 _MIN_SECRET_CHARACTERS: Final = 3
 _NO_SECRETS: Final = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
 
@@ -18,8 +18,8 @@ _NO_SECRETS: Final = frozenset({"anon", "browser", "cache", "cloud", "google_def
 def secret_values(options: Mapping[str, Any], file_system: Any = None) -> tuple[str, ...]:
     """Return the values that no message may contain, longest first.
 
-    They are in ``options`` (also nested), and in values that the file system read from the
-    environment or from the configuration of fsspec.
+    They are in ``options`` (also nested). They are also in values that the file system read from
+    the environment or from the configuration of fsspec.
     """
     found = set(_secrets_in(options))
     for name, value in vars(file_system).items() if hasattr(file_system, "__dict__") else ():
@@ -44,7 +44,7 @@ def _secrets_in(options: Mapping[str, Any], *, secret: bool = False) -> Iterator
         elif hidden and isinstance(value, str) and value not in _NO_SECRETS:
             if len(value) >= _MIN_SECRET_CHARACTERS:
                 yield value
-            # A connection string contains the key and public parts.
+            # A connection string contains the key and also public parts.
             for part in value.split(";"):
                 name, equals, content = part.partition("=")
                 if equals and _SECRET_KEY.search(name) and content:

@@ -1,10 +1,13 @@
 """Define the interface of storage: files by name under one root.
 
 Names are relative to the root with ``/`` between parts, decoded (never URI-encoded). Reading
-methods also accept an absolute URI or path on the same kind of store (shallow clones and deletion
-vectors reference files in this way); writing and deleting methods refuse names outside of the root.
-``Store`` has the methods of every store. Methods that only some stores have are separate protocols.
-A property of the store returns such a protocol, or ``None``: then the caller must work without it.
+methods also accept an absolute URI or path on the same kind of store, because shallow clones and
+deletion vectors reference files in this way. Writing and deleting methods refuse names outside of
+the root.
+
+``Store`` has the methods of every store. Methods that only some stores have are in separate
+protocols. A property of the store returns an object with these methods, or ``None``. If it returns
+``None``, the caller must work without these methods.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class Replacement(Protocol):
-    """A writer; when it is closed, its content replaces the whole file."""
+    """A writer. When it is closed, its content replaces the whole file."""
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed or discarded."""
+        """Return whether the writer was closed or discarded."""
         ...
 
     def write(self, buffer: ReadableBuffer, /) -> int:
@@ -39,15 +42,15 @@ class Replacement(Protocol):
         ...
 
     def flush(self) -> None:
-        """No effect for readers: content is visible only after ``close``."""
+        """Do nothing that readers can notice: the content is visible only after ``close``."""
         ...
 
     def close(self) -> None:
-        """Replace the file; the content is durable when this returns. Safe to call again."""
+        """Replace the file. The content is durable when this returns. Safe to call again."""
         ...
 
     def discard(self) -> None:
-        """Keep the old file; do nothing after ``close``. Never raises."""
+        """Keep the old file. Do nothing if ``close`` was called. Never raises an error."""
         ...
 
 
@@ -64,8 +67,8 @@ class FileInfo:
 class Tree:
     """Some of the names below a directory, relative to the root.
 
-    ``directories``: entered or not; only on stores with directories. ``links``: symbolic links;
-    they are in neither of the other lists.
+    ``directories`` contains directories, also those that are not entered, if the store has
+    directories. ``links`` contains symbolic links, which are in neither of the other lists.
     """
 
     files: list[str] = field(default_factory=list)
@@ -78,24 +81,25 @@ Enter = Callable[[str], bool]
 
 
 class Directories(Protocol):
-    """Methods of a store with directories, where empty ones and incomplete files can remain."""
+    """Methods of a store in which empty directories and incomplete files can remain."""
 
     def remove_directories(self, names: Sequence[str]) -> list[str]:
-        """Remove the empty ones, one after the other; return the names of the removed directories.
+        """Remove the directories that are empty; return their names.
 
-        A directory is removed if it is empty when its turn comes: name children before parents.
+        The directories are handled one after the other, and each is removed if it is empty at that
+        time. So name children before parents.
         """
         ...
 
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
-        """Return the directories whose entries last changed before a timestamp (ms since 1970)."""
+        """Return directories whose entries last changed before ``before_ms`` (ms since 1970)."""
         ...
 
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
         """Return hidden files that killed writes of deltactl left directly in a directory.
 
-        Only files that last changed before a timestamp (ms since 1970), so that writes in progress
-        are excluded.
+        Only files that last changed before ``before_ms`` (ms since 1970) are returned, so that
+        files of writes in progress are excluded.
         """
         ...
 
@@ -108,7 +112,7 @@ class Versions(Protocol):
     ) -> dict[str, StorageError]:
         """Restore deleted files; return errors of files that cannot be restored, by name.
 
-        Skips a name that has a file. With ``dry_run`` nothing is changed.
+        A name that has a file is skipped. With ``dry_run``, nothing is changed.
         """
         ...
 
@@ -118,7 +122,7 @@ class Assembly(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Return whether many small reads of files are cheap."""
+        """Return whether it is cheap to read small parts of files, as on a local disk."""
         ...
 
     def write(self, buffer: ReadableBuffer, /) -> int:
@@ -129,7 +133,7 @@ class Assembly(Protocol):
         """Append bytes of another file.
 
         Raises:
-            StorageError: the file does not have them.
+            StorageError: the other file does not have these bytes.
         """
         ...
 
@@ -142,12 +146,12 @@ class Assembly(Protocol):
         ...
 
     def discard(self) -> None:
-        """Create no file; delete what was stored. Do nothing after ``close``. Never raises."""
+        """Create no file, and delete what was stored. Do nothing after ``close``. Never raises."""
         ...
 
 
 class RangeCopies(Protocol):
-    """Methods of a store that can copy byte ranges on the server."""
+    """Methods of a store that can copy byte ranges without reading them."""
 
     def open_assembly(self, name: str) -> Assembly:
         """Open a writer to a new file, as ``Store.open_output`` does."""
@@ -155,7 +159,7 @@ class RangeCopies(Protocol):
 
 
 OnUpload = Callable[[str, str], Callable[[], None]]
-"""``on_upload(name, upload id)`` returns a function; call it when the upload has no parts left."""
+"""``on_upload(name, upload id)`` returns a function to call when the upload has no parts left."""
 
 
 class Uploads(Protocol):
@@ -177,7 +181,7 @@ class Store(Protocol):
     """Files by name under ``uri``.
 
     Every method converts errors of the library to :class:`deltactl.errors.StorageError` and its
-    subclasses; messages contain the name and never a credential.
+    subclasses. Messages contain the name and never a credential.
     """
 
     @property
@@ -187,31 +191,31 @@ class Store(Protocol):
 
     @property
     def directories(self) -> Directories | None:
-        """The operations on directories; ``None`` if the store has no directories."""
+        """The methods for directories; ``None`` if the store has no directories."""
         ...
 
     @property
     def versions(self) -> Versions | None:
-        """The operations on versions of files; ``None`` if the store keeps none."""
+        """The methods for versions of files; ``None`` if the store keeps no versions."""
         ...
 
     @property
     def range_copies(self) -> RangeCopies | None:
-        """The copying of byte ranges; ``None`` if they must be read and written."""
+        """The methods that copy byte ranges; ``None`` if ranges must be read and written."""
         ...
 
     @property
     def file_copies(self) -> FileCopies | None:
-        """The copying of whole files; ``None`` if they must be read and written."""
+        """The methods that copy whole files; ``None`` if files must be read and written."""
         ...
 
     @property
     def uploads(self) -> Uploads | None:
-        """The parts of unfinished files; ``None`` if the store does not keep them."""
+        """The methods for parts of unfinished files; ``None`` if the store does not keep parts."""
         ...
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Yield files directly in ``prefix`` whose last part is >= ``start``, sorted by bytes.
+        """Yield files directly in ``prefix``, sorted by bytes, from the last part ``start`` on.
 
         Subdirectories are omitted. A missing directory yields nothing.
         """
@@ -220,7 +224,8 @@ class Store(Protocol):
     def list_directories(self, prefix: str = "") -> list[str]:
         """Return names of directories directly in ``prefix``, sorted, with links to directories.
 
-        On object stores, a prefix with objects below it is a directory. A missing one has none.
+        On object stores, a prefix with objects below it is a directory. If ``prefix`` does not
+        exist, the list is empty.
         """
         ...
 
@@ -234,8 +239,8 @@ class Store(Protocol):
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
         """Yield all names below the root, in parts, unordered; links are never followed.
 
-        Files below a directory that ``enter`` refuses may also be included, because a flat listing
-        contains all files.
+        If ``enter`` refuses a directory, files below it may still be included, because some
+        listings contain all files.
         """
         ...
 
@@ -252,14 +257,14 @@ class Store(Protocol):
         ...
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each (offset, length); a range past the end is shortened."""
+        """Return the bytes of each (offset, length); fewer bytes if a range ends after the file."""
         ...
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """Return facts and last bytes of a file; ``None`` if it does not exist.
+        """Return facts and last bytes of a file; ``None`` if the file does not exist.
 
-        Needs one request if the store can return both in one answer; else the facts are requested
-        first.
+        This needs one request if the store can return both in one answer. Otherwise the facts are
+        requested first.
         """
         ...
 
@@ -268,7 +273,7 @@ class Store(Protocol):
         ...
 
     def open_output(self, name: str) -> BinaryIO:
-        """Open a writer to a new file; complete and durable only after ``close()``.
+        """Open a writer to a new file; the file is complete and durable only after ``close()``.
 
         The writer cannot be aborted: delete the file instead.
         """
@@ -277,33 +282,35 @@ class Store(Protocol):
     def open_replacement(self, name: str) -> Replacement:
         """Open a writer to a new or existing file.
 
-        Readers see the old or the new content, complete.
+        Readers see the old or the new content, always complete.
         """
         ...
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole file, durably.
 
-        Readers see the old or the new content, complete.
+        Readers see the old or the new content, always complete.
         """
         ...
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """``put`` each (name, content), as fast as the store can; return the number.
+        """``put`` each (name, content), as fast as the store can; return the number of files.
 
-        If this or ``files`` raises, some files may be new. File systems rename thousands together,
-        so that the time between the first and the last is short.
+        If this method or ``files`` raises an error, some files may have the new content. File
+        systems rename thousands of files together, so that the time between the first and the last
+        rename is short.
         """
         ...
 
     def ensure_put_if_absent(self) -> None:
         """Check, before work that ends in a commit, that the store supports put-if-absent.
 
-        May write and remove an object; fast when called again. ``put_if_absent`` makes the same
-        check.
+        This may write and remove an object; it is fast when called again. ``put_if_absent`` makes
+        the same check.
 
         Raises:
-            SafetyError: it does not, or not for all writers of this table.
+            SafetyError: the store does not support put-if-absent, or not for all writers of this
+                table.
         """
         ...
 
@@ -311,32 +318,32 @@ class Store(Protocol):
         """Create a complete, durable file, or raise ``ObjectExistsError``.
 
         After any other error the outcome is unknown: read the file to find out. After an
-        ``AccessDeniedError`` no request is in progress: if the file is absent then, no request can
-        create it later.
+        ``AccessDeniedError`` no request is in progress. So if the file does not exist then, no
+        request can create it later.
         """
         ...
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Make the directory entries of these files durable (nothing to do on object stores)."""
+        """Make the directory entries of these files durable. On object stores, do nothing."""
         ...
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        """Delete each name; absent names count as deleted. Return errors by name."""
+        """Delete each name; return errors by name. A name without a file counts as deleted."""
         ...
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each (name, new name); never replace a file.
 
         Return errors by old name: ``ObjectNotFoundError`` if no file has the old name,
-        ``ObjectExistsError`` if a file has the new name. After other errors a file may have both
-        names; move it again to fix that.
+        ``ObjectExistsError`` if a file has the new name. After any other error a file may have both
+        names; to repair this, move it again.
         """
         ...
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        """Return the real name of each name, absolute or not, after links and ``..``.
+        """Return, for each name (absolute or not), the name after links and ``..`` are resolved.
 
-        ``None`` for a name outside the root. The root itself is ``""``.
+        The result is ``None`` for a name outside the root, and ``""`` for the root itself.
 
         Raises:
             StorageError: a name is on another kind of storage.

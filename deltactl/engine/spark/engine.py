@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_TRIES: Final = 4
-"""Number of attempts before a task counts as failed, as in Spark."""
+"""Number of attempts after which a task counts as failed, as in Spark."""
 
 _JOBS_AT_ONCE: Final = 32
-# A slot gets the next task as soon as its task ends.
+# There are more bundles than slots, so that a slot gets the next task as soon as its task ends.
 _BUNDLES_A_SLOT: Final = 2
 _POLL_SECONDS: Final = 0.2
-# What was requested of the executors of a session.
+# For each session, the packages for which its executors were checked.
 _prepared: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 _TIMES_FAILED: Final = re.compile(r"failed (\d+) times")
 
@@ -58,8 +58,8 @@ _TIMES_FAILED: Final = re.compile(r"failed (\d+) times")
 class SparkEngine:
     """Run tasks on an existing session, which is reused and never stopped.
 
-    Several small jobs with a few Spark tasks each run at the same time: results and progress come
-    early, also on Connect, and a lost job loses little work.
+    Several small jobs with a few Spark tasks each run at the same time. So results and progress
+    come early, also on Connect, and if a job is lost, little work is lost.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class SparkEngine:
         """Take a session.
 
         Args:
-            session: classic or Spark Connect.
-            reason: the reason for Spark, for reports.
-            max_concurrent: the maximum number of simultaneous tasks; by default the number of
+            session: a classic session or a Spark Connect session.
+            reason: why Spark was chosen, for reports.
+            max_concurrent: the maximum number of tasks at the same time; by default the number of
                 slots.
-            packages: further packages that executors need, such as ``s3fs``.
+            packages: more packages that executors need, such as ``s3fs``.
         """
         self._session = session
         self._reason = reason
@@ -86,7 +86,7 @@ class SparkEngine:
 
     @property
     def name(self) -> str:
-        """``spark``."""
+        """Return ``spark``."""
         return "spark"
 
     @property
@@ -102,10 +102,10 @@ class SparkEngine:
     def prepare(self) -> None:
         """Send this package to the executors, once per session, and check that they can run it.
 
-        There is no check if executors use the Python of this process.
+        If the executors use the Python of this process, there is no check.
 
         Raises:
-            EngineUnavailableError: the message has host, package and remedy; or Spark was lost.
+            EngineUnavailableError: the message names host, package and remedy; or Spark was lost.
         """
         asked = _prepared.setdefault(self._session, set())
         if asked and asked.issuperset(self._packages):
@@ -127,8 +127,8 @@ class SparkEngine:
     ) -> Iterator[Done[R] | Failed]:
         """See :class:`deltactl.engine.base.Engine`.
 
-        Closing the iterator stops running jobs. After a cancel, running jobs are also stopped;
-        their outputs remain.
+        When the iterator is closed, or ``cancel`` is set, running jobs are stopped. Their outputs
+        remain.
         """
         if cancel is not None and cancel.is_set():
             return
@@ -164,9 +164,9 @@ class SparkEngine:
         usual_rows: int | None = None,
         cancel: CancelToken | None = None,
     ) -> tuple[list[T], list[R]]:
-        """See :class:`deltactl.engine.exchange.Exchanger`: uses the shuffle of Spark.
+        """Exchange rows with Spark's shuffle; see :class:`deltactl.engine.exchange.Exchanger`.
 
-        Spark repeats lost work; after a transient error of the storage, the whole exchange is
+        Spark repeats lost work. After a transient error of the storage, the whole exchange is
         repeated.
         """
         self.prepare()
@@ -193,11 +193,11 @@ class SparkEngine:
 def _wait_for(
     future: Future[list[tuple[Any, ...]]], jobs: SparkJobs, cancel: CancelToken | None
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a job; stop it after a cancel.
+    """Return the rows of a job; stop the job if ``cancel`` is set.
 
     Raises:
         InterruptedRunError: ``cancel`` was set.
-        DeltactlError: Spark gave up.
+        DeltactlError: Spark tried the job several times, without success.
     """
     is_stopping = False
     try:
@@ -241,18 +241,18 @@ def _read_exchange(
 
 
 class _Queue:
-    """The jobs to run; jobs to run again come first."""
+    """The jobs to run. Jobs that must run again come first."""
 
     def __init__(self, bundles: Iterator[Bundle]) -> None:
         self._bundles = bundles
         self._again: deque[Job] = deque()
 
     def take(self, most: int) -> Job:
-        """Return the next job with a limited number of bundles; empty if there is none."""
+        """Return the next job with at most ``most`` bundles; empty if there is no work."""
         return self._again.popleft() if self._again else take_job(self._bundles, most)
 
     def put_back(self, jobs: Iterable[Job]) -> None:
-        """Run these bundles next."""
+        """Run these jobs next."""
         self._again.extendleft(reversed(list(jobs)))
 
 
@@ -348,7 +348,7 @@ class _Run(Generic[R]):
                     yield Failed(task.id, task.tries, error)
 
     def _stop(self) -> None:
-        """Cancel until every thread has ended."""
+        """Cancel the jobs until every thread has ended."""
         while self._running:
             self._jobs.cancel()
             ended, _ = wait(self._running, _POLL_SECONDS)

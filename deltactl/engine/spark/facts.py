@@ -1,4 +1,4 @@
-"""Find a configured cluster and missing requirements of Spark without starting it."""
+"""Find a configured cluster, and missing requirements of Spark, without starting Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def load_spark_facts(
 
 
 def find_missing(environ: Mapping[str, str], remote: str | None) -> str | None:
-    """Return the missing requirement of a session: a package, or Java if no server provides it."""
+    """Return the missing requirement of a session, or ``None``.
+
+    This is a package, or Java if no server provides Java.
+    """
     for module in ("pyspark", "pandas"):
         if not _has_module(module):
             return f"the Python package {module} is not installed"
@@ -61,7 +64,7 @@ def has_java(environ: Mapping[str, str]) -> bool:
 
 
 def is_submitted(environ: Mapping[str, str]) -> bool:
-    """Return whether this process was started by spark-submit, whose Java waits for it."""
+    """Return whether spark-submit started this process; then its Java waits for the process."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
@@ -76,7 +79,7 @@ def _find_cluster(environ: Mapping[str, str], master: str | None, remote: str | 
     if master is not None:
         return f"--master {master}"
     if remote is not None:
-        return "--spark-remote"  # without the address, which may carry a token
+        return "--spark-remote"  # without the address, which may contain a token
     if environ.get("SPARK_REMOTE"):
         return "SPARK_REMOTE is set"
     if is_submitted(environ):

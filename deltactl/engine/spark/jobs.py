@@ -1,4 +1,4 @@
-"""Run Spark jobs; all differences between classic Spark and Spark Connect are here."""
+"""Run Spark jobs. This module contains all differences between classic Spark and Spark Connect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from deltactl.engine.spark.worker import RESULT_SCHEMA, Batches
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark adds slots only if tasks wait.
+# Spark adds executors only if tasks wait.
 _SLOTS_TO_GROW_TO: Final = 32
 _PROBED_ROWS: Final = 4096
 
@@ -33,17 +33,17 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def functions_of(session: SparkSession) -> Any:
-    """Return the module of functions for the columns of a session.
+    """Return the module with the functions for columns of this session.
 
     ``pyspark.sql.functions`` chooses the kind of session from the environment, but a process may
-    have both kinds.
+    have sessions of both kinds.
     """
     name = "pyspark.sql.connect.functions" if is_connect(session) else "pyspark.sql.functions"
     return import_module(name)
 
 
 class SparkJobs:
-    """Jobs of one run on a session, which is neither changed nor stopped."""
+    """Jobs of one run on a session. The session is neither changed nor stopped."""
 
     def __init__(self, session: SparkSession) -> None:
         """Take a session, classic or Connect."""
@@ -78,7 +78,7 @@ class SparkJobs:
 
     @cached_property
     def _connect_slots(self) -> int:
-        """Return the slots of a server, which distributes rows over this number of partitions."""
+        """Return the slots of a server: the number of partitions over which it distributes rows."""
         number = functions_of(self._session).spark_partition_id()
         rows = self._session.range(_PROBED_ROWS).select(number).collect()
         return len({row[0] for row in rows})
@@ -90,13 +90,14 @@ class SparkJobs:
             self._session.addArtifacts(str(package), pyfile=True)
         else:
             self._session.sparkContext.addPyFile(str(package))
-        # Executors fetch it from this process as long as the session exists.
+        # Executors download the file from this process as long as the session exists.
         finalize(self._session, shutil.rmtree, package.parent, ignore_errors=True)
 
     def in_threads(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function`` for use on other threads of this run.
 
-        Job settings of the calling thread, such as a scheduler pool, also apply on these threads.
+        Job settings of the calling thread, such as a scheduler pool, then also apply on these
+        threads.
         """
         from pyspark import inheritable_thread_target
         from pyspark.sql.utils import is_remote
@@ -109,15 +110,15 @@ class SparkJobs:
                 context.setJobGroup(self._tag, "deltactl", interruptOnCancel=True)
             return function(*arguments)
 
-        if is_remote() != self.is_connect:  # what is inherited would be of the other kind
+        if is_remote() != self.is_connect:  # settings would be of the other kind
             return tagged
         return cast("Callable[..., Any]", inheritable_thread_target(self._session)(tagged))
 
     def run(self, runner: Callable[[Batches], Batches], job: Job) -> list[tuple[Any, ...]]:
-        """Run a job to its end and return the rows of ``RESULT_SCHEMA``.
+        """Run a job to its end, and return the rows of ``RESULT_SCHEMA``.
 
-        Each bundle is a row. There are no more rows than slots, so Spark makes a partition of each
-        row without a shuffle.
+        Each bundle is a row. There are no more rows than slots, so Spark gives each row its own
+        partition without a shuffle.
         """
         table = pa.table(
             {
@@ -135,9 +136,10 @@ class SparkJobs:
         sources: Sequence[bytes],
         destinations: int,
     ) -> list[tuple[Any, ...]]:
-        """Read sources, shuffle their rows by destination, and write; return the results.
+        """Read sources, shuffle their rows by destination, and write them; return the results.
 
-        The rows of a destination are together, and the reports of the sources too.
+        After the shuffle, the rows of a destination are together, and the reports of the sources
+        too.
         """
         table = pa.table([pa.array(sources, pa.binary())], schema=SOURCE_SCHEMA)
         frame = self._session.createDataFrame(table).repartition(len(sources))
@@ -151,7 +153,7 @@ class SparkJobs:
 
         A job that starts during the first call is stopped by the next call.
         """
-        with suppress(Exception):  # the session is gone, so nothing runs
+        with suppress(Exception):  # the session has ended, so nothing runs
             if self.is_connect:
                 self._session.interruptTag(self._tag)
             else:
@@ -169,7 +171,7 @@ class SparkJobs:
 
 
 def _spark_schema(schema: pa.Schema) -> Any:
-    """Return the schema as objects: PySpark needs a classic session to parse a string."""
+    """Return the schema as objects, because PySpark needs a classic session to parse a string."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)

@@ -24,7 +24,7 @@ def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
     """Convert errors inside the block to an error about a lost session.
 
     Raises:
-        EngineUnavailableError: instead of the error of py4j or gRPC.
+        EngineUnavailableError: replaces the error of py4j or gRPC.
     """
     try:
         yield jobs
@@ -37,7 +37,7 @@ def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
 
 
 def went_away(error: Exception) -> EngineUnavailableError:
-    """Return the error for all remaining tasks, which cannot run."""
+    """Return the error for all tasks that cannot run because Spark was lost."""
     return EngineUnavailableError(
         f"Spark went away: {describe_failure(str(error))}",
         hint="Read the log of Spark, then rerun: its Java process or server has ended, often "
@@ -46,7 +46,7 @@ def went_away(error: Exception) -> EngineUnavailableError:
 
 
 def given_up(task: PackedTask, error: Exception) -> Failed:
-    """Return the outcome of a task whose workers died each time."""
+    """Return the outcome of a task whose workers died in each attempt."""
     lost = DeltactlError(
         f"Spark lost the task in {task.tries} attempts: {describe_failure(str(error))}",
         hint="Read the executors' logs; a worker that ended usually had too little memory.",
@@ -58,7 +58,7 @@ def given_up(task: PackedTask, error: Exception) -> Failed:
 def is_worth_a_retry(error: Exception) -> bool:
     """Return whether another attempt, perhaps on another host, may succeed.
 
-    Errors of deltactl about a table are the same on every host.
+    The errors of deltactl about a table are the same on every host.
     """
     if isinstance(error, StorageError):
         settled = (ObjectNotFoundError, ObjectExistsError, AccessDeniedError)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 _PACKAGE = "deltactl"
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # the same code gives the same file at any time
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same code always gives the same file
 
 
 def write_package() -> Path:

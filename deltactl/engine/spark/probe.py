@@ -27,7 +27,7 @@ REQUIRED: Final[Mapping[str, str]] = {
 """Packages that tasks may import, with the oldest version allowed (as in pyproject.toml)."""
 
 ALWAYS: Final = ("pyarrow", "numpy", "pandas", "fsspec", "pyroaring")
-"""Packages that every task needs; each of the others is for one kind of storage."""
+"""Packages that every task needs. Each of the other packages is for one kind of storage."""
 
 _MOST_PROBES: Final = 64
 _LONGEST: Final = 300
@@ -44,10 +44,11 @@ def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] 
     """Run one small Python task in each slot, which also checks its host for ``packages``.
 
     Raises:
-        EngineUnavailableError: the message has host, package and remedy.
+        EngineUnavailableError: the message names host, package and remedy.
     """
     wanted = {name: REQUIRED[name] for name in (*ALWAYS, *packages)}
-    # Pickled rows, not Arrow: the probe also checks whether Arrow is installed.
+    # The rows are pickled, not sent with Arrow, because the probe also checks whether Arrow is
+    # installed.
     from pyspark.sql.types import StringType
 
     look = functions_of(session).udf(make_probe(wanted), StringType(), useArrow=False)
@@ -63,7 +64,7 @@ def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] 
 
 
 def make_probe(wanted: Mapping[str, str]) -> Callable[[object], str]:
-    """Return the function that checks a host. It is pickled by value and imports no deltactl."""
+    """Return the function that checks a host. It is pickled with its code, without deltactl."""
     required = dict(wanted)
 
     def deltactl_probe(_row: object) -> str:
@@ -111,7 +112,7 @@ def _lacking(
 
 
 def explain_failure(text: str) -> EngineUnavailableError:
-    """Return the error for Spark's message when no Python task could run."""
+    """Return the error for a message of Spark, if no Python task could run."""
     found = _HOST.search(text)
     host = f"host {found[1]}" if found else "the executors"
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,4 +1,4 @@
-"""Start a Spark session for the command line: quiet, with this Python, stopped at the end."""
+"""Start a Spark session for the command line, without log messages; stop it at the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _QUIET: Final = {
     "spark.app.name": "deltactl",
     "spark.ui.showConsoleProgress": "false",
 }
-# Java does little work here, so a short start is more important than compiled queries.
+# Java does little work here. So a short start is more important than compiled queries.
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -45,17 +45,17 @@ _EMBEDDED: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # The number of Arrow threads in a worker, as in this process; Spark would set one.
+    # Workers use as many Arrow threads as this process; Spark would set one.
     "spark.executorEnv.OMP_NUM_THREADS": str(count_cores()),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """The settings of Spark that a user gave. ``conf`` may contain secrets and is never shown."""
+    """The settings of Spark that a user gave. ``conf`` is never shown: it may contain secrets."""
 
     master: str | None = None
-    remote: str | None = field(default=None, repr=False)  # may carry a token
+    remote: str | None = field(default=None, repr=False)  # may contain a token
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     verbose: int = 0
     max_concurrent: int | None = None
@@ -63,7 +63,7 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield the session of this process, or else a new one that ends with the block.
+    """Yield the session of this process; if there is none, a new session that ends with the block.
 
     Raises:
         EngineUnavailableError: the message says what is missing and what to install.
@@ -88,7 +88,7 @@ def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterat
 def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | None:
     """Return the master to request; ``None`` if spark-submit or a configuration file sets it.
 
-    Spark on one machine tries a task only once unless the master contains the number of attempts.
+    On one machine, Spark tries a task only once, unless the master contains the number of attempts.
     """
     master = settings.master or environ.get("spark.master")
     if master is None:
@@ -100,7 +100,7 @@ def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | 
 
 
 def build_conf(settings: SparkSettings, master: str | None) -> dict[str, str]:
-    """Return the configuration of a new classic session; settings of the user have precedence."""
+    """Return the configuration of a new classic session. Settings of the user have precedence."""
     embedded = master is not None and master.startswith("local[")
     conf = {**_QUIET, **(_EMBEDDED if embedded else {}), **settings.conf}
     if master is not None:
@@ -119,10 +119,10 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
     else:
         master = choose_master(settings, environ) or ""
         conf = build_conf(settings, master or None)
-        os.environ.pop("SPARK_REMOTE", None)  # PySpark would follow it, whatever the master
+        os.environ.pop("SPARK_REMOTE", None)  # PySpark would use its server, whatever the master
     for key, value in conf.items():
         builder = builder.config(key, value)
-    # Otherwise workers start `python3`, which may be another Python.
+    # Without this, workers start `python3`, which may be another Python.
     if master.startswith("local-cluster"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     elif master.startswith("local"):
@@ -142,16 +142,16 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
 
 def _silence_context(context: Any, verbose: int) -> None:
     context.setLogLevel(("OFF", "WARN", "INFO")[min(verbose, 2)])
-    # This thread of PySpark prints a traceback if Java has died; deltactl reports this itself.
+    # If Java has died, this thread of PySpark prints a traceback. deltactl reports the loss itself.
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, client: None
 
 
 def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """Warn of refused settings, because a server accepts only some.
+    """Warn of settings that the server refused, because a server accepts only some.
 
-    A warning of PySpark would show values.
+    A warning of PySpark would show the values.
     """
     for key, value in conf.items():
         if session.conf.get(key, None) != value:
@@ -162,7 +162,7 @@ def stop_session(session: SparkSession) -> None:
     """Stop a session and the Java process that it started."""
     from pyspark import SparkContext
 
-    with suppress(Exception):  # it may have ended already
+    with suppress(Exception):  # the session may have ended already
         session.stop()
     gateway = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -173,7 +173,7 @@ def stop_session(session: SparkSession) -> None:
     SparkContext._gateway = None
     SparkContext._jvm = None
     if process.stdin is not None:
-        process.stdin.close()  # the process ends when its input does
+        process.stdin.close()  # the process ends when its input is closed
     try:
         process.wait(_SECONDS_TO_END)
     except subprocess.TimeoutExpired:
@@ -183,7 +183,7 @@ def stop_session(session: SparkSession) -> None:
 
 @contextmanager
 def _keeping_sigint() -> Iterator[None]:
-    """Keep our SIGINT handler, which lets tasks end; the handler of PySpark would abort them."""
+    """Keep deltactl's SIGINT handler: it lets tasks end, and PySpark's handler would abort them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -196,7 +196,7 @@ def _keeping_sigint() -> Iterator[None]:
 
 @contextmanager
 def _output_to(log: IO[bytes] | None) -> Iterator[None]:
-    """Send the output of processes that start in the block to ``log`` or stderr, not stdout."""
+    """Send the output of processes that start in the block to ``log`` or stderr, not to stdout."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -213,12 +213,12 @@ def _output_to(log: IO[bytes] | None) -> Iterator[None]:
 
 
 def _silence_python_side() -> None:
-    """Switch off logs of PySpark, which repeat errors as JSON on stderr and known warnings."""
+    """Turn off logs of PySpark: they repeat errors as JSON on stderr, and show known warnings."""
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_of_others)  # py4j logs there that Java is gone
+    logging.getLogger().addFilter(_is_of_others)  # py4j logs to this logger that Java has ended
     warnings.filterwarnings("ignore", module=r"pyspark\..*")
 
 

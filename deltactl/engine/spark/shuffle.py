@@ -1,7 +1,7 @@
-"""Exchange rows in Python workers of Spark: rows are sent as bytes, by destination.
+"""Exchange rows in Python workers of Spark. Rows are sent as bytes, by destination.
 
-No column of a table is converted to a Spark type: Spark shuffles Arrow streams as bytes. This
-module is sent with the package; it imports pyspark only on the workers.
+No column of a table is converted to a Spark type: Spark shuffles Arrow streams as bytes. deltactl
+sends this module to the workers with the package; pyspark is imported only there.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
 PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])
 
 REPORT: Final = -1
-"""The destination number for the reports of sources, which have no destination."""
+"""The destination number for reports of sources, because a report has no destination."""
 
-# Rows of a source that are collected, so that its pieces are large.
+# How many rows of a source are collected, so that the pieces for destinations are large.
 _HELD_BYTES: Final = 64 << 20
 _GATHERED_BYTES: Final = 16 << 20
 _SPOOLED_BYTES: Final = 64 << 20
@@ -66,7 +66,7 @@ def make_writer(
 
 
 def read_sources(make: MakeExchange[Any, Any, Any], batches: Batches) -> Batches:
-    """Read the source of each row; yield its rows by destination, and a report."""
+    """Read the source of each row; yield the rows of the source by destination, and a report."""
     work = make(get_attempt())
     sources = (row.as_py() for batch in batches for row in batch.column("source"))
     pieces = (piece for data in sources for piece in _read_source(work, pickle.loads(data)))
@@ -122,9 +122,9 @@ def _to_batch(rows: list[Piece]) -> pa.RecordBatch:
 def write_destinations(
     make: MakeExchange[Any, Any, Any], usual_rows: int | None, batches: Batches
 ) -> Batches:
-    """Write each destination, whose rows are together; pass reports on.
+    """Write each destination, and yield its result; yield reports of sources unchanged.
 
-    Yield rows of ``RESULT_SCHEMA``: the result of a destination, or the report of a source.
+    The rows of a destination must be together. The yielded rows have ``RESULT_SCHEMA``.
     """
     attempt = get_attempt()
     work = make(attempt)
@@ -156,7 +156,7 @@ def _write(
     usual_rows: int | None,
     pieces: Iterable[bytes],
 ) -> Any:
-    """Collect the rows until their number is known, then write them."""
+    """Collect the rows of a destination until their number is known, then write them."""
     with Spool(work.schema, 1, _SPOOLED_BYTES) as spool:
         for data in pieces:
             for batch in decode_rows(data):

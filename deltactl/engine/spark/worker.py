@@ -1,6 +1,6 @@
 """Run the tasks of a bundle one after the other in a Python worker of Spark.
 
-This module is sent with the package; it imports pyspark only on the workers.
+deltactl sends this module to the workers with the package; pyspark is imported only there.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ Batches = Iterator[pa.RecordBatch]
 def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow``.
 
-    It is sent by value together with ``worker`` and storage options, as bytes: no plan, log or page
-    of Spark shows these. The functions that it calls are imported from the package that was sent.
+    The function is sent as bytes, with ``worker`` and the storage options in it, so no plan, log or
+    page of Spark shows these. The functions that it calls are imported from the package that was
+    sent.
     """
 
     def deltactl_tasks(batches: Batches) -> Batches:
@@ -44,7 +45,7 @@ def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
 
 
 def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
-    """Run the tasks of all rows, and yield a row with the result of each when it ends."""
+    """Run the tasks of all rows. When a task ends, yield a row with its result."""
     attempt = get_attempt()
     for batch in batches:
         for row in batch.column("task"):
@@ -55,7 +56,7 @@ def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
 def get_attempt() -> int:
     """Return the unique number of this attempt of a Spark task.
 
-    The attempt number of Spark is not unique: it starts again at 0 when a stage is repeated,
+    The attempt number of Spark is not unique: if a stage is repeated, it starts again at 0,
     although an earlier abandoned attempt may still write.
     """
     from pyspark import TaskContext
@@ -76,7 +77,7 @@ def _run_task(
 
 
 def encode_result(number: int, attempt: int, ok: bool, result: bytes) -> pa.RecordBatch:
-    """Return a row of ``RESULT_SCHEMA``."""
+    """Return the result of a task as a row of ``RESULT_SCHEMA``."""
     columns = [[number], [attempt], [ok], [result]]
     arrays = [
         pa.array(values, field.type) for values, field in zip(columns, RESULT_SCHEMA, strict=True)
@@ -85,7 +86,7 @@ def encode_result(number: int, attempt: int, ok: bool, result: bytes) -> pa.Reco
 
 
 def encode_error(error: Exception) -> bytes:
-    """Pickle an error with its traceback as a note, or its text if it cannot be pickled."""
+    """Pickle an error with its traceback as a note; if this fails, pickle the error's text."""
     error.add_note("in a worker of Spark:\n" + "".join(traceback.format_exception(error)))
     try:
         data = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)

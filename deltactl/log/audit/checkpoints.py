@@ -1,7 +1,7 @@
 """Check checkpoints against replay, and `_last_checkpoint` against the log.
 
-A checkpoint is compared with the same version, rebuilt without it. If older checkpoints are needed
-to rebuild it, they must have passed the check.
+A checkpoint is compared with the same version, rebuilt without this checkpoint. If an older
+checkpoint is needed to rebuild the version, it must have passed the check.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ Trust: TypeAlias = Literal["good", "unproven", "bad", "ambiguous"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of the check of a checkpoint; ``problem`` is text if it is not valid.
+    """The result of the check of a checkpoint; ``problem`` is a text if it is not valid.
 
-    ``is_whole``: every file of it can be read.
-    ``unproven``: complete, but it cannot be compared, because older log files are missing.
-    ``ambiguous``: it differs from replay from another unproven checkpoint, so that either can be
-    wrong.
+    ``is_whole``: every file of the checkpoint can be read. Values of ``trust``:
+
+    - ``good`` or ``bad``: the checkpoint is valid, or not valid.
+    - ``unproven``: the checkpoint is complete, but cannot be compared, because older log files are
+      missing.
+    - ``ambiguous``: the checkpoint differs from a replay that starts at an unproven checkpoint.
+      Either of the two can be wrong.
     """
 
     checkpoint: Checkpoint
@@ -52,7 +55,7 @@ class Verdict:
 class HintVerdict:
     """The result of the check of `_last_checkpoint`: its version and its problem.
 
-    ``is_missing``: the file does not exist. Readers are then slower, but read correct data.
+    ``is_missing``: the file does not exist. Then readers are slower, but read correct data.
     """
 
     version: int | None
@@ -61,7 +64,7 @@ class HintVerdict:
 
 
 def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
-    """Check every complete checkpoint of a whole listing, oldest first."""
+    """Check every complete checkpoint of a listing of the whole log, oldest first."""
     verdicts: list[Verdict] = []
     for checkpoint in [*listing.checkpoints, *_empty_checkpoints(store)]:
         verdicts.append(_check(store, listing, checkpoint, verdicts))
@@ -69,7 +72,7 @@ def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
 
 
 def _empty_checkpoints(store: Store) -> Iterator[Checkpoint]:
-    """Return checkpoint files of 0 bytes: our listings ignore them, other readers may fail."""
+    """Yield checkpoint files of 0 bytes: deltactl ignores them, but other readers may fail."""
     for info in store.list_from(LOG_DIR):
         match parse_log_name(info.name.rpartition("/")[2]):
             case CheckpointFile(version, kind, format=form) if not info.size_bytes:
@@ -105,7 +108,10 @@ def _check(
 
 
 def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return a wrong recorded size of a sidecar: some readers use it to find the footer."""
+    """Describe a wrong size of a sidecar in a checkpoint, or return ``None``.
+
+    Some readers use this size to find the footer of the sidecar.
+    """
     head = read_head(store, checkpoint)
     infos = store.stat_many(head.sidecars)
     for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
@@ -119,7 +125,7 @@ def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Check
 
 
 def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
-    """Return the version, rebuilt only from this checkpoint."""
+    """Return the version of a checkpoint, rebuilt only from this checkpoint."""
     alone = LogListing(0, checkpoints=[checkpoint])
     return _load(store, alone, checkpoint.version, frozenset())
 
@@ -131,7 +137,8 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
         return "its metaData is different"
     if dict(own.domains) != dict(replayed.domains):
         return "its domain metadata are different"
-    # Transactions may have expired when it was written, if the table allows that.
+    # If the table has a retention for transactions, some may have expired before the checkpoint was
+    # written.
     expected = replayed.txns
     if replayed.properties.txn_retention_ms is not None:
         expected = {app: txn for app, txn in replayed.txns.items() if app in own.txns}
@@ -157,7 +164,7 @@ def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) ->
     """Check whether ``_last_checkpoint`` refers to a checkpoint that can be used.
 
     Raises:
-        StorageError: the store failed; `_last_checkpoint` may be valid.
+        StorageError: the store failed. `_last_checkpoint` may still be valid.
     """
     said: list[str] = []
     version = None

@@ -1,8 +1,9 @@
 """Read, check and write version checksum files (``N.crc``).
 
-Source: PROTOCOL.md, "Version Checksum File". Delta on Spark computes the next checksum from the
-last one. So a file is written only if every field was computed from the whole snapshot, and it is
-never replaced.
+Delta on Spark computes the next checksum from the last one. So deltactl writes a file only if it
+computed every field from the whole snapshot, and it never replaces a file.
+
+Source: PROTOCOL.md, "Version Checksum File".
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from deltactl.storage.store import Store
 def find_disagreements(
     store: Store, snapshot: Snapshot, num_files: int, size_bytes: int
 ) -> list[str] | None:
-    """Return how the version's checksum file differs from the snapshot; ``None`` without a file.
+    """Return how the version's checksum file differs from the snapshot; ``None`` if none exists.
 
     Raises:
         StorageError: the store failed; the file may be valid.
@@ -64,7 +65,8 @@ def find_disagreements(
         wrong.append("metadata is not what the log says")
     if found.domains is not None and found.domains != dict(snapshot.domains):
         wrong.append("domainMetadata is not what the log says")
-    # If transactions expire, the current time decides which of them are still valid.
+    # If the table has a retention for transactions, the current time decides which of them are
+    # valid.
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
         wrong.append("setTransactions is not what the log says")
@@ -96,7 +98,7 @@ def _parse(node: Mapping[str, Any]) -> _Checksum:
 
 
 def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes: int) -> str | None:
-    """Write the version's checksum file; return its name, ``None`` if there is one already.
+    """Write the version's checksum file; return its name, or ``None`` if there is already one.
 
     Raises:
         StorageError: the store failed.
@@ -117,9 +119,9 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
     if snapshot.properties.in_commit_timestamps:
         timestamp = in_commit_timestamp(info)
         if timestamp is None:
-            return None  # then some members are unknown
+            return None  # then some members of the checksum are unknown
         node["inCommitTimestampOpt"] = timestamp
-    if snapshot.properties.txn_retention_ms is None:  # otherwise the time decides what counts
+    if snapshot.properties.txn_retention_ms is None:  # else the time decides
         node["setTransactions"] = [encode_txn(txn) for txn in snapshot.txns.values()]
     node |= {
         "domainMetadata": [encode_domain(domain) for domain in snapshot.domains.values()],

@@ -1,6 +1,7 @@
 """Check log compaction files: each must have the actions of its commits.
 
-Source: PROTOCOL.md, "Log Compaction Files". Readers may use them instead of the commits.
+Readers may use log compaction files instead of the commits. Source: PROTOCOL.md, "Log Compaction
+Files".
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from deltactl.storage.store import FileInfo, Store
 
 @dataclass(frozen=True, slots=True)
 class CompactionVerdict:
-    """The result of the check of a log compaction file; ``problem`` is text if it is wrong.
+    """The result of the check of a log compaction file; ``problem`` is a text if the file is wrong.
 
-    ``is_unproven``: it could not be compared, because commits are missing or invalid.
+    ``is_unproven``: the file could not be compared, because commits are missing or invalid.
     """
 
     first: int
@@ -57,9 +58,9 @@ def check_compactions(store: Store, listing: LogListing) -> Iterator[CompactionV
 
 
 def _replay_or_none(store: Store, commits: Sequence[FileInfo], keys: Sequence[str]) -> Tail | None:
-    """Return the reconciled actions of commits; ``None`` if one of them is truncated.
+    """Return the reconciled actions of commits; ``None`` if one of the commits is truncated.
 
-    The log compaction file may then have the only copy of its actions.
+    In this case, the log compaction file may have the only copy of the actions.
     """
     try:
         return replay_tail(store, commits, keys)
@@ -68,11 +69,11 @@ def _replay_or_none(store: Store, commits: Sequence[FileInfo], keys: Sequence[st
 
 
 def _partition_keys(store: Store, listing: LogListing) -> list[str]:
-    """Return the partition columns' physical names, without log compaction files; or none."""
+    """Return physical names of partition columns, read without log compaction files, or none."""
     without = replace(listing, compacted={})
     try:
         metadata = load_snapshot(store, warn=ignore_warning, listing=without).metadata
-    except DeltactlError:  # reported where the version is rebuilt
+    except DeltactlError:  # the error is reported where the version is rebuilt
         return []
     return list(metadata.partition_keys)
 
@@ -86,8 +87,8 @@ def _find_contradiction(
 ) -> str | None:
     """Describe how a log compaction file of any writer differs from its commits.
 
-    A tombstone of a file that the same commits added has no effect: writers may omit it.
-    Removed domains are not compared.
+    If the same commits added a file and removed it, its tombstone has no effect, and writers may
+    omit it. Removed domains are not compared.
 
     Raises:
         CorruptLogError: the file cannot be parsed.
@@ -116,7 +117,7 @@ def _compare_adds(adds: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> str 
 
 
 def _differ(one: pa.Array, other: pa.Array) -> bool:
-    """Return whether two columns of JSON differ in content, not only in form."""
+    """Return whether two columns of JSON differ in content; differences in form do not count."""
     unequal = pc.fill_null(pc.not_equal(one, other), False)
     one, other = one.filter(unequal), other.filter(unequal)
     pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
@@ -145,7 +146,7 @@ def _compare_removes(
 
 
 def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
-    """Return the keys of all files that the commits add, also of those that they remove again."""
+    """Return the keys of all files that the commits add, also if they remove the file again."""
     names = [info.name for info in commits]
     contents = zip(names, store.read_many(names), strict=True)
     parsed = CommitParser().parse(CommitBytes(name, data) for name, data in contents)

@@ -1,6 +1,7 @@
 """Compute a digest of the live files of a version that does not depend on their order.
 
-It compares two ways to rebuild one version in this process. One batch at a time is in memory.
+The digest compares two ways to rebuild one version in this process. One batch at a time is in
+memory.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """Number and bytes of files, and the sum of a 128-bit hash of each file.
+    """Number and total bytes of files, and the sum of a 128-bit hash of each file.
 
-    The hash covers path, deletion vector, size, partition values and row ids, and has the key of
+    The hash covers path, deletion vector, size, partition values and row ids. It uses the key of
     this process. An empty partition value is null.
     """
 
@@ -56,7 +57,7 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
 
 
 def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:
-    """Return one string for each file."""
+    """Return one string for each file, with the facts that the hash covers."""
     numbers = [pc.fill_null(batch[name], -1).cast(pa.string()) for name in _NUMBERS]
     values = [pc.fill_null(lookup_map(batch["partition_values"], k), "") for k in partition_keys]
     return pc.binary_join_element_wise(file_keys(batch), *numbers, *values, "\0")
@@ -67,12 +68,12 @@ STATS_COLUMNS: Final = (*KEY_COLUMNS, "stats")
 
 @dataclass(frozen=True, slots=True)
 class StatsDigest:
-    """By the dotted name of a statistic: the number of files with it, and the sum of hashes."""
+    """For each statistic, by its dotted name: how many files have it, and the sum of the hashes."""
 
     found: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def describe_difference(self, other: StatsDigest) -> str | None:
-        """Describe which statistics differ; ``None`` if none do."""
+        """Return which statistics differ; ``None`` if none do."""
         shared = self.found.keys() & other.found.keys()
         differing = sorted(
             name
@@ -86,7 +87,10 @@ class StatsDigest:
 
 
 def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDigest:
-    """Return the digest of batches with ``STATS_COLUMNS``; ``type_`` is the type of the struct."""
+    """Return the digest of batches with ``STATS_COLUMNS``.
+
+    ``type_`` is the type of the struct with the statistics.
+    """
     found: dict[str, tuple[int, int]] = {}
     for batch in batches:
         keys = file_keys(batch).combine_chunks()
@@ -101,10 +105,10 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
 
 
 def _normalise(array: pa.Array) -> pa.Array:
-    """Return a statistic as strings; JSON and struct of the same value give the same string."""
+    """Return a statistic as strings. A value has the same string in JSON and in a struct."""
     if pa.types.is_timestamp(array.type):
-        # JSON has milliseconds, a struct may have more digits.
+        # JSON has milliseconds; a struct may have more digits.
         array = pc.floor_temporal(array, unit="millisecond")
     elif pa.types.is_floating(array.type):
-        array = pc.add(array, 0.0)  # -0.0 is 0.0
+        array = pc.add(array, 0.0)  # -0.0 becomes 0.0
     return array.cast(pa.string())

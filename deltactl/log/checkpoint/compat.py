@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 Compat: TypeAlias = Literal["default", "spark", "plain"]
-"""``default``: every reader of Delta accepts it.
+"""The values of ``--compat``.
 
-``spark``: the columns that Delta on Spark writes by default. ``plain``: as ``default``, without
-dictionaries and compression.
+- ``default``: every reader of Delta can read the checkpoint.
+- ``spark``: the checkpoint has the columns that Delta on Spark writes by default.
+- ``plain``: as ``default``, without dictionaries and compression.
 """

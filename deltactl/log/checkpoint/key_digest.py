@@ -1,6 +1,6 @@
-"""Compute a digest of file actions in their order: number, sizes and keys.
+"""Compute a digest of file actions in their order: how many there are, their sizes and keys.
 
-Two streams of the same rows give the same digest for any batch size.
+Two streams of the same rows give the same digest, whatever the sizes of batches are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltactl.protocol.deletion_vectors import unique_ids
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The digest of a stream of file actions; sizes in bytes."""
+    """The digest of a stream of file actions. Sizes are in bytes."""
 
     count: int
     size_bytes: int
@@ -25,7 +25,7 @@ class Fingerprint:
 
 
 class KeyDigest:
-    """Digests rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``."""
+    """Computes the digest of rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``."""
 
     def __init__(self) -> None:
         self._count = self._size_bytes = 0
@@ -51,7 +51,7 @@ class KeyDigest:
 
 
 class _TextHash:
-    """Hashes strings as two streams, lengths and bytes, which do not depend on batch sizes."""
+    """Hashes lengths and bytes of strings separately, so that batch sizes do not matter."""
 
     def __init__(self) -> None:
         self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()

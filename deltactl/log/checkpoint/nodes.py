@@ -1,6 +1,6 @@
 """Parse and encode actions about checkpoint files: sidecars, metadata, `_last_checkpoint`.
 
-Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec"; limits as in Delta on Spark.
+The limits are those of Delta on Spark. Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec".
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ Node: TypeAlias = dict[str, Any]
 
 
 def file_node(file: FileInfo) -> Node:
-    """Return the ``sidecar`` or similar node of a file of a V2 checkpoint, by its bare name."""
+    """Return the ``sidecar`` object (or a similar one) for a file of a V2 checkpoint.
+
+    The object has the name of the file without its directory.
+    """
     return {
         "path": file.name.rpartition("/")[2],
         "sizeInBytes": file.size_bytes,
@@ -44,7 +47,7 @@ def checkpoint_metadata(
 
 
 def start_hint(version: int, files: Sequence[WrittenActions]) -> Node:
-    """Return the first fields of `_last_checkpoint`, in the order that old readers need."""
+    """Return the first fields of `_last_checkpoint`, in the order that old readers require."""
     return {
         "version": version,
         "size": sum(written.num_rows for written in files),
@@ -54,14 +57,17 @@ def start_hint(version: int, files: Sequence[WrittenActions]) -> Node:
 
 
 def schema_node(layout: CheckpointLayout) -> Node:
-    """Return the ``checkpointSchema`` of `_last_checkpoint`; nothing if it is long, as in Spark."""
+    """Return the ``checkpointSchema`` of `_last_checkpoint`; an empty object if it is long.
+
+    Spark has the same limit.
+    """
     schema = spark_schema(layout.whole_schema)
     too_long = len(json.dumps(schema, separators=(",", ":"))) > _SCHEMA_LIMIT
     return {} if too_long else {"checkpointSchema": schema}
 
 
 def v2_node(top: FileInfo, non_file_actions: Sequence[Node], sidecars: Sequence[Node]) -> Node:
-    """Return the ``v2Checkpoint`` of `_last_checkpoint`; without long lists, as in Spark."""
+    """Return the ``v2Checkpoint`` of `_last_checkpoint`; long lists are omitted, as in Spark."""
     hint = file_node(top)
     if len(non_file_actions) <= _LISTED_LIMIT:
         hint["nonFileActions"] = list(non_file_actions)

@@ -1,7 +1,7 @@
 """Convert statistics from JSON strings to the struct of ``add.stats_parsed``, as Arrow columns.
 
-Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema". A value that does not fit the type
-of its column becomes null (unknown).
+If a value does not fit the type of its column, it becomes null (unknown). Source: PROTOCOL.md,
+"Per-file Statistics", "Checkpoint Schema".
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     Structs without such leaves are omitted, because Parquet has no empty groups.
 
     Raises:
-        UnsupportedFeatureError: a column type that this program does not know.
+        UnsupportedFeatureError: deltactl does not know a column type.
     """
     columns = choose_stats_columns(metadata, protocol)
     bounds: _Tree = {}
     nulls: _Tree = {}
     for leaf in columns.leaves:
-        if leaf.has_bounds and leaf.kind != "boolean":  # the struct as in Delta on Spark
+        if leaf.has_bounds and leaf.kind != "boolean":  # as in Delta on Spark
             _put(bounds, leaf.path, arrow_type(_find(metadata.schema, leaf), "physical"))
         _put(nulls, leaf.path, pa.int64())
     members = [pa.field("numRecords", pa.int64())]
@@ -60,13 +60,13 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
 def zone_times(parsed: pa.StructArray, metadata: Metadata) -> pa.StructArray:
     """Return ``stats_parsed`` with times as in the schema: with a time zone or without.
 
-    INT96, which Spark writes, does not say which of the two it is.
+    Spark writes INT96, whose type does not show whether there is a time zone.
     """
     if not _has_times(parsed.type):
         return parsed
     try:
         schema = metadata.schema
-    except CorruptLogError:  # reported where rows are read
+    except CorruptLogError:  # the error is reported where rows are read
         return parsed
     members = [
         pa.field(member.name, _zone(member.type, schema))
@@ -84,7 +84,7 @@ def _has_times(type_: pa.DataType) -> bool:
 
 
 def _zone(type_: pa.DataType, known: DeltaType | None) -> pa.DataType:
-    """Return the type with a time zone if the table's type is ``timestamp``, else without one."""
+    """Return the type of a time, with a time zone only if the table's type is ``timestamp``."""
     if pa.types.is_struct(type_):
         fields = known.fields if isinstance(known, StructType) else ()
         below = {field.physical_name: field.type for field in fields}
@@ -120,7 +120,8 @@ def parse_stats(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
     try:
         return _parse_columns(texts, type_)
     except (pa.ArrowException, ValueError):
-        # For example NaN as a string, a duplicate key, or a fraction for an integer.
+        # Arrow fails, for example, for NaN as a string, a duplicate key, or a fraction for an
+        # integer.
         return pa.array([_parse_one(text, type_) for text in texts.to_pylist()], type_)
 
 
@@ -130,7 +131,8 @@ def _parse_columns(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
     if pc.any(pc.match_substring(texts, "\n")).as_py():
         raise ValueError("line breaks")
     if not pc.all(pc.starts_with(texts, "{")).as_py():
-        # For example a bare null: as the first value, it ends the process inside Arrow (26.0).
+        # For example, a JSON null as the whole string: if it comes first, the process ends inside
+        # Arrow (26.0).
         raise ValueError("a text that does not begin as an object does")
     lines = pc.binary_join(
         pa.ListArray.from_arrays([0, len(texts)], pc.fill_null(texts, "{}")), "\n"
@@ -152,7 +154,7 @@ def _parse_columns(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
 
 
 def _readable(type_: pa.DataType) -> Any:
-    """Return the type to read a leaf as: dates and times as strings, which have many forms."""
+    """Return the type with which a leaf is read: strings for dates and times (many forms)."""
     if pa.types.is_struct(type_):
         return pa.struct([(f.name, _readable(f.type)) for f in type_])
     if pa.types.is_temporal(type_):
@@ -169,7 +171,7 @@ def _convert(array: pa.Array, type_: pa.DataType, mask: pa.Array | None = None) 
     if array.type == type_:
         return array
     if pa.types.is_timestamp(type_) and type_.tz is None:
-        # Such a column has strings without a zone; after type widening, also dates.
+        # Such a column has strings without a time zone; after type widening, it also has dates.
         return array.cast(type_)
     if pa.types.is_timestamp(type_):
         try:
@@ -189,7 +191,7 @@ def _parse_one(text: str | None, type_: pa.StructType) -> Any:
 
 
 def _fit(value: Any, type_: pa.DataType) -> Any:
-    """Return a JSON value as a value of the type; ``None`` if it does not fit."""
+    """Return a JSON value as a value of the type; ``None`` if the value does not fit."""
     if pa.types.is_struct(type_):
         if not isinstance(value, dict):
             return None
@@ -209,10 +211,10 @@ def _fit_leaf(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_boolean(type_):
         return value if isinstance(value, bool) else None
     if pa.types.is_floating(type_):
-        # Readers parse no other strings: to them, such a bound is missing.
+        # Readers parse no other strings: for them, a bound in another form is missing.
         return _SPECIAL_FLOATS.get(str(value)) if isinstance(value, str | bool) else float(value)
     if pa.types.is_decimal(type_):
-        return Decimal(value)  # Arrow refuses values with more digits than the column
+        return Decimal(value)  # Arrow refuses values with more digits than the column has
     if pa.types.is_temporal(type_):
         return _convert(pa.array([value], pa.string()), type_)[0].as_py()
     return whole_number(value)

@@ -48,7 +48,8 @@ _LEAST_BATCH_ROWS = 256
 _BATCH_BYTES = 64 << 20
 _BUFFER_BYTES = 4 << 20
 _STREAMED_BYTES = 32 << 20
-# Rows are files with different names, or few other actions: a compressed row needs at least a bit.
+# How many rows a byte can have at most: files have different names, so a compressed row needs at
+# least a bit, and there are few other actions.
 _MOST_ROWS_OF_A_BYTE = 8
 
 
@@ -56,8 +57,8 @@ _MOST_ROWS_OF_A_BYTE = 8
 class CheckpointHead:
     """The non-file actions of a checkpoint, and the location of its file actions.
 
-    ``sidecar_sizes``: the recorded sizes of its sidecars in bytes. ``is_mixed``: the parts also
-    have file actions, in addition to the sidecars.
+    ``sidecar_sizes``: the sizes of its sidecars in bytes, as the checkpoint gives them.
+    ``is_mixed``: not only the sidecars have file actions, but the parts too.
     """
 
     version: int
@@ -119,15 +120,16 @@ class Piece:
 def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
     """Return the files that have the checkpoint's file actions.
 
-    With sidecars, the top-level file should contain no file actions (PROTOCOL.md, "V2 Spec"). If it
-    does, readers use both. If they were ignored, vacuum would treat these files as orphaned.
+    If there are sidecars, the top-level file should contain no file actions (PROTOCOL.md, "V2
+    Spec"). If it contains some, readers use both. So deltactl uses both too: otherwise vacuum would
+    treat the files in the top-level file as orphaned.
     """
     parts = head.parts if head.is_mixed or not head.sidecars else ()
     return tuple(map(Piece, (*head.sidecars, *parts)))
 
 
 def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
-    """Refuse a checkpoint with a row of several actions; every row of its Parquet files is read.
+    """Raise an error for a row with several actions. All rows of the Parquet files are read.
 
     Raises:
         CorruptLogError: there is such a row; the message has the file and the row.
@@ -144,7 +146,7 @@ def read_adds(
     columns: Sequence[str],
     pieces: Sequence[Piece] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield batches of adds with given columns of :data:`ADD_SCHEMA`, of all or some pieces."""
+    """Yield batches of adds with given columns of :data:`ADD_SCHEMA`, from all or some pieces."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "add", columns)
 
@@ -155,7 +157,7 @@ def read_removes(
     columns: Sequence[str],
     pieces: Sequence[Piece] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield batches of tombstones, columns of :data:`REMOVE_SCHEMA`; see ``read_adds``."""
+    """Yield batches of tombstones with columns of :data:`REMOVE_SCHEMA`; see ``read_adds``."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "remove", columns)
 
@@ -220,7 +222,7 @@ def _read_actions(
         return
     with _named(name, version), store.open_input(name) as source:
         parquet = _open_parquet(source)
-        if name in head.sidecars:  # for the other files, reading the head has done it
+        if name in head.sidecars:  # for the other files, `read_head` has checked this
             ensure_single_actions(parquet, 0)
         if action not in parquet.schema_arrow.names:
             return
@@ -232,8 +234,8 @@ def _read_actions(
             structs = batch.column(action)
             if structs.null_count == len(structs):
                 continue
-            structs.validate(full=True)  # Parquet does not check UTF-8
-            # Dropping copies the data, even if there is nothing to drop.
+            structs.validate(full=True)  # Parquet does not check that strings are UTF-8
+            # To drop nulls copies the data, even if there are no nulls.
             structs = structs.drop_null() if structs.null_count else structs
             yield _to_table(structs, action, columns, head.non_file_actions.metadata)
 
@@ -244,13 +246,14 @@ def _read_json(store: Store, name: str, version: int) -> CommitBytes:
 
 
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """Open a checkpoint for streaming: otherwise Arrow keeps all read data in memory to the end.
+    """Open a checkpoint for streaming, so that Arrow does not keep all data in memory to the end.
 
-    A column of one row group may have hundreds of megabytes: it is read in pieces. A small file is
-    read at once, because the buffer of a piece has the size in the page header, which can be wrong.
+    A column of one row group may have hundreds of megabytes, so it is read in pieces. A small file
+    is read at once, because the buffer of a piece has the size that the page header gives, which
+    can be wrong.
 
     Raises:
-        ValueError: the footer has more rows than the file can contain; a read would not end.
+        ValueError: the footer has more rows than the file can contain, so a read would not end.
     """
     import pyarrow.parquet as pq
 
@@ -262,7 +265,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
         source,
         pre_buffer=False,
         buffer_size=buffer_bytes,
-        coerce_int96_timestamp_unit="us",  # the range of Spark; nanoseconds end in the year 2262
+        coerce_int96_timestamp_unit="us",  # as Spark; nanoseconds end in the year 2262
     )
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
@@ -272,7 +275,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
 
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
-    """Return the rows of a batch; fewer if statistics of thousands of columns make them large."""
+    """Return the row count of a batch: fewer if statistics of many columns make rows large."""
     below = tuple(f"{leaf}." for leaf in leaves)
     indices = [
         index
@@ -290,7 +293,7 @@ def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
 
 
 def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str]) -> list[str]:
-    """Return prefixes of the Parquet columns to read; parsed statistics only if they are needed."""
+    """Return prefixes of the Parquet columns to read. Parsed statistics are read only if needed."""
     struct = parquet.schema_arrow.field(action).type
     members = {struct.field(i).name for i in range(struct.num_fields)}
     wanted = {JSON_NAMES["path"]}
@@ -305,7 +308,7 @@ def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str])
 
 
 def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
-    """Return whether a leaf has more nulls than another one, by the footer."""
+    """Return whether a leaf has more nulls than the leaf ``present``, as the footer says."""
     nulls, absent = count_nulls(parquet, path), count_nulls(parquet, present)
     return nulls is None or absent is None or nulls > absent
 

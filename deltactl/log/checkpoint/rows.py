@@ -1,4 +1,4 @@
-"""Convert internal columns of files to the columns of a checkpoint.
+"""Convert internal columns of file actions to the columns of a checkpoint.
 
 Source: PROTOCOL.md, "Checkpoint Schema", "Add File and Remove File".
 """
@@ -18,7 +18,7 @@ _OURS = {theirs: ours for ours, theirs in JSON_NAMES.items()} | {"path": "encode
 
 
 def add_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
-    """Return the ``add`` column of rows of ``ADD_SCHEMA``, with ``dataChange`` false."""
+    """Return rows of ``ADD_SCHEMA`` as the ``add`` column, with ``dataChange`` false."""
     type_ = layout.add_type
     arrays = []
     for member in type_:
@@ -32,7 +32,7 @@ def add_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArr
 
 
 def remove_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
-    """Return the ``remove`` column of rows of ``REMOVE_SCHEMA``."""
+    """Return rows of ``REMOVE_SCHEMA`` as the ``remove`` column."""
     type_ = layout.remove_type
     arrays = [_member(files, member, layout) for member in type_]
     return pa.StructArray.from_arrays(arrays, fields=list(type_))
@@ -40,7 +40,7 @@ def remove_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.Struct
 
 def _member(files: pa.RecordBatch, member: pa.Field, layout: CheckpointLayout) -> pa.Array:
     if member.name == "dataChange":
-        # Actions in a checkpoint change no data (PROTOCOL.md, "Checkpoints").
+        # Actions in a checkpoint do not change data (PROTOCOL.md, "Checkpoints").
         return pa.repeat(pa.scalar(False), files.num_rows)
     array = files.column(_OURS[member.name])
     if member.name == "deletionVector":
@@ -54,7 +54,7 @@ def _member(files: pa.RecordBatch, member: pa.Field, layout: CheckpointLayout) -
 
 
 def _renamed(array: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
-    """Return the same structs with the names of the log."""
+    """Return the same structs with the field names of the log."""
     if array.null_count == len(array):
         return pa.nulls(len(array), type_)
     children = [array.field(index) for index in range(array.type.num_fields)]
@@ -67,7 +67,7 @@ def _parse_partitions(maps: pa.MapArray, type_: pa.StructType) -> pa.StructArray
 
 
 def _parse_leniently(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return typed values; a string that is not a value of the type becomes null, as in Spark."""
+    """Return typed values. As in Spark, a string that is not a value of the type becomes null."""
     try:
         return parse_partition_column(texts, type_)
     except CorruptLogError:

@@ -1,6 +1,6 @@
-"""Build the Parquet schemas of checkpoint files from the actions, never from the data.
+"""Build the Parquet schemas of checkpoint files from the table, never from the file actions.
 
-Source: PROTOCOL.md, "Checkpoint Schema"; order and types as Delta on Spark writes them.
+Order and types are as Delta on Spark writes them. Source: PROTOCOL.md, "Checkpoint Schema".
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _SIDECAR: Final = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLayout:
-    """The layout of file actions; small and picklable.
+    """The layout of file actions. It is small and can be pickled.
 
     ``stats_json``: whether ``add.stats`` is present. ``stats_type``: the type of
-    ``add.stats_parsed``, absent when ``None``. ``partition_types``: members of
-    ``add.partitionValues_parsed`` by physical name, absent when empty. ``partition_keys`` are the
-    physical names of the partition columns.
+    ``add.stats_parsed``; ``None`` if the column is absent. ``partition_types``: members of
+    ``add.partitionValues_parsed`` by physical name; empty if the column is absent.
+    ``partition_keys``: the physical names of the partition columns.
     """
 
     stats_json: bool
@@ -99,7 +99,7 @@ class CheckpointLayout:
 
     @property
     def remove_type(self) -> pa.StructType:
-        """Return the type of the ``remove`` column: without tags and statistics, as in Spark."""
+        """Return the type of the ``remove`` column. As in Spark, it lacks tags and statistics."""
         return pa.struct(
             [
                 ("path", pa.string()),
@@ -116,7 +116,7 @@ class CheckpointLayout:
 
     @property
     def whole_schema(self) -> pa.Schema:
-        """Return the schema of a file with all actions: classic, or a part of several."""
+        """Return the schema of a file with all actions: a classic checkpoint or a part of one."""
         return pa.schema(
             [
                 ("txn", _TXN),
@@ -144,7 +144,7 @@ TOP_SCHEMA: Final = pa.schema(
         ("sidecar", _SIDECAR),
     ]
 )
-"""The top-level file of a V2 checkpoint whose file actions are in sidecars."""
+"""The schema of the top-level file of a V2 checkpoint, if all file actions are in sidecars."""
 
 
 def choose_layout(
@@ -152,8 +152,9 @@ def choose_layout(
 ) -> CheckpointLayout:
     """Return the layout that the table's properties require.
 
-    An unset ``delta.checkpoint.writeStatsAsStruct`` counts as false, as in the protocol, and
-    as true for ``spark``. A table with columns of unknown types has JSON only.
+    If ``delta.checkpoint.writeStatsAsStruct`` is not set, it counts as false, as in the protocol;
+    with ``compat`` ``spark``, it counts as true. If a column has an unknown type, the layout has
+    JSON only.
     """
     properties = TableProperties(metadata.configuration)
     stats_json = properties.flag("delta.checkpoint.writeStatsAsJson", default=True)
@@ -173,7 +174,7 @@ def choose_layout(
 
 
 def non_file_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return a row for each action, given as ``{name: object}``; maps are dictionaries."""
+    """Return a row for each action, given as ``{name: object}``; maps are given as dictionaries."""
     columns = []
     for member in schema:
         values = [_with_pairs(node.get(member.name), member.type) for node in nodes]
@@ -182,7 +183,7 @@ def non_file_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.T
 
 
 def _with_pairs(value: Any, type_: pa.DataType) -> Any:
-    """Return dictionaries as the pairs that Arrow needs for maps."""
+    """Return a value with its dictionaries as the pairs that Arrow needs for maps."""
     if value is None:
         return None
     if pa.types.is_map(type_):
@@ -193,7 +194,7 @@ def _with_pairs(value: Any, type_: pa.DataType) -> Any:
 
 
 def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
-    """Return the leaves whose values repeat in many rows; never paths and statistics."""
+    """Return the leaves whose values are the same in many rows, but never paths and statistics."""
     if compat == "plain":
         return []
     repeating = ("partitionValues", "tags", "clusteringProvider", "deletionVector")
@@ -207,7 +208,7 @@ def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
 
 
 def described_leaves(schema: pa.Schema) -> list[str]:
-    """Return the leaves with bounds and null counts: all but the JSON of statistics."""
+    """Return the leaves that get bounds and null counts: all except the JSON of statistics."""
     leaves = [leaf for member in schema for leaf in _all_leaves(member, member.name)]
     return [leaf for leaf in leaves if leaf != "add.stats"]
 
@@ -252,7 +253,7 @@ _SPARK_NAMES: Final[Mapping[pa.DataType, str]] = {
 
 
 def spark_schema(type_: pa.DataType | pa.Schema) -> Any:
-    """Return a schema in the form of ``_last_checkpoint``: Spark's StructType."""
+    """Return a schema in the form that ``_last_checkpoint`` has: Spark's StructType."""
     if isinstance(type_, pa.Schema) or pa.types.is_struct(type_):
         fields = [
             {"name": f.name, "type": spark_schema(f.type), "nullable": True, "metadata": {}}

@@ -1,7 +1,7 @@
 """Find rows of a Parquet checkpoint with more than one action.
 
-Each row has exactly one (PROTOCOL.md, "Checkpoint Schema"). Of several, readers use different ones,
-so a file with such a row is not used.
+Each row must have exactly one action (PROTOCOL.md, "Checkpoint Schema"). If a row has several,
+readers differ in which action they use. So a file with such a row is not used.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _BATCH_ROWS = 1 << 16
 
 
 def ensure_single_actions(parquet: pq.ParquetFile, num_non_file: int) -> None:
-    """Refuse a file with a row of several actions, as far as the footer shows it.
+    """Raise an error if a row has several actions, as far as the footer shows this.
 
-    The footer counts adds and removes. Where these and ``num_non_file`` are as many as the rows,
-    nothing is read. That misses a file which has as many rows without any action as it has actions
-    too many: :func:`ensure_no_shared_rows` finds those as well.
+    The footer counts adds and removes. If these and ``num_non_file`` together are the number of
+    rows, no rows are read. One case is missed: for each action too many, the file has a row without
+    any action. :func:`ensure_no_shared_rows` finds this case too.
 
     Raises:
-        ValueError: there is such a row.
+        ValueError: a row has several actions.
     """
     counts = [_count_present(parquet, action) for action in FILE_ACTIONS]
     known = [count for count in counts if count is not None]
@@ -36,10 +36,10 @@ def ensure_single_actions(parquet: pq.ParquetFile, num_non_file: int) -> None:
 
 
 def ensure_no_shared_rows(parquet: pq.ParquetFile) -> None:
-    """Refuse a file with a row of several actions; reads the smallest column of each action.
+    """Raise an error if a row has several actions. This reads the smallest column of each action.
 
     Raises:
-        ValueError: there is such a row.
+        ValueError: a row has several actions.
     """
     leaves = dict(_smallest_leaves(parquet))
     start = 0
@@ -57,7 +57,8 @@ def count_nulls(parquet: pq.ParquetFile, path: str) -> int | None:
     index = list(leaf_paths(parquet.schema)).index(path)
     for group in range(parquet.metadata.num_row_groups):
         chunk = parquet.metadata.row_group(group).column(index)
-        # For other types than strings, a bound that is too short would end the process.
+        # The column must be a string: for other types, a bound that is too short would end the
+        # process.
         statistics = chunk.statistics if chunk.physical_type == "BYTE_ARRAY" else None
         if statistics is None or not statistics.has_null_count:
             return None
@@ -81,7 +82,7 @@ def _count_present(parquet: pq.ParquetFile, action: str) -> int | None:
 
 
 def _smallest_leaves(parquet: pq.ParquetFile) -> Iterator[tuple[str, str]]:
-    """Return for each kind of action its member of a simple type with the fewest bytes."""
+    """Yield, for each kind of action, the member of a simple type that has the fewest bytes."""
     sizes: dict[str, int] = {}
     metadata = parquet.metadata
     for index, path in enumerate(leaf_paths(parquet.schema)):

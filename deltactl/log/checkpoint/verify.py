@@ -1,6 +1,6 @@
 """Read a written checkpoint back and compare it, before `_last_checkpoint` refers to it.
 
-This includes Spark's own check: as many adds as the snapshot has files.
+This includes a check that Spark makes: the checkpoint has as many adds as the snapshot has files.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _KEY_COLUMNS = ("encoded_path", "deletion_vector", "size_bytes")
 
 
 def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
-    """Read a file's actions back and compare counts, bytes and a digest of the keys.
+    """Read a file's actions back, and compare counts, bytes and a digest of the keys.
 
     Raises:
-        VerificationError: naming the file and what differs.
-        StorageError: the store failed; the file may be valid.
+        VerificationError: the message names the file and what differs.
+        StorageError: the store failed. The file may still be valid.
     """
     head = CheckpointHead(version, (written.file.name,))
     pieces = (Piece(written.file.name),)
@@ -61,8 +61,8 @@ def verify_head(
     """Read non-file actions back; compare them and the sidecars with the snapshot.
 
     Raises:
-        VerificationError: naming what differs.
-        StorageError: the store failed; the checkpoint may be valid.
+        VerificationError: the message names what differs.
+        StorageError: the store failed. The checkpoint may still be valid.
     """
     where = checkpoint.names[0]
     try:
@@ -86,5 +86,8 @@ def verify_head(
 
 
 def _shown(non_file_actions: NonFileActions) -> object:
-    """Return the protocol; absent and empty feature lists are equal where both are allowed."""
+    """Return the protocol in a form to compare.
+
+    If the versions allow both, an absent feature list and an empty list are equal.
+    """
     return None if non_file_actions.protocol is None else encode_protocol(non_file_actions.protocol)

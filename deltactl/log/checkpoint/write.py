@@ -1,6 +1,6 @@
 """Write one Parquet file of a checkpoint from a stream of actions, in bounded memory.
 
-Every reader of Delta accepts this Parquet: format 1.0, data pages v1, plain and dictionary
+Every reader of Delta can read these files: Parquet format 1.0, data pages v1, plain and dictionary
 encodings, snappy, no Arrow schema. The file gets its name only when it is complete.
 """
 
@@ -35,9 +35,10 @@ _AHEAD_BYTES: Final = 96 << 20
 
 
 def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
-    """Remove files that have not changed since they were written; never those of another writer.
+    """Remove files, but only if they have not changed since deltactl wrote them.
 
-    Do not raise: this is called while another error is handled.
+    So a file of another writer is never removed. This raises no error, because it is called while
+    another error is handled.
     """
     wanted = list(files)
     with suppress(DeltactlError):
@@ -48,7 +49,7 @@ def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrittenActions:
-    """A written file of a checkpoint: number of rows, and digest of its file actions."""
+    """A written file of a checkpoint: number of rows, and the digest of its file actions."""
 
     file: FileInfo
     num_rows: int
@@ -57,13 +58,14 @@ class WrittenActions:
 
 
 class ActionFileWriter:
-    """Write one file; if the ``with`` block ends before ``close``, the file is removed.
+    """Write one file. If the ``with`` block ends before ``close``, the file is removed.
 
     Args:
         store: the store to write to.
-        name: relative to the store's root; a file of that name is replaced at the end.
-        schema: columns of the file, each the struct of an action.
-        layout: how file actions are laid out.
+        name: the name of the file, relative to the store's root. A file that has this name is
+            replaced at the end.
+        schema: columns of the file; each is the struct of an action.
+        layout: the columns of file actions.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class ActionFileWriter:
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = self._num_rows = 0
         self._digests = {"add": KeyDigest(), "remove": KeyDigest()}
-        # Another thread digests keys while this one encodes, one batch at a time.
+        # Another thread computes the digest of one batch while this thread encodes it.
         self._digester = ThreadPoolExecutor(1, thread_name_prefix="deltactl-digest")
         self._digested: Future[None] | None = None
         self._sink = store.open_replacement(name)
@@ -92,16 +94,16 @@ class ActionFileWriter:
         self._digester.shutdown()
         if not self._sink.closed:
             with suppress(Exception):
-                self._writer.close()  # otherwise its destructor writes to a closed sink
+                self._writer.close()  # without this, its destructor writes to a closed sink
             self._sink.discard()
 
     @property
     def num_rows(self) -> int:
-        """Return the number of rows so far."""
+        """Return the number of rows that were written so far."""
         return self._num_rows
 
     def write_non_file_actions(self, rows: pa.Table) -> None:
-        """Append rows with columns of the file's schema, some or all."""
+        """Append rows that have some or all columns of the file's schema."""
         self._append({name: rows[name] for name in rows.schema.names}, rows.num_rows)
 
     def write_adds(self, files: pa.Table) -> None:
@@ -117,12 +119,12 @@ class ActionFileWriter:
             self._append({"remove": remove_structs(batch, self._layout)}, batch.num_rows)
 
     def close(self) -> WrittenActions:
-        """Put the file in place; it is durable when this returns.
+        """Give the file its name. The file is durable when this returns.
 
         Raises:
-            StorageError: the store failed, or the stored file has another size than the written
+            StorageError: the store failed, or the stored file does not have the size of the written
                 one.
-        ConflictError: another writer replaced the file at the same time.
+            ConflictError: another writer replaced the file at the same time.
         """
         self._wait_for_digest()
         self._digester.shutdown()
@@ -203,9 +205,9 @@ class ActionFileWriter:
 
 
 def read_ahead(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield batches while another thread reads the next ones, a few of bounded size.
+    """Yield batches, while another thread reads a few of the next batches, of bounded size.
 
-    One would be too few: encoding a row group takes as long as reading several batches.
+    One batch would be too few: to encode a row group takes as long as to read several batches.
     """
     iterator = iter(batches)
     pool = ThreadPoolExecutor(1, thread_name_prefix="deltactl-read")

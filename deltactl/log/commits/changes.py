@@ -22,7 +22,7 @@ _CHUNK_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Number, bytes and live rows of files (``None`` where unknown)."""
+    """Number, bytes and live rows of files; ``None`` if unknown."""
 
     num_files: int = 0
     size_bytes: int | None = 0
@@ -32,7 +32,7 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True)
 class CommitChange:
-    """What one commit added and removed; ``data_change`` is false if no action changes data."""
+    """What one commit added and removed. ``data_change`` is false if no action changes data."""
 
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
@@ -43,14 +43,14 @@ _NOTHING = (FileCounts(), False)
 
 
 def live_rows(files: pa.Table) -> pa.ChunkedArray:
-    """Return the rows of each file action without deleted rows; null where unknown."""
+    """Return the live rows of each file action (without deleted rows); null if unknown."""
     deleted = pc.struct_field(files["deletion_vector"], "cardinality")
     return pc.subtract(num_records(files["stats"]), pc.fill_null(deleted, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommits:
-    """File actions of some commits; the column ``commit`` has the index of the commit of a row."""
+    """File actions of some commits. The column ``commit`` is the index of the row's commit."""
 
     commits: Sequence[CommitBytes]
     adds: pa.Table
@@ -58,7 +58,7 @@ class ParsedCommits:
 
 
 def parse_commits(commits: Iterable[CommitBytes]) -> Iterator[ParsedCommits | CorruptLogError]:
-    """Parse many commits at once, in order; return an error for each that cannot be parsed."""
+    """Parse many commits at once, in order. For a commit that cannot be parsed, yield the error."""
     chunk: list[CommitBytes] = []
     size = 0
     for commit in commits:
@@ -90,14 +90,17 @@ def _parse_chunk(commits: Sequence[CommitBytes]) -> Iterator[ParsedCommits | Cor
 
 
 def _name_commits(tables: Sequence[pa.Table], ends: np.ndarray[Any, Any]) -> pa.Table:
-    """Return file actions with their commits; ``ends`` has the row after the last of each."""
+    """Return file actions with the index of their commit.
+
+    ``ends`` has, for each commit, the number of rows up to and including the commit.
+    """
     files = pa.concat_tables(tables)
     commits = np.searchsorted(ends, files["seq"].to_numpy(), side="right")
     return files.append_column("commit", pa.array(commits))
 
 
 def count_changes(commits: Iterable[CommitBytes]) -> Iterator[CommitChange | CorruptLogError]:
-    """Return what each commit changed, in order; an error for each that cannot be parsed."""
+    """Yield what each commit changed, in order; for a commit that cannot be parsed, the error."""
     for parsed in parse_commits(commits):
         if isinstance(parsed, CorruptLogError):
             yield parsed
@@ -110,7 +113,7 @@ def count_changes(commits: Iterable[CommitBytes]) -> Iterator[CommitChange | Cor
 
 
 def _count_by_commit(files: pa.Table) -> dict[int, tuple[FileCounts, bool]]:
-    """Return the counts of each commit, and whether it changed data."""
+    """Return the counts of each commit, and whether the commit changed data."""
     groups = _count_groups(files, [files["commit"]])
     return {index: (counts, change) for (index,), counts, change in groups}
 
@@ -118,12 +121,12 @@ def _count_by_commit(files: pa.Table) -> dict[int, tuple[FileCounts, bool]]:
 def _count_groups(
     files: pa.Table, keys: Sequence[pa.Array | pa.ChunkedArray]
 ) -> Iterator[tuple[tuple[Any, ...], FileCounts, bool]]:
-    """Sum file actions by keys; return keys, counts and whether data changed of each group."""
+    """Sum file actions by keys. Yield the keys, the counts and ``data_change`` of each group."""
     names = [f"key{index}" for index in range(len(keys))]
     facts = pa.table(
         {
             **dict(zip(names, keys, strict=True)),
-            # As floats: the sum of very large sizes must not overflow.
+            # Sizes are added as floats, because the sum of very large sizes must not overflow.
             "size": files["size_bytes"].cast(pa.float64(), safe=False),
             "rows": live_rows(files).cast(pa.float64(), safe=False),
             "vector": files["deletion_vector"].is_valid().cast(pa.int64()),
@@ -161,7 +164,9 @@ class PartitionChange:
 
 
 def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
-    """Return what a commit changed in each partition, sorted by value; one entry if there are none.
+    """Return what a commit changed in each partition, sorted by partition value.
+
+    If the table has no partition columns, the list has one entry.
 
     Raises:
         CorruptLogError: the commit cannot be parsed.
@@ -172,13 +177,13 @@ def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
 
 
 RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
-"""``partition_values`` of file actions, by physical names, to booleans without nulls."""
+"""Selects file actions: takes their ``partition_values``, and returns booleans without nulls."""
 
 
 def count_selected(
     commit: CommitBytes, keys: Collection[str], is_selected: RowFilter
 ) -> CommitChange | None:
-    """Return what a commit changed in selected partitions; ``None`` if it changed nothing there.
+    """Return what a commit changed in selected partitions; ``None`` if it changed nothing in them.
 
     Args:
         commit: the commit.
@@ -224,7 +229,10 @@ def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:
 def count_added_removed(
     added: pa.Table, removed: pa.Table, keys: Sequence[str]
 ) -> tuple[CommitChange, list[PartitionChange]]:
-    """Return the files added and removed, in total and by partition (``keys``: physical names)."""
+    """Return counts of the added and removed files, in total and by partition.
+
+    ``keys`` are the physical names of the partition columns.
+    """
     return _count_total(added, removed), _count_each_partition([added], [removed], keys)
 
 
@@ -251,12 +259,12 @@ def _count_by_partition(
     tables: Sequence[pa.Table], keys: Sequence[str]
 ) -> dict[tuple[str | None, ...], FileCounts]:
     files = pa.concat_tables(tables)
-    # The constant is for tables without partitions: Arrow groups by at least one column.
+    # The constant is for tables without partitions, because Arrow groups by at least one column.
     columns = [pa.array(np.zeros(files.num_rows, np.int8))]
     columns += [pc.map_lookup(files["partition_values"], key, "first") for key in keys]
     return {tuple(values): counts for (_, *values), counts, _ in _count_groups(files, columns)}
 
 
 def _partition_keys(data: bytes) -> frozenset[str]:
-    """Return the keys of all ``partitionValues`` of a commit, which parsing needs."""
+    """Return all keys of ``partitionValues`` in a commit, because the parser needs them."""
     return frozenset().union(*list_key_sets(data))

@@ -1,6 +1,6 @@
-"""Parse lines of log files to columns with Arrow's JSON reader, under an explicit schema.
+"""Parse lines of log files to columns with Arrow's JSON reader, with an explicit schema.
 
-Errors of Arrow contain neither file nor line, and Arrow cannot represent all JSON. After a
+Errors of Arrow contain neither file nor line, and Arrow cannot represent all JSON. So after a
 ``pa.ArrowException``, the caller reads the same lines again with
 :mod:`deltactl.log.commits.json_lines`.
 """
@@ -28,13 +28,14 @@ NON_FILE_ACTIONS = (
     "checkpointMetadata",
 )
 FILE_ACTIONS = ("add", "remove")
-# Replay does not need them, but a line must not have them together with another action.
+# Replay does not need these actions. But a line that has one of them must not have another action
+# too.
 _NOTES = ("cdc", "commitInfo")
 ACTIONS = (*FILE_ACTIONS, *NON_FILE_ACTIONS, *_NOTES)
 
 _BLOCK_BYTES = 4 << 20
-_FEW_BYTES = 256 << 10  # threads for less data cost more time than they save
-_PRESENT = pa.struct([])  # only its presence matters; its content is not read
+_FEW_BYTES = 256 << 10  # for less data, threads cost more time than they save
+_PRESENT = pa.struct([])  # the code needs to know whether it is present, but not its content
 MEMBERS = {
     "path": pa.string(),
     "size": pa.int64(),
@@ -55,10 +56,10 @@ def read_others(lines: CommitLines, *, use_threads: bool) -> pa.Table:
     """Return the actions of all lines that do not begin as an add or a remove, one row per line.
 
     Raises:
-        pa.ArrowException: they cannot be read this way.
+        pa.ArrowException: Arrow cannot read the lines with this schema.
     """
-    # A block that begins with a bare null ends the process inside Arrow (26.0), and any line may be
-    # the first of a block. The other kinds are recognized by their first bytes.
+    # If a block begins with a JSON null, the process ends inside Arrow (26.0), and any line may be
+    # the first of a block. Lines of the other kinds do not begin with null.
     if not lines.are_objects("other"):
         raise pa.ArrowInvalid("a line that does not begin as an object does")
     rows = _read(
@@ -73,7 +74,7 @@ def read_others(lines: CommitLines, *, use_threads: bool) -> pa.Table:
 def find_shared_rows(
     columns: Sequence[pa.Array | pa.ChunkedArray],
 ) -> npt.NDArray[np.intp]:
-    """Return the rows where more than one of the columns, one for each kind of action, is valid."""
+    """Return the rows in which more than one column is valid; each column is a kind of action."""
     counts = np.zeros(len(columns[0]) if columns else 0, np.int8)
     for column in columns:
         if column.null_count < len(column):
@@ -101,10 +102,10 @@ class FileActionReader:
         *,
         use_threads: bool,
     ) -> pa.ChunkedArray:
-        """Return the actions as structs, none null; ``keys`` are those of partition values.
+        """Return the actions as structs without nulls; ``keys`` are the keys of partition values.
 
         Raises:
-            pa.ArrowException: they cannot be read this way.
+            pa.ArrowException: Arrow cannot read the lines with this schema.
         """
         places = lines.places(self._kind)
         if self._is_uniform and len(places):
@@ -128,7 +129,7 @@ class FileActionReader:
         keys: Sequence[str],
         use_threads: bool,
     ) -> pa.ChunkedArray:
-        """Read only the fields and tags of the first line; fail if other lines have more."""
+        """Read only the fields and tags of the first line. Fail if other lines have more."""
         first = json.loads(lines.line(places[0]))[self._kind]
         tags = _strings(list(first.get("tags") or ()))
         members = {
@@ -143,7 +144,7 @@ class FileActionReader:
         structs = rows[self._kind]
         found = pc.struct_field(structs, "tags")
         for index in range(tags.num_fields):
-            # Here, an absent tag cannot be distinguished from a null one.
+            # In the columns, an absent tag cannot be distinguished from a null tag.
             if _count_valid(pc.struct_field(found, index)) < _count_valid(found):
                 raise pa.ArrowInvalid("tags differ from line to line")
         if structs.null_count:

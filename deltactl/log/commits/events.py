@@ -29,9 +29,9 @@ EVENTS = pa.schema(
         ("deletion_timestamp_ms", pa.int64()),
     ]
 )
-"""Columns of file events; ``path`` and ``vector_file`` are decoded names, as logged.
+"""Columns of file events. ``path`` and ``vector_file`` are names decoded from the log.
 
-``key`` and ``text_key`` are those of ``file_keys`` and ``text_keys``.
+``key`` and ``text_key`` are the results of ``file_keys`` and ``text_keys``.
 """
 
 _CHANGE_FILES = pa.schema([("path", pa.string()), ("version", pa.int64())])
@@ -42,8 +42,8 @@ _NO_COMMIT = -1
 class LogSweep:
     """The file events of the commits ``first`` to ``last``, both included.
 
-    ``events`` has the columns of :data:`EVENTS`; ``change_files`` are the decoded names of change
-    data files with the ``version`` that wrote each.
+    ``events`` has the columns of :data:`EVENTS`. ``change_files`` has the decoded name of each
+    change data file, and the ``version`` that wrote it.
     """
 
     first: int
@@ -62,7 +62,7 @@ class LogSweep:
         return LogSweep(first, self.last, events, changes)
 
     def extend(self, newer: LogSweep) -> LogSweep:
-        """Return these events and those of the versions after them."""
+        """Return the events of this object, followed by ``newer`` events."""
         return LogSweep(
             self.first,
             newer.last,
@@ -72,17 +72,18 @@ class LogSweep:
 
 
 class EventCollector:
-    """Collects the events of commits that a parser reads; other log files have no events."""
+    """Collects the events of commits that a parser reads. Other log files have no events."""
 
     def __init__(self) -> None:
         self._parts = [EVENTS.empty_table()]
         self._changes: list[tuple[str, int]] = []
 
     def pass_on(self, files: Iterable[CommitBytes]) -> Iterator[CommitBytes]:
-        """Yield the files for the parser, and note their change data files.
+        """Yield the files for the parser, and record their change data files.
 
         Raises:
-            CorruptLogError: a line with a change data file is not JSON; names file and line.
+            CorruptLogError: a line with a change data file is not JSON; the message has the file
+                and line.
         """
         for file in files:
             version = commit_version(file.name)
@@ -103,7 +104,7 @@ class EventCollector:
             self._parts.append(_events(files, versions[commits], is_add=is_add))
 
     def finish(self, first: int, last: int) -> LogSweep:
-        """Return the events of all commits that were read, ``first`` to ``last``."""
+        """Return the events of all commits that were read, from ``first`` to ``last``."""
         paths, versions = zip(*self._changes, strict=True) if self._changes else ((), ())
         changes = pa.table(
             [pa.array(paths, pa.string()), pa.array(versions, pa.int64())], schema=_CHANGE_FILES

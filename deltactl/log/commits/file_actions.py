@@ -25,12 +25,15 @@ Convert = Callable[[pa.ChunkedArray], pa.Table]
 
 
 def adds_from_struct(column: pa.ChunkedArray) -> pa.Table:
-    """Return rows of :data:`ADD_SCHEMA` from non-null ``add`` structs; absent members are null."""
+    """Return rows of :data:`ADD_SCHEMA` from ``add`` structs that are not null.
+
+    A member that a struct does not have is null.
+    """
     return _from_struct(column, ADD_SCHEMA)
 
 
 def removes_from_struct(column: pa.ChunkedArray) -> pa.Table:
-    """Return rows of :data:`REMOVE_SCHEMA` from non-null ``remove`` structs."""
+    """Return rows of :data:`REMOVE_SCHEMA` from ``remove`` structs that are not null."""
     return _from_struct(column, REMOVE_SCHEMA)
 
 
@@ -39,7 +42,7 @@ KEY_COLUMNS: Final = ("encoded_path", "deletion_vector")
 
 
 def file_keys(files: pa.Table) -> pa.ChunkedArray:
-    """Return a string for each row, equal if and only if two actions name the same logical file.
+    """Return a string for each row: equal if and only if two rows name the same logical file.
 
     A key is (path, deletion vector id). The path is the path text after URI normalization, with
     unchanged escapes, as in Delta on Spark: ``p=%C3%A9/f`` and ``p=é/f`` are two files.
@@ -51,14 +54,15 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
 
 
 def text_keys(files: pa.Table) -> pa.ChunkedArray:
-    """Return the keys of :func:`file_keys` without URI normalization, as in Delta kernel."""
+    """Return the keys of :func:`file_keys` without URI normalization, as in Delta Kernel."""
     return _with_vector_ids(files["encoded_path"], files["deletion_vector"])
 
 
 def decoded_names(files: pa.Table) -> pa.ChunkedArray:
-    """Return the decoded name of each file, without ``.`` segments: equal for all its path texts.
+    """Return the decoded name of each file, without ``.`` segments.
 
-    Unlike :func:`file_keys`, it finds that two writers refer to the same file by different texts.
+    All path texts of a file give the same name. So, unlike :func:`file_keys`, the names show that
+    two writers refer to the same file with different texts.
 
     Args:
         files: rows with ``path`` and ``encoded_path``.
@@ -96,7 +100,8 @@ def _from_struct(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
 
 
 def _member(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    # The structs are filtered to valid rows, so the child needs no validity of its parent.
+    # The structs are filtered to valid rows. So it does not matter where the parent of a child is
+    # null.
     return pa.chunked_array(
         [chunk.field(name) for chunk in column.chunks], column.type.field(name).type
     )

@@ -1,4 +1,4 @@
-"""Hold the file actions of commits: in memory, and above a limit in a file on disk."""
+"""Hold the file actions of commits in memory; above a limit, hold them in a file on disk."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class FileRows(Protocol):
 
     @property
     def table(self) -> pa.Table:
-        """Return all actions in memory."""
+        """Return all actions, in memory."""
         ...
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the actions with given columns; none if there are none."""
+        """Yield the actions with the given columns. If there are no actions, yield nothing."""
         ...
 
 
@@ -49,14 +49,14 @@ class HeldRows:
         return int(self.table.num_rows)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the actions with given columns, all at once."""
+        """Yield the actions with the given columns, all in one batch."""
         if self.table.num_rows:
             yield self.table.select(columns)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """File actions on disk, in parts; ``kept`` says for each part which of its rows count."""
+    """File actions on disk, in parts. ``kept`` says for each part which rows are included."""
 
     spill: Spill = field(repr=False)
     kept: Sequence[Flags] = field(repr=False)
@@ -68,12 +68,12 @@ class StoredRows:
 
     @property
     def table(self) -> pa.Table:
-        """Return all actions in memory."""
+        """Return all actions, read into memory."""
         parts = list(self.batches(self.spill.schema.names))
         return pa.concat_tables([self.spill.schema.empty_table(), *parts])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the actions with given columns, part by part.
+        """Yield the actions with the given columns, part by part.
 
         Raises:
             StorageError: the file on disk cannot be read.
@@ -86,7 +86,7 @@ class StoredRows:
 
 
 class RowStore:
-    """File actions of one kind on disk, with what reconciliation needs of them in memory."""
+    """File actions of one kind on disk. Facts for action reconciliation are in memory."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._spill = Spill(schema, SPILL_BYTES)
@@ -95,10 +95,10 @@ class RowStore:
         self._text_keys: list[tuple[Hashes, Hashes]] = []
         self._seq: list[Numbers] = []
         self.has_other_texts = False
-        """Whether a path is not normalized: then ``text_keys`` differ from ``file_keys``."""
+        """Whether a path is not normalized. If so, ``text_keys`` differ from ``file_keys``."""
 
     def add(self, rows: pa.Table) -> None:
-        """Take the next rows, with a column ``seq``.
+        """Add the next rows, which have a column ``seq``.
 
         Raises:
             StorageError: the disk is too small, full or failed.
@@ -120,7 +120,7 @@ class RowStore:
         return sum(self._counts)
 
     def hashes(self, *, by_text: bool) -> Sequence[tuple[Hashes, Hashes]]:
-        """Return both halves of the hash of each key, in parts."""
+        """Return the hash of each key, in two halves; the actions are in parts."""
         return self._text_keys if by_text else self._keys
 
     @property
@@ -129,13 +129,13 @@ class RowStore:
         return self._seq
 
     def select(self, won: Flags) -> StoredRows:
-        """Return the rows of a mask."""
+        """Return the rows for which the mask ``won`` is true."""
         ends = np.cumsum(np.array(self._counts, np.int64))
         return StoredRows(self._spill, np.split(won, ends)[: len(ends)])
 
 
 def join_hashes(stores: Sequence[RowStore], *, by_text: bool) -> tuple[Hashes, Hashes, Numbers]:
-    """Return both halves of the hash of each key, and its ``seq``, of all rows of the stores."""
+    """Return, for all rows of the stores, both halves of the hash of the key, and ``seq``."""
     none, no_seq = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     parts = [it for store in stores for it in store.hashes(by_text=by_text)]
     first, second = (np.concatenate([none, *(it[half] for it in parts)]) for half in (0, 1))

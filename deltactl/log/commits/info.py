@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
 
 
 class RawFloat(float):
-    """A number with a fraction or exponent, which keeps its text."""
+    """A number with a fraction or exponent that keeps its text."""
 
     __slots__ = ("text",)
     text: str
@@ -34,7 +34,7 @@ _DECODER = json.JSONDecoder(parse_float=RawFloat)
 
 
 def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
-    """Return the first ``commitInfo`` of a commit's content; ``None`` if it has none.
+    """Return the first ``commitInfo`` in the content of a commit; ``None`` if it has none.
 
     Other lines are not parsed. Numbers with a fraction are :class:`RawFloat`.
 
@@ -45,7 +45,7 @@ def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
 
 
 def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]]:
-    """Return the objects of one kind of action in a commit; only lines with its name are parsed.
+    """Yield the objects of one kind of action in a commit. Only lines with its name are parsed.
 
     Raises:
         CorruptLogError: such a line is not JSON; the message has the file and the line.
@@ -70,7 +70,7 @@ def parse_json_line(line: bytes) -> Any:
     """Parse one line of a log file as a JSON value.
 
     Raises:
-        ValueError, RecursionError: it is not JSON, or nested too deep.
+        ValueError, RecursionError: the line is not JSON, or is nested too deep.
     """
     text = line.strip().decode()
     value, end = _DECODER.raw_decode(text)
@@ -80,13 +80,16 @@ def parse_json_line(line: bytes) -> Any:
 
 
 def in_commit_timestamp(info: dict[str, Any] | None) -> int | None:
-    """Return the ``inCommitTimestamp`` in ms, if the commit has one."""
+    """Return the ``inCommitTimestamp`` of a commit in ms; ``None`` if it has none."""
     value = None if info is None else info.get("inCommitTimestamp")
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def uses_in_commit_timestamp(metadata: Metadata, version: int) -> bool:
-    """Return whether, by the current properties, a version's time is its in-commit timestamp."""
+    """Return whether the time of a version is its in-commit timestamp.
+
+    The properties of the latest version decide this.
+    """
     since = TableProperties(metadata.configuration).in_commit_since
     return since is not None and version >= since
 
@@ -95,7 +98,7 @@ def read_in_commit_timestamp(store: Store, name: str) -> int:
     """Return the in-commit timestamp of a commit file.
 
     Raises:
-        CorruptLogError: the table requires one and the commit has none.
+        CorruptLogError: the commit has no in-commit timestamp, although the table requires one.
     """
     timestamp = in_commit_timestamp(parse_commit_info(name, store.read(name)))
     if timestamp is None:

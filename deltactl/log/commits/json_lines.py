@@ -1,4 +1,7 @@
-"""Parse log files line by line with the json module: slower, for any JSON, with line numbers."""
+"""Parse log files line by line with the json module.
+
+This is slower than Arrow, but works for any JSON, and errors have line numbers.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     """Parse a line of a log file as a JSON object.
 
     Raises:
-        CorruptLogError: it is not an object.
+        CorruptLogError: the line is not a JSON object.
     """
     try:
         action = json.loads(line)
@@ -67,12 +70,12 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
 
 
 def list_actions(members: Iterable[tuple[str, Any]]) -> list[str]:
-    """Return the names of all actions of a line that are not null."""
+    """Return the names of all actions in a line that are not null."""
     return [name for name, value in members if value is not None and name in ACTIONS]
 
 
 def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> None:
-    """Refuse a line with two actions: Delta on Spark uses one of them, others several."""
+    """Raise an error for a line with two actions: Delta on Spark uses one, others several."""
     if len(actions := list_actions(line.items())) > 1:
         raise SharedLineError(
             f"{file_name}, line {number}: has several actions: {', '.join(actions)}",
@@ -84,10 +87,10 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
 def parse_node(
     name: str, number: int, parse: Callable[[dict[str, Any]], T], node: dict[str, Any]
 ) -> T:
-    """Return a non-file action of a line as a value.
+    """Return a non-file action of a line as an object of ``protocol.actions``.
 
     Raises:
-        CorruptLogError: it is malformed; the message has the file and the line.
+        CorruptLogError: the action is malformed; the message has the file and the line.
     """
     try:
         return parse(node)

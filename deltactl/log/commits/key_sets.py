@@ -1,4 +1,4 @@
-"""Look up keys of files: which of them are among the keys of the log's tail."""
+"""Find out which keys of files are among the keys of the log's tail."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class KeySet(Protocol):
-    """A set of keys: those of ``file_keys`` or ``text_keys``."""
+    """A set of keys of :func:`file_keys`, or of ``text_keys``."""
 
     def __len__(self) -> int: ...
 
     def mask(self, keys: pa.ChunkedArray) -> pa.BooleanArray:
-        """Return which of the keys are in the set; no key is null."""
+        """Return which of the keys are in the set. The keys must not be null."""
         ...
 
 
 @dataclass(frozen=True)
 class KeyTexts:
-    """A set of keys with their texts, so that hashes only choose which texts to compare."""
+    """A set of keys and their texts. Hashes only choose which texts to compare."""
 
     texts: pa.ChunkedArray = field(repr=False)
 
@@ -42,7 +42,7 @@ class KeyTexts:
         """Return which of the keys are in the set."""
         if len(self) <= _FEW:
             return _are_in(keys, self.texts)
-        # Arrow would build a hash table of the whole set for each call.
+        # Arrow would build a hash table of the whole set in each call.
         order, ordered = self._order
         hashes = hash_texts(keys)
         first = np.searchsorted(ordered, hashes)
@@ -63,7 +63,7 @@ class KeyTexts:
 
 
 def _ranges(first: npt.NDArray[np.int64], ordered: Hashes, wanted: Hashes) -> Any:
-    """Return the places of all occurrences of wanted values, which all occur."""
+    """Return the positions of all occurrences of the wanted values; each of them must occur."""
     counts = np.searchsorted(ordered, wanted, side="right") - first
     starts = first - np.concatenate([[0], np.cumsum(counts)[:-1]])
     return np.repeat(starts, counts) + np.arange(counts.sum())
@@ -76,7 +76,7 @@ def _are_in(keys: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.BooleanArray:
 
 @dataclass(frozen=True)
 class KeyHashes:
-    """A set of keys by hashes of 128 bits with the key of this process, for sets without texts."""
+    """A set of keys without texts: hashes of 128 bits, with the key of this process."""
 
     first: Hashes = field(repr=False)
     second: Hashes = field(repr=False)
@@ -97,7 +97,7 @@ class KeyHashes:
 
     @cached_property
     def _order(self) -> tuple[Hashes, Hashes, int]:
-        """Return the hashes by the first half, and how often a first half occurs at most."""
+        """Return both halves, sorted by the first, and how often one first half occurs at most."""
         order = np.argsort(self.first)
         first = self.first[order]
         edges = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1], [True]]))

@@ -1,7 +1,7 @@
-"""Split the lines of joined log files by kind of action, one buffer for each kind.
+"""Split the lines of joined log files by kind of action, with one buffer for each kind.
 
-Nearly all lines of a log add or remove a file. Parsed separately, they have no nulls and need
-only a small schema, which halves the work.
+Nearly all lines of a log add or remove a file. If each kind is parsed separately, columns have no
+nulls and a small schema is enough, which halves the work.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class CommitBytes:
 
     name: str
     data: bytes
-    # A log compaction file should have one action for each key. If it has several, they are
-    # written newest first, and readers on the Delta kernel use the first.
+    # A log compaction file should have one action for each key. If it has several, the newest is
+    # written first, and readers that use Delta Kernel take the first one.
     newest_first: bool = False
 
 
@@ -30,17 +30,17 @@ _PREFIXES = {"add": b'{"add":', "remove": b'{"remove":'}
 _WORD_BYTES = 8
 _KINDS = ("other", *_PREFIXES)
 
-_BLOCK_BYTES = 1 << 18  # then the compared bytes stay in the cache
+_BLOCK_BYTES = 1 << 18  # so small that the compared bytes stay in the cache
 
 Positions = npt.NDArray[np.int64]
 
 
 class CommitLines:
-    """The non-blank lines of some log files in order."""
+    """The lines of some log files in order, without blank lines."""
 
     def __init__(self, contents: Sequence[bytes]) -> None:
-        # The last element adds bytes after the end, so that a comparison of a short line stays
-        # inside.
+        # The last element adds bytes after the end, so that a comparison with a short line does not
+        # read beyond the end.
         padding = b"\n" * max(map(len, _PREFIXES.values()))
         self._next_files = np.cumsum([len(content) + 1 for content in contents])
         self._data = bytearray(b"\n").join([*contents, padding])
@@ -48,7 +48,7 @@ class CommitLines:
         ends = _find_newlines(view)
         starts = np.concatenate(([0], ends[:-1] + 1))
         blank = ends == starts
-        # No action is that short: these may be blank, for example with CRLF line ends.
+        # No action is that short. Such lines may be blank, for example with CRLF line ends.
         for index in np.flatnonzero(~blank & (ends - starts < len(b'{"add":{}}'))):
             blank[index] = not self._data[starts[index] : ends[index]].strip()
         self._starts: Positions = starts[~blank]
@@ -73,24 +73,24 @@ class CommitLines:
         return kinds
 
     def ends_of_contents(self) -> Positions:
-        """Return, for each content, the index of the line after its last line."""
+        """Return, for each log file, the index of the line after its last line."""
         return np.searchsorted(self._starts, self._next_files)
 
     def places(self, kind: str) -> Positions:
-        """Return the indexes of the lines of a kind, ``add``, ``remove`` or ``other``, in order."""
+        """Return the indexes of lines of a kind (``add``, ``remove`` or ``other``), in order."""
         found: Positions = np.flatnonzero(self._kinds == _KINDS.index(kind))
         return found
 
     def line(self, place: int) -> bytes:
-        """Return the text of a line."""
+        """Return the text of the line at an index."""
         return bytes(self._data[self._starts[place] : self._ends[place]])
 
     def longest(self) -> int:
-        """Return the bytes of the longest line."""
+        """Return the length of the longest line in bytes."""
         return int((self._ends - self._starts).max(initial=0))
 
     def are_objects(self, kind: str) -> bool:
-        """Return whether each line of a kind begins, at its first byte, like a JSON object."""
+        """Return whether each line of a kind has the first byte of a JSON object."""
         view = np.frombuffer(self._data, np.uint8)
         return bool((view[self._starts[self.places(kind)]] == ord("{")).all())
 
@@ -100,7 +100,7 @@ class CommitLines:
         return b"\n".join([view[first:last] for first, last in self._runs(kind)])
 
     def keep_only(self, kind: str) -> bytearray:
-        """Return the whole buffer with all other lines blank; call nothing else afterwards."""
+        """Return the whole buffer, with all other lines blank. Call no other method after this."""
         view = np.frombuffer(self._data, np.uint8)
         for other in _KINDS:
             if other != kind:
@@ -109,7 +109,7 @@ class CommitLines:
         return self._data
 
     def _runs(self, kind: str) -> list[tuple[Any, Any]]:
-        """Return the first byte and the end of each run of lines of a kind."""
+        """Return the first byte and the end of each group of adjacent lines of a kind."""
         is_kind = np.concatenate(([False], self._kinds == _KINDS.index(kind), [False]))
         edges = np.flatnonzero(is_kind[1:] != is_kind[:-1])
         firsts, lasts = self._starts[edges[::2]], self._ends[edges[1::2] - 1]

@@ -1,4 +1,4 @@
-"""Collect non-file actions: only the latest action of each kind or key is kept.
+"""Collect non-file actions; keep only the latest action of each kind or key.
 
 Source: PROTOCOL.md, "Action Reconciliation".
 """
@@ -25,9 +25,9 @@ from deltactl.protocol.actions import (
 
 @dataclass(slots=True)
 class NonFileActions:
-    """The latest ``protocol`` and ``metaData``, ``txn`` by application, domains by name.
+    """The latest ``protocol`` and ``metaData``, ``txn`` by application, and domains by name.
 
-    Removed domains are kept and marked: they must still cancel older ones.
+    Removed domains are kept and marked, because they must cancel older actions of the same domain.
     """
 
     protocol: Protocol | None = None
@@ -48,7 +48,7 @@ class NonFileActions:
         return {name: domain for name, domain in self.domains.items() if not domain.removed}
 
     def apply(self, node: Mapping[str, Any]) -> None:
-        """Apply an action that is later than all before; file actions are ignored.
+        """Apply an action that is later than all actions before. File actions are ignored.
 
         Raises:
             CorruptLogError: the action is malformed.

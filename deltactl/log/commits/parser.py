@@ -1,8 +1,7 @@
 """Parse commits, log compaction files and JSON checkpoints to columns.
 
-The fast path parses many files at once with Arrow's JSON reader. If that fails, or Arrow cannot
-represent the JSON, the same lines are read one by one with the json module, whose errors contain
-the file and the line.
+Normally, Arrow's JSON reader parses many files at once. If it fails, or cannot represent the JSON,
+the json module reads the same lines one by one. Its errors contain the file and the line.
 """
 
 from __future__ import annotations
@@ -39,21 +38,22 @@ from deltactl.protocol.arrow_schemas import array_of, flags_of
 
 __all__ = ["CommitParser", "ParsedActions"]
 
-# The C library returns blocks of 32 MiB and more at once: each chunk would cause page faults again.
+# The C library gives blocks of 32 MiB and more back to the kernel at once. With such blocks, each
+# chunk would cause page faults again.
 _CHUNK_BYTES = 8 << 20
-# Chunks that are parsed at the same time, each by one thread: with two threads for each chunk,
-# Arrow needs a fifth more processor time. Their number limits the memory.
+# How many chunks are parsed at the same time, each by one thread. With two threads for each chunk,
+# Arrow needs a fifth more processor time. This number limits the memory.
 _MOST_THREADS: Final = 4
-_THREADED_BYTES: Final = 64 << 20  # a chunk of one large file is parsed by several threads
+_THREADED_BYTES: Final = 64 << 20  # several threads parse a chunk of one large file
 
 
 @dataclass(slots=True)
 class ParsedActions:
     """Actions of one or more log files, in log order.
 
-    ``adds`` and ``removes`` have a column ``seq``: the index of the row among all rows read,
-    in log order, so that the action with the greatest ``seq`` of a key is the latest. ``names`` are
-    the files, ``ends`` the index of the row after the last of each.
+    ``adds`` and ``removes`` have a column ``seq``: the index of the row among all rows that were
+    read, in log order. So the action with the greatest ``seq`` of a key is the latest. ``names``
+    are the files; ``ends`` has, for each file, the index of the row after its last row.
     """
 
     adds: pa.Table
@@ -66,7 +66,7 @@ class ParsedActions:
 
 @dataclass(slots=True)
 class _Rows:
-    """A chunk as read: file actions with their line indexes, non-file actions as objects."""
+    """A chunk after reading: file actions with line indexes, non-file actions as objects."""
 
     ends: Positions
     adds: tuple[pa.ChunkedArray, Positions]
@@ -76,10 +76,10 @@ class _Rows:
 
 
 class CommitParser:
-    """Parse log files in ascending order, in any number of calls."""
+    """Parse log files in ascending order. ``parse`` may be called several times."""
 
     def __init__(self, partition_keys: Iterable[str] = ()) -> None:
-        """``partition_keys``: physical names of partition columns known from a checkpoint."""
+        """Take the physical names of partition columns that are known from a checkpoint."""
         self._partition_keys = frozenset(partition_keys)
         self._readers = {kind: FileActionReader(kind) for kind in FILE_ACTIONS}
         self._rows_seen = 0
@@ -88,11 +88,11 @@ class CommitParser:
         """Parse files in chunks of bounded bytes, a few chunks at the same time.
 
         Raises:
-            CorruptLogError: an empty file, bytes that are not UTF-8, a line that is not an action;
-                names file and line.
+            CorruptLogError: a file is empty, has bytes that are not UTF-8, or has a line that is
+                not an action. The message has the file and the line.
         """
         chunks = _split(files)
-        # The first chunk usually has the metaData, whose partition columns the others need.
+        # The first chunk usually has the metaData. The other chunks need its partition columns.
         for first in islice(chunks, 1):
             yield self._parse_chunk(first)
         second = list(islice(chunks, 1))
@@ -100,7 +100,7 @@ class CommitParser:
             yield from self._parse_in_threads(chain(second, chunks))
 
     def _parse_in_threads(self, chunks: Iterable[Sequence[CommitBytes]]) -> Iterator[ParsedActions]:
-        """Parse the next chunks while earlier ones are used; results and errors are in order."""
+        """Parse the next chunks while earlier ones are used. Results and errors are in order."""
         num_threads = max(1, min(_MOST_THREADS, pa.cpu_count()))
         pending: deque[tuple[Sequence[CommitBytes], frozenset[str], Future[_Rows]]] = deque()
         failures: list[DeltactlError] = []
@@ -122,7 +122,7 @@ class CommitParser:
     def _take(
         self, files: Sequence[CommitBytes], keys: frozenset[str], rows: Future[_Rows]
     ) -> ParsedActions:
-        # An earlier chunk may have had other partition columns.
+        # An earlier chunk may have been parsed with other partition columns.
         if keys != self._partition_keys:
             return self._parse_chunk(files)
         return self._parse_chunk(files, rows.result)
@@ -146,7 +146,7 @@ class CommitParser:
     def _name_culprit(
         self, files: Sequence[CommitBytes], error: CorruptLogError
     ) -> CorruptLogError:
-        """Find the invalid file by parsing one file after the other; return its error."""
+        """Parse one file after the other to find the invalid file; return its error."""
         if any(error.message.startswith(file.name) for file in files):
             return error
         for file in files if len(files) > 1 else ():
@@ -185,7 +185,8 @@ class CommitParser:
         reader = self._readers[kind]
         actions = reader.read(lines, buffer, sorted(keys), use_threads=use_threads)
         if not reader.is_uniform and _lacks_values(actions, keys):
-            # With column mapping, a schema without the column does not have its physical name.
+            # With column mapping: if a schema does not have the column, it does not have its
+            # physical name.
             unknown = frozenset().union(*list_key_sets(buffer)) - keys
             if unknown:
                 keys |= unknown
@@ -218,7 +219,7 @@ class CommitParser:
 
 
 def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
-    """Yield files in chunks; a log compaction file is a chunk of its own.
+    """Yield files in chunks. Each log compaction file is a chunk of its own.
 
     Raises:
         CorruptLogError: a file is empty or not UTF-8.
@@ -247,7 +248,7 @@ def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
 def _until_failure(
     chunks: Iterable[Sequence[CommitBytes]], failures: list[DeltactlError]
 ) -> Iterator[Sequence[CommitBytes]]:
-    """Yield chunks; keep the error of one that cannot be read, for after those before it."""
+    """Yield chunks. If one cannot be read, keep its error until the chunks before it are used."""
     try:
         yield from chunks
     except DeltactlError as error:
@@ -255,7 +256,7 @@ def _until_failure(
 
 
 def _ensure_utf8(file: CommitBytes) -> None:
-    """Refuse bytes that are not UTF-8: Arrow's reader would accept them in strings."""
+    """Raise an error for bytes that are not UTF-8: Arrow's reader would accept them in strings."""
     if file.data.isascii():
         return
     try:
@@ -275,7 +276,7 @@ def _lacks_values(actions: pa.ChunkedArray, keys: Iterable[str]) -> bool:
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:
-    """Return the rows of the slow path: one row per line, non-file actions as JSON strings."""
+    """Return the rows of lines that the json module parsed: one row per line."""
     files = []
     for kind in FILE_ACTIONS:
         valid = table[kind].is_valid()

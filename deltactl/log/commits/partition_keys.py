@@ -1,7 +1,7 @@
 """Find the partition columns of commits, and the keys of ``partitionValues`` in their texts.
 
-Parsed file actions have a column for every key that occurs in any of them. Only the text shows
-which keys an action lacks, and which additional keys it has.
+Parsed file actions have a column for every key that any of them has. Only the text shows which keys
+one action lacks, and which additional keys it has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAIR: Final = rf'({_TEXT})\s*:\s*(?:{_TEXT}|[^,"}}]+)'
 
 
 def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
-    """Return the distinct sets of keys, physical names, of the file actions in a text."""
+    """Return the distinct sets of partition keys (physical names) of the file actions in a text."""
     texts = {text.decode("utf-8", "replace") for text in set(_PARTITION_VALUES.findall(data))}
     shapes = pc.unique(
         pc.replace_substring_regex(
@@ -44,24 +44,24 @@ def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
 
 
 def keys_of_nodes(files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]) -> frozenset[str]:
-    """Return the partition keys of all ``metaData`` actions in the non-file actions.
+    """Return the partition keys of all ``metaData`` actions among the non-file actions.
 
     Raises:
-        CorruptLogError: one is malformed; names file and line.
+        CorruptLogError: an action is malformed; the message has the file and the line.
     """
     try:
         found = [node["metaData"] for node in nodes if isinstance(node.get("metaData"), dict)]
         return frozenset(key for it in found for key in parse_metadata(it).partition_keys)
     except (CorruptLogError, *MALFORMED):
-        find_partition_keys(files)  # its error names the line
+        find_partition_keys(files)  # the error of this function names the line
         raise
 
 
 def find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
-    """Return the partition keys of all ``metaData`` actions, line by line.
+    """Return the partition keys of all ``metaData`` actions; read the files line by line.
 
     Raises:
-        CorruptLogError: one is malformed; names file and line.
+        CorruptLogError: an action is malformed; the message has the file and the line.
     """
     keys: set[str] = set()
     for file in files:

@@ -1,7 +1,7 @@
-"""Find equal texts among many, in bounded memory.
+"""Find equal texts among many texts, in bounded memory.
 
-Most texts occur once. Hashes of eight bytes show this for nearly all of them. Texts with equal
-hashes are compared, so the result is correct even if somebody chose texts with equal hashes.
+Most texts occur once. For nearly all of them, hashes of eight bytes show this. Texts with equal
+hashes are compared. So the result is correct even if somebody chose texts with equal hashes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _COMPARED_PAIRS: Final = 1 << 13
 _MOST_WORDS: Final = 32
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(29)
-_MOST_BYTES: Final = 1 << 30  # of texts in one array; offsets have 31 bits
+_MOST_BYTES: Final = 1 << 30  # limit for the texts in one array, whose offsets have 31 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """The rows whose text may occur more than once; equal texts, and only they, have equal codes.
+    """The rows whose text may occur more than once; equal texts, and only these, have equal codes.
 
-    All other rows have texts that occur once.
+    The texts of all other rows occur once.
     """
 
     rows: Rows
@@ -39,7 +39,7 @@ class Repeats:
 
 
 def find_repeats(texts: pa.ChunkedArray) -> Repeats:
-    """Return the rows of texts that may occur more than once; no text is null."""
+    """Return the rows whose text may occur more than once. The texts must not be null."""
     hashes = hash_texts(texts)
     in_order = np.sort(hashes)
     if not (in_order[1:] == in_order[:-1]).any():
@@ -65,9 +65,9 @@ def find_repeats(texts: pa.ChunkedArray) -> Repeats:
 
 
 def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:
-    """Return the rows whose hash, in two halves, may occur more than once.
+    """Return the rows whose hash, given in two halves, may occur more than once.
 
-    Texts are not compared: the hashes must have 128 bits and a key that nobody knows.
+    Texts are not compared. So the hashes must have 128 bits, and a key that nobody knows.
     """
     ordered = np.sort(first)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -83,12 +83,12 @@ def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:
 
 
 def _are_equal(texts: pa.Array, first: Rows, second: Rows) -> bool:
-    """Return whether the texts of each pair of rows are equal; False if there are short ones."""
+    """Return whether the texts of each pair of rows are equal; False if a text is short."""
     layout = _layout_of(texts)
     if layout is None:
         return False
     by_place = np.argsort(first)
-    blocks = range(0, len(first), _COMPARED_PAIRS)  # then the texts stay in the cache
+    blocks = range(0, len(first), _COMPARED_PAIRS)  # small: texts stay in the cache
     return all(
         _are_block_equal(
             layout, *(rows[by_place[start : start + _COMPARED_PAIRS]] for rows in (first, second))
@@ -105,7 +105,7 @@ def _are_block_equal(layout: _Layout, first: Rows, second: Rows) -> bool:
     while len(rest):
         if (words[left] != words[right]).any():
             return False
-        # The last word of a text may overlap the one before it.
+        # The last word of a text may overlap with the word before it.
         step = np.minimum(rest - _WORD_BYTES, _WORD_BYTES)
         left, right, rest = left + step, right + step, rest - step
         more = step > 0
@@ -114,14 +114,17 @@ def _are_block_equal(layout: _Layout, first: Rows, second: Rows) -> bool:
 
 
 def hash_texts(texts: pa.ChunkedArray) -> Hashes:
-    """Return a hash of each text, of its end if it is long; equal texts have equal hashes."""
+    """Return a hash of each text; of a long text, only of its end.
+
+    Equal texts have equal hashes.
+    """
     return np.concatenate([np.zeros(0, np.uint64), *map(_hash_chunk, texts.chunks)])
 
 
 def _layout_of(texts: pa.Array) -> _Layout | None:
     """Return the words that begin at each byte, and the start and end of each text.
 
-    ``None`` if all texts together have no word.
+    Return ``None`` if all texts together are shorter than a word.
     """
     data = texts.buffers()[2]
     if not len(texts) or data is None or data.size < _WORD_BYTES:
@@ -134,12 +137,12 @@ def _layout_of(texts: pa.Array) -> _Layout | None:
 
 def _hash_chunk(texts: pa.Array) -> Hashes:
     layout = _layout_of(texts)
-    if layout is None:  # the length is the hash of short texts, here as among long ones
+    if layout is None:  # the hash of a short text is its length, also in other chunks
         lengths: Hashes = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.uint64)
         return lengths
     words, starts, ends = layout
     hashes = (ends - starts).astype(np.uint64)
-    active = np.flatnonzero(ends - starts >= _WORD_BYTES)  # the length is the hash of others
+    active = np.flatnonzero(ends - starts >= _WORD_BYTES)  # others: the hash is the length
     _mix(hashes, active, words, starts[active])
     last = ends - _WORD_BYTES
     for _ in range(_MOST_WORDS):

@@ -1,7 +1,7 @@
 """Define the columns of ``describe-history``: those of Delta on Spark, then two of deltactl.
 
-The content of ``commitInfo`` is up to its writer: values of unexpected types become strings
-in string columns, and null elsewhere. Reading never fails because of the content.
+Each writer decides what its ``commitInfo`` contains. Values of unexpected types become strings in
+string columns, and null in other columns. So reading never fails because of the content.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HistoryRow = dict[str, Any]
-"""Column to plain value; ``timestamp`` in ms since 1970 UTC, maps and structs as dictionaries."""
+"""Value of each column; ``timestamp`` in ms since 1970 UTC, maps and structs as dictionaries."""
 
 _MAX_LONG = 2**63 - 1
 _ROWS_AT_ONCE = 10_000
@@ -25,19 +25,19 @@ _NOTEBOOK = ("notebookId",)
 
 
 def as_text(value: Any) -> str | None:
-    """Return a JSON value as a string: strings unchanged, everything else as JSON."""
+    """Return a JSON value as a string: a string unchanged, every other value as JSON."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, RawFloat):
         return value.text
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except (RecursionError, ValueError):  # nested too deep, or too long
+    except (RecursionError, ValueError):  # the value is nested too deep, or too long
         return None
 
 
 def as_long(value: Any) -> int | None:
-    """Return a JSON value as a 64-bit integer, or ``None``."""
+    """Return a JSON value as a 64-bit integer; ``None`` if it is not one."""
     if isinstance(value, bool):
         return None
     try:
@@ -97,11 +97,12 @@ def history_row(
     reconstructible: bool = False,
     problem: str | None = None,
 ) -> HistoryRow:
-    """Return one row from a commit's ``commitInfo``; without one, as Delta returns it."""
+    """Return one row from a commit's ``commitInfo``; if it has none, the row is as in Delta."""
     row: HistoryRow = {"version": version, "timestamp": timestamp_ms}
     if info is None:
         row |= dict.fromkeys(_CONVERT)
-        # Delta's row of a commit without commitInfo; a missing commit has none.
+        # For a commit without commitInfo, Delta returns this row. For a missing commit, it returns
+        # none.
         row["operationParameters"] = {} if timestamp_ms is not None else None
     else:
         for name, convert in _CONVERT.items():
@@ -132,7 +133,7 @@ def _to_batch(rows: Sequence[HistoryRow], schema: pa.Schema) -> pa.RecordBatch:
             values = [None if it is None else list(it.items()) for it in values]
         try:
             arrays.append(pa.array(values, field.type))
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can express
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON text can contain
             arrays.append(pa.array(_whole(values), field.type))
     return pa.record_batch(arrays, schema=schema)
 
@@ -143,7 +144,7 @@ def _schema() -> pa.Schema:
     text, text_map = pa.string(), pa.map_(pa.string(), pa.string())
     types: dict[str, pa.DataType] = {
         "version": pa.int64(),
-        # Milliseconds can represent any number of a log; microseconds end in the year 294246.
+        # Milliseconds can represent any number in a log. Microseconds end in the year 294246.
         "timestamp": pa.timestamp("ms", "UTC"),
         "operationParameters": text_map,
         "job": pa.struct([(member, text) for member in _JOB]),
@@ -157,7 +158,7 @@ def _schema() -> pa.Schema:
 
 
 def _whole(value: Any) -> Any:
-    """Put the replacement character where a string cannot be encoded."""
+    """Replace each part of a string that cannot be encoded by the replacement character."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

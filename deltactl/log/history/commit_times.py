@@ -1,9 +1,11 @@
-"""Find the time of each version, while the commits are read.
+"""Find the time of each version while the commits are read.
 
-Source: PROTOCOL.md, "In-Commit Timestamps". The latest metaData contains the version from which
-in-commit timestamps apply, but to load it, the whole log may have to be read. It is not needed.
-While in-commit timestamps are enabled, a writer must put one into every commit: if the latest
-commit has none, they are disabled. The commit that enables them contains the metaData.
+The latest metaData contains the version from which in-commit timestamps apply. But to find the
+metaData, the whole log may have to be read. This is not necessary. While in-commit timestamps are
+enabled, a writer must put one into every commit. So if the latest commit has none, they are
+disabled. And the commit that enables them contains a metaData.
+
+Source: PROTOCOL.md, "In-Commit Timestamps".
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ _MAX_LONG = 2**63 - 1
 
 
 class CommitTimes:
-    """Find the times of versions; commits must be passed newest first."""
+    """Find the times of versions. Commits must be passed from newest to oldest."""
 
     def __init__(self, listing: LogListing) -> None:
-        """Start with the times of the commit files."""
+        """Use the times of commit files until commits are passed."""
         self._listing = listing
         self._newest_seen = False
         self._uses_in_commit = False
-        self._since: int | None = None  # by the latest metaData
-        self._oldest_timed: int | None = None  # by the commits seen
+        self._since: int | None = None  # the first version with one, by the latest metaData
+        self._oldest_timed: int | None = None  # the same, by the commits that were passed so far
         self._in_commit: dict[int, int] = {}
         self._chains: dict[int, dict[int, int]] = {}
 
@@ -39,7 +41,7 @@ class CommitTimes:
         return self._uses_in_commit
 
     def see(self, version: int, name: str, info: dict[str, Any], data: bytes) -> None:
-        """Use a commit; ``info`` is its ``commitInfo``."""
+        """Take the next commit; ``info`` is its ``commitInfo``."""
         own = in_commit_timestamp(info)
         if not self._newest_seen:
             self._newest_seen, self._uses_in_commit = True, own is not None
@@ -66,13 +68,13 @@ class CommitTimes:
 
     @property
     def since(self) -> int | None:
-        """Return the first version with an in-commit timestamp, among the commits seen."""
+        """Return the first version with an in-commit timestamp, among the commits passed."""
         if not self._uses_in_commit:
             return None
         return self._oldest_timed if self._since is None else self._since
 
     def timestamp_ms(self, version: int) -> int:
-        """Return when a version with a commit file was committed, in ms since 1970 UTC."""
+        """Return when a version was committed, in ms since 1970 UTC. Its commit file must exist."""
         since = self.since
         if since is not None and version >= since:
             own = self._in_commit.get(version)
@@ -80,12 +82,12 @@ class CommitTimes:
         return self._chain(since)[version]
 
     def lacks_timestamp(self, version: int) -> bool:
-        """Return whether a version lacks a required in-commit timestamp."""
+        """Return whether a version has no in-commit timestamp although the table requires one."""
         since = self.since
         return since is not None and version >= since and version not in self._in_commit
 
     def version_range(self, since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
-        """Return the versions committed within a time, by file times; both ends included."""
+        """Return the first and last version committed in a time range, by times of the files."""
         chain = self._chain(None)
         versions, times = list(chain), list(chain.values())
         low = 0 if since_ms is None else bisect_left(times, since_ms)
@@ -93,7 +95,7 @@ class CommitTimes:
         return (versions[low], versions[high - 1]) if low < high else (1, 0)
 
     def _chain(self, before: int | None) -> dict[int, int]:
-        """Return strictly ascending file times of the versions ``before`` one, or of all."""
+        """Return strictly ascending file times of versions: those below ``before``, or all."""
         key = -1 if before is None else before
         if key not in self._chains:
             commits = self._listing.commits

@@ -1,7 +1,8 @@
 """Read the commits of a table, newest first, from the files that the log still has.
 
-The log is not replayed and no snapshot is built. If there is an invalid checkpoint, a truncated
-commit or a gap, all other commits are still shown, and the gap is marked.
+This neither replays the log nor builds a snapshot. If a checkpoint is invalid, a commit is
+truncated, or commits are missing, all other commits are still shown. Missing commits are marked as
+a gap.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from deltactl.storage.store import FileInfo, Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A longer gap is one row: a file with a very large version must not make millions of rows.
+# A longer gap is one row. Otherwise one file with a very large version would make millions of rows.
 _LONGEST_LISTED_GAP = 10
-# If this many consecutive files cannot be read, the store refuses reads: an error, not a gap.
+# If this many consecutive files cannot be read, the store refuses reads. This is an error, not a
+# gap.
 _MAX_REFUSALS = 10
 _SHOWN_ERROR = 200
 
 
 @dataclass(slots=True)
 class CommitRecord:
-    """A version of the history; without ``file`` it is a gap; ``problem`` is a text or ``None``."""
+    """A version of the history; if ``file`` is ``None``, a gap. ``problem`` is text or ``None``."""
 
     version: int
     file: FileInfo | None
@@ -42,9 +44,9 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which commits to read. Times in ms since 1970 UTC and versions, both ends included.
+    """Which commits to read. Times are in ms since 1970 UTC. Both ends of a range are included.
 
-    ``operations`` are names, compared without case. ``limit`` applies after the other conditions.
+    ``operations`` are names; their case is ignored. ``limit`` applies after the other conditions.
     """
 
     limit: int | None = None
@@ -57,7 +59,7 @@ class Selection:
 
 @dataclass(slots=True)
 class History:
-    """The commits read; ``num_unread`` counts older selected versions that were not read."""
+    """The commits that were read. ``num_unread`` is the number of older selected versions."""
 
     latest_version: int
     num_commits: int
@@ -66,12 +68,12 @@ class History:
     uses_in_commit_timestamps: bool
 
     def table(self) -> pa.Table:
-        """Return the rows as Arrow columns: Delta's, then ``reconstructible`` and ``problem``."""
+        """Return Arrow columns: those of Delta, then ``reconstructible`` and ``problem``."""
         return history_table(self.rows)
 
 
 class _Rows(Sequence[HistoryRow]):
-    """Rows of commits, created on demand: all rows at once would need twice the memory."""
+    """Rows of commits, created when requested: all rows at once would need twice the memory."""
 
     def __init__(
         self, records: Sequence[CommitRecord], make: Callable[[CommitRecord], HistoryRow]
@@ -97,14 +99,14 @@ class _Rows(Sequence[HistoryRow]):
 
 
 class CommitObserver(Protocol):
-    """Receives each selected commit; may set its ``problem``."""
+    """Receives each selected commit, and may set the ``problem`` of the commit."""
 
     def see(self, record: CommitRecord, data: bytes) -> None:
         """Receive a commit and its content."""
         ...
 
     def finish(self) -> None:
-        """Finish after the last commit."""
+        """Do the work that is left after the last commit."""
         ...
 
 
@@ -115,7 +117,7 @@ def read_history(
     *,
     observer: CommitObserver | None = None,
 ) -> History:
-    """Read the commits of a whole listing, newest first.
+    """Read the commits in a listing of the whole log, newest first.
 
     Only commits that are shown or filtered are read. Files that are deleted during the run are
     omitted.
@@ -143,9 +145,9 @@ def read_history(
 def list_versions(
     listing: LogListing, first: int = 0, last: int | None = None
 ) -> list[CommitRecord]:
-    """Yield the versions of a log, newest first, and a record for each missing one in between.
+    """Return the versions of a log, newest first, with a record for each missing version.
 
-    Versions older than the oldest commit are not a gap: log cleanup removes them. ``first`` and
+    Versions older than the oldest commit are not missing: log cleanup removes them. ``first`` and
     ``last`` are included.
     """
     latest = listing.latest_version
@@ -278,7 +280,10 @@ class _Reading:
 
 
 def _refuse_truncated(name: str, data: bytes) -> None:
-    """Refuse a commit that is empty or whose last line is truncated; check no other lines."""
+    """Raise an error for a commit that is empty or whose last line is truncated.
+
+    Other lines are not checked.
+    """
     whole = data.rstrip()
     if not whole:
         raise CorruptLogError(f"{name} is empty: the write was truncated, or the content was lost")
@@ -295,10 +300,10 @@ def _refuse_truncated(name: str, data: bytes) -> None:
 def _read_each(
     store: Store, records: Sequence[CommitRecord]
 ) -> Iterator[tuple[CommitRecord, bytes | None]]:
-    """Yield each record with its content; a gap has none, and deleted files are omitted.
+    """Yield each record with its content. A gap has no content, and deleted files are omitted.
 
     Raises:
-        StorageError: the store refuses many commits in a row.
+        StorageError: the store refuses to read many commits in a row.
     """
     contents: Iterator[bytes] | None = None
     refusals = 0

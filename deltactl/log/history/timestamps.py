@@ -1,7 +1,7 @@
 """Calculate times of versions, and find the version at a timestamp (time travel).
 
-Source: PROTOCOL.md, "In-Commit Timestamps"; the rule of Delta on Spark that a commit is newer than
-the previous commit by at least a millisecond, even if the times of the files say otherwise.
+As in Delta on Spark, a commit is newer than the previous commit by at least a millisecond, even if
+the times of the files say otherwise. Source: PROTOCOL.md, "In-Commit Timestamps".
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:  # Arrow is not needed for times
 
 
 def monotonise(timestamps_ms: Iterable[int]) -> list[int]:
-    """Make times strictly ascending: each at least its predecessor plus 1 ms."""
+    """Return strictly ascending times: each is at least the time before it plus 1 ms."""
     return list(accumulate(timestamps_ms, lambda before, time: max(time, before + 1)))
 
 
 class _InCommitTimes(Sequence[int]):
-    """In-commit timestamps of versions, read one by one, as a binary search needs them."""
+    """In-commit timestamps of versions. Each is read when a binary search needs it."""
 
     def __init__(self, store: Store, listing: LogListing, versions: Sequence[int]) -> None:
         self._store, self._listing, self._versions = store, listing, versions
@@ -55,17 +55,19 @@ def resolve_timestamp(
     *,
     allow_later: bool = False,
 ) -> int:
-    """Return the last version committed at or before a time.
+    """Return the last version that was committed at or before a time.
 
     Args:
         store: the store of the log.
         listing: the whole log.
-        metadata: that of the latest version; it says from when in-commit timestamps apply.
+        metadata: the metadata of the latest version, which says from when in-commit timestamps
+            apply.
         timestamp_ms: ms since 1970 UTC.
-        allow_later: for a time after the latest version, return that instead of raising.
+        allow_later: if the time is after the latest version, whether to return this version instead
+            of an error.
 
     Raises:
-        VersionNotFoundError: the time is before the first commit that is left, or after the last.
+        VersionNotFoundError: the time is before the oldest commit in the log, or after the latest.
     """
     versions = sorted(listing.commits)
     if not versions:
@@ -104,7 +106,7 @@ def resolve_timestamp(
 
 
 def commit_timestamp(store: Store, segment: LogSegment, metadata: Metadata) -> int:
-    """Return when the segment's version was committed, in ms since 1970 UTC."""
+    """Return when the version of a segment was committed, in ms since 1970 UTC."""
     if segment.commit is None:
         assert segment.checkpoint is not None
         return segment.checkpoint.files[0].modified_ms

@@ -1,7 +1,8 @@
 """Commit by conditional put, and refuse tables whose writers agree on commits in DynamoDB.
 
-A writer with DynamoDB checks whether a commit file exists and then puts it. Our conditional put
-does not prevent that it replaces our commit. So all writers must use the same way.
+A writer that uses DynamoDB checks whether a commit file exists and then puts it without a
+condition. Such a put can replace the commit of deltactl, although deltactl puts with a condition.
+So all writers must use the same way.
 
 Source: delta-io/delta, ``BaseExternalLogStore`` (``.tmp/``); delta-rs, ``S3DynamoDbLogStore``
 (``_commit_<id>.json.tmp``).
@@ -22,9 +23,9 @@ _TEMP_SUFFIX: Final = ".json.tmp"
 
 
 class ConditionalCommitStore(ForwardingStore):
-    """A store on S3 whose commits are decided by conditional puts only.
+    """A store on S3 in which only conditional puts decide commits.
 
-    It refuses the first commit if temporary files show that other writers use DynamoDB.
+    If temporary files show that other writers use DynamoDB, the first commit is refused.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -60,7 +61,7 @@ class ConditionalCommitStore(ForwardingStore):
 
 
 def find_foreign_commit(store: Store) -> str | None:
-    """Return the name of a temporary commit file of such a writer, if the log has one."""
+    """Return the name of a temporary commit file of such a writer; ``None`` if the log has none."""
     for names in store.walk(_TEMP_DIR):
         if names:
             return names[0]

@@ -1,15 +1,17 @@
 """Commit through DynamoDB: the protocol of Delta for several writers on S3.
 
-A commit is decided by its entry in the external store, which only one writer can create. Until the
-commit file exists, any writer or reader of the protocol may finish the commit:
+The entry of a commit in the external store decides the commit: only one writer can create it. Until
+the commit file exists, any writer or reader of the protocol may finish the commit. A commit has
+these steps:
 
-1. the commit of the previous version is finished, if necessary;
-2. the content is written to a temporary file;
-3. an incomplete entry with the name of that file is created: from now on the commit is part of the
-table; 4. the content is put under the commit file's name;
-5. the entry is marked complete; the external store deletes it a day later.
+1. If necessary, the commit of the previous version is finished.
+2. The content is written to a temporary file.
+3. An incomplete entry with the name of the temporary file is created. From now on the commit is
+   part of the table.
+4. The content is put under the name of the commit file.
+5. The entry is marked as complete. The external store deletes it a day later.
 
-Temporary files are kept: another writer may be completing the same commit.
+Temporary files are kept, because another writer may be finishing the same commit.
 
 Source: delta-io/delta, storage-s3-dynamodb, ``BaseExternalLogStore``.
 """
@@ -37,20 +39,20 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import FileInfo, Store
 
-# Long enough that a writer that checked before this commit has noticed it by then.
+# This is long enough: a writer that checked before this commit has found the commit by then.
 _EXPIRES_AFTER_SECONDS: Final = 24 * 3600
 
 _SCHEMES: Final = ("s3", "s3a")
 
 
 class ExternalCommitStore(ForwardingStore):
-    """A store whose commits are decided by entries in an external store.
+    """A store in which entries of an external store decide commits.
 
     Entries are found by the table's address as a string, so all writers must use the same string.
     """
 
     def __init__(self, inner: Store, entries: CommitEntries, clock: Clock) -> None:
-        """Commit to ``inner`` by ``entries``."""
+        """Commit to ``inner`` with ``entries``."""
         super().__init__(inner)
         self._entries = entries
         self._clock = clock
@@ -58,7 +60,7 @@ class ExternalCommitStore(ForwardingStore):
         self._inner_keeps_put_if_absent = True
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Finish the newest commit of the log first: it is part of the table already."""
+        """Finish the newest commit, which is part of the table already, then list files."""
         if prefix.strip("/") == LOG_DIR:
             entry = self._entries.find_latest(self.uri)
             if entry is not None and not entry.complete:
@@ -66,7 +68,7 @@ class ExternalCommitStore(ForwardingStore):
         return self._inner.list_from(prefix, start)
 
     def ensure_put_if_absent(self) -> None:
-        """Refuse if other writers use another spelling of this table's address.
+        """Raise an error if other writers use another spelling of this table's address.
 
         Raises:
             SafetyError: other writers use another spelling.
@@ -87,13 +89,13 @@ class ExternalCommitStore(ForwardingStore):
         self._is_spelled_alike = True
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """Commit by an entry; other files are put unless they exist.
+        """Commit with an entry. A file that is no commit is put if its name is free.
 
         Raises:
-            ObjectExistsError: the commit file exists: of another commit, or of this one, after an
-            earlier attempt or because another writer finished it. Read it back.
+            ObjectExistsError: the commit file exists. It can be another commit, or this one, after
+                an earlier attempt or because another writer finished it. Read the file back.
             SafetyError: writers use different addresses, or the entries do not match the log.
-            StorageError: anything else; the outcome is unknown.
+            StorageError: any other error; the outcome is unknown.
         """
         version = commit_version(name)
         if version is None:
@@ -113,12 +115,15 @@ class ExternalCommitStore(ForwardingStore):
             self._end(entry, data)
 
     def _give_way(self, entry: CommitEntry) -> None:
-        """Finish the commit of the writer that created the entry; raise unless it was ours."""
+        """Finish the commit of the writer that created the entry, and raise ``ObjectExistsError``.
+
+        If this run created the entry, only return.
+        """
         found = self._entries.get(self.uri, entry.file_name)
         if found is not None and found.temp_path == entry.temp_path:
-            return  # the library's first attempt succeeded, and its second failed because of that
+            return  # the library sent the request twice, and the first attempt succeeded
         name = f"{LOG_DIR}/{entry.file_name}"
-        # No entry references it, and none will.
+        # No entry references the temporary file, and none will.
         self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
         if found is not None and not found.complete:
             self._finish(found)
@@ -141,7 +146,7 @@ class ExternalCommitStore(ForwardingStore):
         try:
             is_ours = self._complete(entry)
         except StorageError:
-            is_ours = True  # the next one who lists the log completes it
+            is_ours = True  # the next program that lists the log marks it as complete
         if not is_ours:
             raise TransientStorageError(
                 f"another writer replaced the entry of {entry.file_name} of {self.uri}",
@@ -160,7 +165,7 @@ class ExternalCommitStore(ForwardingStore):
         """Do the remaining steps of a commit of any writer.
 
         Raises:
-            CorruptLogError: its content does not exist.
+            CorruptLogError: the content of the commit does not exist.
         """
         name = f"{LOG_DIR}/{entry.file_name}"
         if not self._is_there(name):
@@ -184,8 +189,8 @@ class ExternalCommitStore(ForwardingStore):
     def _publish(self, name: str, data: bytes) -> None:
         """Put a file unless it exists; any other writer puts the same content.
 
-        Use a conditional put if the store supports it: then writers without entries cannot be
-        overwritten.
+        If the store supports it, the put is conditional. Then the file of a writer that does not
+        use entries cannot be overwritten.
         """
         if self._inner_keeps_put_if_absent:
             try:
@@ -208,7 +213,7 @@ class ExternalCommitStore(ForwardingStore):
 
 @contextmanager
 def _decided(name: str) -> Iterator[None]:
-    """Report denied requests as an unknown outcome, because the commit is already decided."""
+    """If a request is denied, report an unknown outcome, because the commit is already decided."""
     try:
         yield
     except AccessDeniedError as error:
@@ -218,7 +223,7 @@ def _decided(name: str) -> Iterator[None]:
 
 
 def _list_spellings(uri: str) -> list[str]:
-    """Return other spellings of the same address: Delta decodes it, delta-rs encodes it."""
+    """Return other spellings of the same address: Delta decodes an address, delta-rs encodes it."""
     rest = uri.partition("://")[2]
     spelled = {f"{scheme}://{way}" for scheme in _SCHEMES for way in (rest, quote(rest))}
     return sorted(spelled - {uri})
@@ -227,7 +232,7 @@ def _list_spellings(uri: str) -> list[str]:
 def _temp_name(entry: CommitEntry) -> str:
     """Return the name of the temporary file of an entry.
 
-    Other writers write entries: do not trust them.
+    Other writers can write entries, so the content of an entry is not trusted.
     """
     path = entry.temp_path
     if is_absolute_name(path) or ".." in path.split("/") or "/" in entry.file_name:

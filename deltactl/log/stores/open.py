@@ -22,10 +22,10 @@ def open_table_store(
     *,
     read_only: bool = False,
 ) -> Store:
-    """Open the store of a table; commits are decided in the same way as by its other writers.
+    """Open the store of a table. Commits are decided in the way that its other writers use.
 
-    A ``read_only`` store is for reading and dry runs: it changes nothing, not even to finish a
-    commit of another writer.
+    A ``read_only`` store is for reading and dry runs. It changes nothing, and does not even finish
+    a commit of another writer.
 
     Raises:
         UsageError: the address is not valid, or is not on S3 although ``log_store`` was given.

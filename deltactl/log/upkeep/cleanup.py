@@ -1,9 +1,10 @@
 """Plan log cleanup: which expired log files can be deleted without losing a kept version.
 
-Source: PROTOCOL.md, "Metadata Cleanup"; times are adjusted as Delta on Spark does for time travel.
-The cutoff is the midnight (UTC) at or before now minus the retention. The version that was current
-at the cutoff, and all later versions, stay readable: all files before the newest checkpoint at or
-below that version are deleted; its own commit is kept.
+The cutoff is a midnight (UTC): the last one at or before now minus the retention. The version that
+was current at the cutoff, and all later versions, stay readable. All files before the newest
+checkpoint at or below that version are deleted, except its own commit.
+
+Source: PROTOCOL.md, "Metadata Cleanup". Times are adjusted as Delta on Spark does for time travel.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from deltactl.units import DAY_MS, format_timestamp
 
 @dataclass(frozen=True, slots=True)
 class CleanupPlan:
-    """The files to delete, in this order of kinds; times in ms since 1970 UTC.
+    """The files to delete, in this order of kinds. Times are in ms since 1970 UTC.
 
-    ``checkpoint_version`` is the checkpoint of the oldest remaining version. ``lost`` has the
-    first and last of each range of versions that can be read now and not afterwards.
+    ``checkpoint_version`` is the version of the checkpoint from which the oldest remaining version
+    is rebuilt. ``lost`` has the first and last version of each range of versions that can be read
+    now, but not after the cleanup.
     """
 
     cutoff_ms: int
@@ -67,7 +69,7 @@ class CleanupPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes that would be freed."""
+        """Return the total size of the files to delete, in bytes."""
         return sum(info.size_bytes for info in self.files)
 
     @property
@@ -90,12 +92,12 @@ def plan_cleanup(
         snapshot: the latest version.
         listing: the whole log.
         now_ms: ms since 1970 UTC.
-        up_to: delete only log files before the checkpoint of this version.
+        up_to: if given, delete only log files before the checkpoint of this version.
         planned: a version that will have a checkpoint before the cleanup.
 
     Raises:
         SafetyError: ``up_to`` is inside the retention, or has no valid checkpoint; or checkpoint
-            protection forbids it; or the table's retention is not valid.
+            protection forbids the cleanup; or the table's retention is not valid.
         StorageError, CorruptLogError: the log cannot be read.
     """
     store = snapshot.store
@@ -178,7 +180,7 @@ def _floor_day(time_ms: int) -> int:
 
 
 def _adjusted_times(listing: LogListing) -> dict[int, int]:
-    """Return the time of each commit, as for time travel: strictly ascending."""
+    """Return the time of each commit as time travel uses it: strictly ascending."""
     versions = sorted(listing.commits)
     times = monotonise(listing.commits[version].modified_ms for version in versions)
     return dict(zip(versions, times, strict=True))
@@ -189,7 +191,7 @@ def _find_boundary(
 ) -> int:
     """Return the version that was current at the cutoff; -1 if there was none.
 
-    With in-commit timestamps, a version must be old by both times.
+    If the table has in-commit timestamps, both times of this version must be before the cutoff.
     """
     old = [version for version, time in times.items() if time <= cutoff_ms]
     timed = [v for v in old if uses_in_commit_timestamp(snapshot.metadata, v)]
@@ -221,10 +223,10 @@ def _ensure_outside_retention(
 def _choose_base(
     store: Store, listing: LogListing, wanted: Sequence[int], warnings: list[str]
 ) -> int | None:
-    """Return the first of the ``wanted`` versions with valid checkpoints, or planned ones."""
+    """Return the first of the ``wanted`` versions whose checkpoints are valid, or planned."""
     for version in wanted:
         checkpoints = [c for c in listing.checkpoints if c.version == version]
-        # A reader may use any of several checkpoints of a version: all must be valid.
+        # A reader may use any of several checkpoints of a version, so all of them must be valid.
         invalid = [c.names[0] for c in checkpoints if not is_valid(store, c)]
         if not invalid:
             return version
@@ -233,7 +235,7 @@ def _choose_base(
 
 
 def _leans_on_older(version: int, listing: LogListing, times: dict[int, int]) -> bool:
-    """Return whether the version's adjusted time would change without earlier commits."""
+    """Return whether the version's adjusted time depends on earlier commits."""
     return times[version] != listing.commits[version].modified_ms
 
 
@@ -242,7 +244,7 @@ def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:
 
 
 def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
-    """Return staged commits of published versions that are old."""
+    """Return staged commits of old versions that are published."""
     directory = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
     found = []
     for info in store.list_from(directory):
@@ -257,7 +259,7 @@ def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
 def _find_orphans(
     store: Store, listing: LogListing, base: int, before_ms: int, warnings: list[str]
 ) -> tuple[FileInfo, ...]:
-    """Return old sidecars that no remaining checkpoint references; none if this is unknown."""
+    """Return old sidecars that no remaining checkpoint references; none if this is not known."""
     old = [
         info for info in store.list_from(f"{LOG_DIR}/{SIDECAR_DIR}") if info.modified_ms < before_ms
     ]
@@ -275,7 +277,7 @@ def _find_orphans(
                 "refer to some of them"
             )
             return ()
-        # Only the last part: absolute names have several spellings.
+        # Compare only the last part of a name, because an absolute name has several spellings.
         used |= {name.rpartition("/")[2] for name in head.sidecars}
     return tuple(info for info in old if info.name.rpartition("/")[2] not in used)
 

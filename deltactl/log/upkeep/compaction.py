@@ -1,7 +1,7 @@
-"""Write log compaction files: several commits, reconciled into one file.
+"""Write log compaction files: the reconciled actions of several commits in one file.
 
-Source: PROTOCOL.md, "Log Compaction Files". Tombstones and removed domains are kept: they must
-cancel actions that are older than the first commit of the file.
+Tombstones and removed domains are kept, because they must cancel actions that are older than the
+first commit of the file. Source: PROTOCOL.md, "Log Compaction Files".
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _FEWEST_COMMITS = 2
 
 
 def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
-    """Return the commits after the checkpoint, if two or more are in no log compaction file yet.
+    """Return the first and last commit after the checkpoint, if it is useful to compact them.
 
-    ``None`` also if they have no actions to keep, such as commits of a vacuum: readers would treat
-    an empty file as truncated.
+    Return ``None`` if fewer than two of these commits are in no log compaction file yet. Also
+    return ``None`` if they have no actions to keep, such as commits of a vacuum: readers would
+    treat an empty file as truncated.
     """
     first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
     if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
@@ -43,10 +44,10 @@ def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
 
 
 def write_compaction(snapshot: Snapshot) -> FileInfo | None:
-    """Write the commits after the snapshot's checkpoint as one file, and read it back.
+    """Write the commits after the snapshot's checkpoint as one file, and read the file back.
 
     Returns:
-        The file; ``None`` when there is nothing to compact, or another writer did it.
+        The file; ``None`` if there is nothing to compact, or another writer wrote the file.
 
     Raises:
         VerificationError: the stored file has other actions; it is removed.
@@ -76,7 +77,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
 def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str]:
     """Yield the reconciled actions as lines of JSON, non-file actions first.
 
-    Null values of partition columns are written for ``partition_keys`` only.
+    Only for ``partition_keys``, null partition values are written.
     """
     found = tail.non_file_actions
     if found.protocol is not None:
@@ -101,7 +102,7 @@ def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
 
 
 def _rows(files: pa.Table) -> list[str]:
-    """Return each row as a string, ordered by key; a null partition value equals an absent one."""
+    """Return each row as a string, ordered by key. Null and absent partition values are equal."""
     order = pc.sort_indices(file_keys(files))
     rows = files.take(order).to_pylist()
     for row in rows:

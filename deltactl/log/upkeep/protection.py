@@ -1,4 +1,4 @@
-"""Apply checkpoint protection: older clients must not read history with a dropped feature.
+"""Apply checkpoint protection: old clients must not read history that used a dropped feature.
 
 Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``).
 """
@@ -29,14 +29,17 @@ NO_HISTORY_IS_DELETED = "no history is deleted"
 
 
 def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> None:
-    """Refuse a cleanup up to ``base`` that checkpoint protection forbids.
+    """Raise an error for a cleanup up to ``base`` that checkpoint protection forbids.
 
-    A cleanup is allowed if it removes all protected versions at once, or no protected
-    checkpoint, or if this program supports the protocol of every version that it removes and of
-    the first that remains.
+    A cleanup is allowed in one of these cases:
+
+    - It removes all protected versions at once.
+    - It removes no protected checkpoint.
+    - deltactl supports the protocol of every version that the cleanup removes, and of the first
+      version that remains.
 
     Raises:
-        SafetyError: none of these conditions is true, or the property is not valid.
+        SafetyError: none of these cases applies, or the property is not valid.
     """
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return

@@ -33,7 +33,7 @@ _REMOVE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to add to the log; ``path`` is decoded, ``stats`` its statistics as JSON, if any."""
+    """A file to add to the log. ``path`` is decoded; ``stats`` is JSON text or ``None``."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -52,7 +52,7 @@ def line(action: str, body: Mapping[str, Any]) -> str:
 
 
 def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: bool = False) -> str:
-    """Return an ``add``.
+    """Return an ``add`` action as a line.
 
     Args:
         file: the file that was written or found.
@@ -80,14 +80,14 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
 
 
 def domain_line(domain: DomainMetadata) -> str:
-    """Return a ``domainMetadata``."""
+    """Return a ``domainMetadata`` action as a line."""
     return line("domainMetadata", encode_domain(domain))
 
 
 def remove_lines(
     files: pa.Table, deletion_timestamp_ms: int, *, data_change: bool = False
 ) -> Iterator[str]:
-    """Return a ``remove`` for each live file, with the same path text.
+    """Yield a ``remove`` for each live file, with the same path text as its ``add``.
 
     Args:
         files: rows of ``ADD_SCHEMA`` plus ``num_records``.
@@ -114,7 +114,7 @@ def remove_lines(
 def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
     """Yield each file action unchanged, with the same path text.
 
-    Null values of partition columns are written for ``partition_keys`` only.
+    Only for ``partition_keys``, null partition values are written.
 
     Args:
         action: ``add`` or ``remove``.
@@ -138,13 +138,13 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
 
 
 def all_change_data(files: pa.Table) -> pa.Table:
-    """Return files whose ``data_change`` is true."""
+    """Return the files with ``data_change`` set to true."""
     changes = pa.array(np.ones(files.num_rows, np.bool_))
     return files.set_column(files.schema.get_field_index("data_change"), "data_change", changes)
 
 
 def json_value(column: str, value: Any) -> Any:
-    """Return a value of a column of files in its JSON form."""
+    """Return a value of a column of file actions in its JSON form."""
     if column in ("partition_values", "tags"):
         return dict(value)
     if column == "deletion_vector":

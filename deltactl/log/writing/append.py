@@ -1,4 +1,4 @@
-"""Commit an append of new files, each file once, while other writers commit.
+"""Commit an append of new files, while other writers commit. Each file is added once.
 
 Source: PROTOCOL.md, "Transaction Identifiers", "Commit Provenance", "Row Tracking".
 """
@@ -36,7 +36,7 @@ class Append(Description):
 
 
 def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sleep) -> int:
-    """Commit on top of the latest version; return the new version.
+    """Commit after the latest version; return the new version.
 
     Raises:
         ConflictError: another writer added or removed one of the files, committed a ``txn`` of the

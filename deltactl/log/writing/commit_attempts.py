@@ -1,7 +1,7 @@
-"""Derive versions, protocol and in-commit timestamps of our commits from the state before them.
+"""Put a commit of deltactl; derive its version, protocol and times from the state before it.
 
-``times`` sets ``inCommitTimestamp``; ``create`` sets that of version 0, ``restore`` may raise it.
-Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
+``times`` sets ``inCommitTimestamp``. ``create`` sets it for version 0, and ``restore`` may increase
+it. Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Learn = Callable[["CommitBase", Tail], None]
 class CommitBase:
     """The state of the table at ``version``, on which the next commit is based.
 
-    ``commit_file`` is the latest commit known to exist, ``None`` after log cleanup.
+    ``commit_file`` is the latest commit that is known to exist; after a log cleanup it is ``None``.
     """
 
     version: int
@@ -66,11 +66,11 @@ class CommitBase:
         If the table was deleted, a put would create a log that consists of one unreadable commit.
 
         Returns:
-            Whether the previous commit still exists; a log cleanup removes it only after others
-            have committed.
+            Whether the previous commit still exists. If a log cleanup removed it, others have
+            committed since then.
 
         Raises:
-            NotATableError: it does not exist, and there is no later commit.
+            NotATableError: the table does not exist, and there is no later commit.
         """
         name = self.commit_file
         if name is None or store.stat_many([name]) != [None]:
@@ -89,8 +89,8 @@ class CommitBase:
         if TableProperties(self.metadata.configuration).in_commit_timestamps:
             name = f"{LOG_DIR}/{commit_name(self.version)}"
             previous = in_commit_timestamp(parse_commit_info(name, store.read(name)))
-            # The commit that enabled them is the first with a timestamp; all earlier times are
-            # older.
+            # The commit that enabled in-commit timestamps is the first that has one. All earlier
+            # times are older.
             info["inCommitTimestamp"] = max(now, -1 if previous is None else previous + 1)
         return info | {"timestamp": now}
 
@@ -98,21 +98,23 @@ class CommitBase:
 def win_version(
     store: Store, base: CommitBase, encode: Encode, *, learn: Learn, clock: Clock, sleep: Sleep
 ) -> CommitBase:
-    """Put a commit after the commits of other writers; return the state after it.
+    """Put a commit after the commits of other writers; return the state after the commit.
 
-    Every attempt is encoded again: version, row ids, in-commit timestamp and id all change.
+    For each attempt, the commit is encoded again, because version, row ids, in-commit timestamp and
+    id all change.
 
     Args:
-        store: of the table.
-        base: the latest state known.
-        encode: returns the content of a commit after a state, with a given id; raises if the state
-            does not allow the commit.
-        learn: receives the state after commits of other writers, and their actions.
+        store: the store of the table.
+        base: the latest state that is known.
+        encode: returns the content of a commit with a given id, after a given state. It raises an
+            error if the state does not allow the commit.
+        learn: is called with the state after commits of other writers, and with their actions.
         clock: for ids.
-        sleep: waits between attempts; seconds.
+        sleep: waits between attempts; takes seconds.
 
     Returns:
-        ``base`` or a later state, with the new version; ``domains`` are those before it.
+        The state on which the commit is based, with the new version. Its ``domains`` are those
+        before the commit.
 
     Raises:
         ConflictError: in all attempts, another writer was first.
@@ -141,7 +143,7 @@ def win_version(
 
 
 def _encode_on(base: CommitBase, encode: Encode, txn_id: str, store: Store) -> bytes | None:
-    """Return the content to put; raise if a log cleanup deleted commits that are needed."""
+    """Return the content to put; ``None`` if a log cleanup deleted commits that it needs."""
     try:
         return encode(base, txn_id)
     except ObjectNotFoundError:
@@ -154,7 +156,7 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     """Return the state after all commits above ``base``, and their actions.
 
     Raises:
-        ConflictError: log cleanup already removed some of them.
+        ConflictError: a log cleanup already removed some of these commits.
     """
     winners = _list_winners(store, base.version)
     keys = base.metadata.partition_keys
@@ -171,7 +173,10 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
 
 
 def _list_winners(store: Store, version: int) -> list[FileInfo]:
-    """Return the commits above a version, without a gap; look up those that a listing may miss."""
+    """Return the commits above a version, without a gap.
+
+    Commits that a listing may miss are looked up.
+    """
     for _ in range(_LOOKS):
         listing = list_log(store, version + 1)
         newest = version

@@ -1,7 +1,7 @@
 """Build the ``commitInfo`` of every commit that deltactl writes.
 
-Source: PROTOCOL.md, "Commit Provenance Information"; the fields and their order are those of Delta
-on Spark. The timestamps are decided in ``base``.
+The fields and their order are those of Delta on Spark. ``commit_attempts`` decides the times.
+Source: PROTOCOL.md, "Commit Provenance Information".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The description of a commit, the same in all attempts."""
+    """The description of a commit. It is the same in all attempts."""
 
     operation: str
     parameters: Mapping[str, Any]
@@ -37,10 +37,10 @@ def commit_info(
 
     Args:
         times: the first fields, see ``CommitBase.times``.
-        description: of the commit.
-        read_version: the version that the commit was prepared from; -1 for a new table.
-        txn_id: identifies the attempt.
-        metrics: replace the metrics of the description.
+        description: the description of the commit.
+        read_version: the version from which the commit was prepared; -1 for a new table.
+        txn_id: the id of the attempt.
+        metrics: if given, replace the metrics of the description.
     """
     chosen = description.metrics if metrics is None else metrics
     said = description.user_metadata

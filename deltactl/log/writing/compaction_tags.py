@@ -1,8 +1,9 @@
-"""Build tags of a ``remove`` that show where the rows of the file are in the output.
+"""Build tags of a ``remove`` that show where the rows of the removed file are in the output.
 
-Source: delta-io/delta#7407; Databricks writes the same. If our commit was first, another writer can
-repeat its deletion on our output. The deletion vector of the same ``remove`` contains the rows that
-were deleted before.
+If a commit of deltactl was first, another writer can apply its own deletion again to the output of
+deltactl. The deletion vector of the same ``remove`` contains the rows that were deleted before.
+
+Source: delta-io/delta#7407; Databricks writes the same tags.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ COMPACTION_INFO: Final = "compactionInfo"
 
 
 def tag_removes(bin_: Bin) -> pa.Table:
-    """Return the files that a bin removes, with our tags added to their tags.
+    """Return the files that a bin removes, with the tags of this module added to their tags.
 
-    A file gets no tags if they would not be exact: if no output keeps the order of rows, or if the
-    ``remove`` has another deletion vector than the one that was read.
+    A file gets no tags if they would not be exact. This is so if no output keeps the order of rows,
+    or if the ``remove`` has another deletion vector than the one that was read.
     """
     tags = [None if own is None else _others(own) for own in bin_.removed["tags"].to_pylist()]
     if bin_.inputs is not None and len(bin_.added) == 1:

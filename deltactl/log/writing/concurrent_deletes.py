@@ -1,12 +1,14 @@
 """Decide whether a rewritten bin can be committed after deletes of other writers.
 
-The bin is committed unchanged, with a deletion vector, or not. No I/O except ``read``.
+The bin is committed unchanged, committed with a deletion vector, or dropped. No I/O except
+``read``.
 
-Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules for
-commits without data change: concurrent appends never conflict. Outputs keep the order of their
-inputs, so a row that another writer deleted from an input can be found in the output: output
-position = input position - rows deleted before it at read time + first row of the input in the
-output.
+By Delta's conflict rules for commits without data change, concurrent appends never conflict.
+Outputs keep the order of their inputs. So if another writer deleted a row from an input, the
+position of the row in the output is known: output position = input position - earlier rows that
+were deleted when the input was read + first output row of the input.
+
+Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules.
 """
 
 from __future__ import annotations
@@ -41,18 +43,19 @@ _SOME_GONE: Final = "another writer removed some of its input files, whose rows 
 _RESTORED: Final = "another writer restored rows of its input files"
 _OTHER_IDS: Final = "another writer changed the row ids or facts of its input files"
 _ALL_GONE: Final = "other writers removed all of its input files"
-# Of one vector of another writer: other bins can be committed without it.
+# Errors that make the deletion vector of another writer unusable. Other bins can be committed
+# without it.
 _UNUSABLE: Final = (TableError, UnsupportedFeatureError, StorageError)
 _FACTS: Final = ("size_bytes", "base_row_id", "default_row_commit_version")
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A rewritten bin: the files to remove and to add, committed together or not at all.
+    """A rewritten bin: the files to remove and to add. They are committed together or not at all.
 
     ``removed`` has rows of ``ADD_SCHEMA`` plus ``num_records``. ``inputs`` has ``first_row`` and
-    ``physical_rows`` for each of them, if the only output keeps their order (see
-    ``RewriteResult``): deletes of other writers can then be applied to the output. ``first_row`` is
+    ``physical_rows`` for each of them, if the only output keeps the order of their rows (see
+    ``RewriteResult``). Then deletes of other writers can be applied to the output. ``first_row`` is
     null if the ``remove`` has another deletion vector than the one that was read. ``digest`` is the
     row digest, if it was computed.
     """
@@ -65,10 +68,11 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The part of a bin that may be committed: ``None`` and a reason if the bin is dropped.
+    """The part of a bin that may be committed; if it is dropped, ``None`` and a reason.
 
-    ``deleted`` are the rows of the output that other writers deleted; none if the output has no
-    live row and is not added. ``carried_rows`` counts them.
+    ``deleted`` are the rows of the output that other writers deleted. If the output has no live
+    row, it is not added, and ``deleted`` is ``None``. ``carried_rows`` is the number of deleted
+    rows.
     """
 
     bin: Bin | None
@@ -81,14 +85,14 @@ class Winners:
     """The newest actions of other writers on the files of a run, since the files were read."""
 
     def __init__(self, files: pa.Table) -> None:
-        """``files``: rows of ``ADD_SCHEMA``, all that the run may remove."""
+        """Take all files that the run may remove, as rows of ``ADD_SCHEMA``."""
         self._names = decoded_names(files)
         self._adds = ADD_SCHEMA.empty_table()
         self._removes = REMOVE_SCHEMA.empty_table()
         self._index()
 
     def learn(self, tail: Tail) -> None:
-        """Add the actions of commits that are newer than all before."""
+        """Add the actions of commits that are newer than all commits before."""
         adds, removes = self._pick(tail.adds), self._pick(tail.removes)
         if adds.num_rows or removes.num_rows:
             merged = reconcile(
@@ -115,10 +119,10 @@ class Winners:
     def judge(
         self, bins: Sequence[Bin], read: ReadVector, *, may_write_vectors: bool
     ) -> list[Verdict]:
-        """Return for each bin what may be committed.
+        """Return, for each bin, what may be committed.
 
-        ``read`` returns the rows of a deletion vector. If it raises because of the vector, its file
-        or the store, the bin is dropped.
+        ``read`` returns the rows of a deletion vector. If it raises an error because of the vector,
+        its file or the store, the bin is dropped.
         """
         if not len(self._touched):
             return [Verdict(bin_) for bin_ in bins]
@@ -137,15 +141,15 @@ class Winners:
         return carried.verdict(may_write_vectors)
 
     def _replay(self, carried: _Carried, row: int, name: str) -> str | None:
-        """Apply the changes of an input to the bin; return the reason if that is not possible."""
+        """Apply the changes of an input to the bin. If this is not possible, return the reason."""
         adds, removes = self._adds_of.get(name, []), self._removes_of.get(name, [])
         texts = {self._add_texts[at] for at in adds} | {self._remove_texts[at] for at in removes}
         if texts != {carried.texts[row]}:
-            return _REWRITTEN  # readers do not agree on whether two texts are one file
+            return _REWRITTEN  # readers differ in whether two texts are one file
         key = carried.keys[row]
         is_removed = any(self._remove_keys[at] == key for at in removes)
         if not adds:
-            # A `remove` of another vector than the newest leaves the file live for readers.
+            # If a `remove` does not have the newest vector, the file stays live for readers.
             if not (is_removed and all(self._data_changes[at] for at in removes)):
                 return _REWRITTEN
             carried.drop(row)
@@ -155,7 +159,7 @@ class Winners:
         return carried.replace(row, adds[0], is_removed)
 
     def _like(self, files: pa.Table) -> pa.Table:
-        """Return the adds with the columns of other files."""
+        """Return the adds of other writers with the columns of ``files``."""
         columns = self._adds.append_column("num_records", num_records(self._adds["stats"]))
         arrays = [
             columns[field.name].cast(field.type)
@@ -181,7 +185,7 @@ class _Carried:
     """A bin while the changes of its inputs are applied to it."""
 
     def __init__(self, bin_: Bin, adds: pa.Table, read: ReadVector) -> None:
-        """``adds``: what other writers added, with the columns of the bin's files."""
+        """Take a bin, and what other writers added, with the columns of the bin's files."""
         self._bin, self._read = bin_, read
         self._files = pa.concat_tables([bin_.removed, adds])
         self.keys = file_keys(bin_.removed).to_pylist()
@@ -194,16 +198,16 @@ class _Carried:
         self._is_ordered = bin_.inputs is not None and len(bin_.added) <= 1
 
     def drop(self, row: int) -> None:
-        """Delete all rows of an input that others removed."""
+        """Delete all rows of an input that another writer removed."""
         self._kept[row] = False
         if not self._is_ordered:
-            return  # the verdict depends on whether other inputs are left
+            return  # the result depends on whether other inputs are left
         start, end = self._span(row)
         if start < end:
             self._deleted.add_range(start, end)
 
     def replace(self, row: int, add: int, is_removed: bool) -> str | None:
-        """Apply the vector with which others added an input again."""
+        """Apply the vector with which another writer added an input again."""
         at = self._bin.removed.num_rows + add
         (before, after) = self._files.take(pa.array([row, at])).to_pylist()
         if _facts(before) != _facts(after):
@@ -212,7 +216,7 @@ class _Carried:
         if before["deletion_vector"] == after["deletion_vector"]:
             return None
         if not is_removed:
-            return _REWRITTEN  # live with both vectors: not for us to decide which is meant
+            return _REWRITTEN  # live with both vectors: deltactl cannot decide which one is correct
         if not self._is_ordered:
             return _NO_OFFSETS
         try:
@@ -240,7 +244,7 @@ class _Carried:
         return BitMap64() if node is None else self._read(DeletionVector(**node))
 
     def _span(self, row: int) -> tuple[int, int]:
-        """Return the first row of an input in the output, and that of the next one."""
+        """Return the first output row of an input, and the first output row of the next input."""
         assert self._bin.inputs is not None
         starts = self._bin.inputs["first_row"]
         last = row + 1 == len(starts)
@@ -279,10 +283,11 @@ def _facts(file: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def shift_positions(old: BitMap64, new: BitMap64, first_row: int) -> BitMap64:
-    """Return the output positions of rows that only ``new`` deletes (not ``old``).
+    """Return the output positions of rows that ``new`` deletes and ``old`` does not.
 
     Args:
-        old: the rows of the input that were deleted when it was read; the output lacks them.
+        old: the rows of the input that were deleted when it was read; the output does not have
+            them.
         new: the rows that are deleted now; they include all rows of ``old``.
         first_row: where the live rows of the input begin in the output.
     """

@@ -1,7 +1,7 @@
 """Find changes of the table that prevent the commit of rewritten files. No I/O.
 
-Source: PROTOCOL.md and Delta's conflict rules for commits without data change. Changes of single
-files are handled in ``concurrent_deletes``.
+``concurrent_deletes`` handles changes of single files. Source: PROTOCOL.md, and Delta's conflict
+rules for commits without data change.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ _ROW_TRACKING_KEYS = (
 def find_conflict(
     before: Metadata, after: Metadata | None, gained_features: Set[str] = frozenset()
 ) -> str | None:
-    """Return why files written with the old metadata must not be committed; ``None`` if they may.
+    """Return why files with the old metadata must not be committed; ``None`` if they may be.
 
     Args:
         before: the table's metadata when the files were written.
-        after: the metadata after other commits, if they changed it.
-        gained_features: features that were added to the protocol after the files were
-            written.
+        after: the metadata after other commits, if these changed it.
+        gained_features: features that were added to the protocol after the files were written.
     """
     if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
         return f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
@@ -36,7 +35,7 @@ def find_conflict(
 
 
 def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
-    """Return the conflict, if any. Other changes keep files of an old schema valid."""
+    """Return the conflict, or ``None``. With other changes, files of an old schema are valid."""
     if before.id != after.id:
         return "the table was replaced by another one"
     if before.partition_columns != after.partition_columns:

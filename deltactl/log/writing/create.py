@@ -32,7 +32,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable(Description):
-    """The first version of a table; ``files`` have its rows."""
+    """The first version of a table; ``files`` are its data files."""
 
     protocol: Protocol
     metadata: Metadata
@@ -41,7 +41,7 @@ class NewTable(Description):
 
 
 def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -> bool:
-    """Commit version 0; return whether the stored commit is ours.
+    """Commit version 0; return whether the stored commit is the one of this run.
 
     Raises:
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
@@ -68,7 +68,7 @@ class NewClone(Description):
 
 
 def create_clone(store: Store, clone: NewClone, *, clock: Clock, sleep: Sleep) -> bool:
-    """Commit version 0; return whether the stored commit is ours.
+    """Commit version 0; return whether the stored commit is the one of this run.
 
     The order of the actions is that of Delta on Spark.
 
@@ -81,7 +81,7 @@ def create_clone(store: Store, clone: NewClone, *, clock: Clock, sleep: Sleep) -
 
 
 def _clone_lines(clone: NewClone) -> Iterator[str]:
-    """Yield the actions; files keep their row ids, so that no two rows have the same id."""
+    """Yield the actions. Files keep their row ids, so that no two rows have the same id."""
     domains = {domain.domain: domain for domain in clone.domains}
     files = all_change_data(clone.files)
     row_ids = RowIds.of(CommitBase(-1, clone.protocol, clone.metadata, domains))

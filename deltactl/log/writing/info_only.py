@@ -1,7 +1,7 @@
 """Write commits with only a ``commitInfo``, such as a vacuum's START and END.
 
-They change no file, so they never conflict: if another writer commits the version first, the commit
-is put again at the next version.
+Such a commit changes no file, so it never conflicts. If another writer commits the version first,
+the commit is put again at the next version.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ def commit_info_only(
     """Commit a ``commitInfo`` after the commits of other writers; return the state after it.
 
     Args:
-        store: of the table.
-        base: the latest state known.
-        description: of the commit.
+        store: the store of the table.
+        base: the latest state that is known.
+        description: the description of the commit.
         clock: for the time and the transaction's id.
-        sleep: waits between attempts; seconds.
-        ensure: called before each attempt; raises if the state does not allow it.
+        sleep: waits between attempts; takes seconds.
+        ensure: is called before each attempt; raises an error if the state does not allow the
+            commit.
 
     Raises:
         ConflictError: in all attempts, another writer was first.
@@ -50,6 +51,6 @@ def commit_info_only(
         return f"{line('commitInfo', info)}\n".encode()
 
     def learn(state: CommitBase, winners: Tail) -> None:
-        """Check the state. This commit changes no file, so other actions do not matter."""
+        """Check the state. This commit changes no file, so the actions of others do not matter."""
 
     return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep)

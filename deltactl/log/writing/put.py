@@ -1,7 +1,7 @@
-"""Put one commit file if absent; after an error, read back whether the commit succeeded.
+"""Put one commit file if absent. After an error, read back whether the commit succeeded.
 
-Source: PROTOCOL.md, "Commit Provenance". After a failed put, above all with "exists", an earlier
-attempt of the same put may have succeeded: only the ``txnId`` in the file shows whose commit it is.
+After a failed put, above all with "exists", an earlier attempt of the same put may have succeeded.
+Only the ``txnId`` in the file shows whose commit it is. Source: PROTOCOL.md, "Commit Provenance".
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ Sleep = Callable[[float], None]
 
 
 def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
-    """Put a commit; return whether the stored commit is ours (same ``txnId``).
-
-    Raise if this is unknown.
+    """Put a commit; return whether the stored commit is the one of this run (same ``txnId``).
 
     Raises:
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         AccessDeniedError: no attempt was allowed, and no commit exists.
         StorageError: a local file system failed, and no commit exists.
-        SafetyError: commits here could be overwritten; nothing was put.
+        SafetyError: commits on this store could be overwritten; nothing was put.
     """
     error: StorageError | None = None
     denied_only = True
@@ -49,8 +47,8 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
             info = parse_commit_info(name, store.read(name))
         except ObjectNotFoundError:
             if is_local_uri(store.uri):
-                raise error from None  # a local link was either created or not
-            continue  # the first attempt may still succeed: only another put decides it
+                raise error from None  # a hard link was either created or not
+            continue  # the first attempt may still succeed: only another put can decide
         except StorageError:
             denied_only = False
             continue

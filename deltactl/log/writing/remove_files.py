@@ -1,4 +1,4 @@
-"""Commit the removal of files with their rows, if no other writer changed them.
+"""Commit the removal of files with their rows, if no other writer changed the files.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Commit Provenance".
 """
@@ -45,17 +45,18 @@ def remove_files(
     """Commit after the latest version; return the new version.
 
     Args:
-        snapshot: the version that the files were chosen from.
+        snapshot: the version from which the files were chosen.
         removal: the files to remove.
         clock: for the times and the transaction's id.
-        sleep: waits between attempts; seconds.
-        ensure: called before each attempt; raises if the state does not allow it.
-        touches: returns whether commits of others changed the files, or files on which the choice
-            depends.
+        sleep: waits between attempts; takes seconds.
+        ensure: is called before each attempt; raises an error if the state does not allow the
+            commit.
+        touches: returns whether commits of other writers changed the files, or files on which the
+            choice depends.
 
     Raises:
-        ConflictError: another writer changed the files, restored the table, or changed its
-            metadata or protocol.
+        ConflictError: another writer changed the files, restored the table, or changed its metadata
+            or protocol.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
@@ -90,7 +91,7 @@ def remove_files(
 
 
 def _is_restored(store: Store, after: int, until: int) -> bool:
-    """Return whether one of the commits is a RESTORE: it may need files without an action in it."""
+    """Return whether one of the commits is a RESTORE, which may need files that it does not add."""
     names = [f"{LOG_DIR}/{commit_name(version)}" for version in range(after + 1, until + 1)]
     infos = map(parse_commit_info, names, store.read_many(names))
     return any(info is not None and info.get("operation") == RESTORE for info in infos)

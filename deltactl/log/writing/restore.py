@@ -1,7 +1,7 @@
 """Commit a restore or a sync: files and state, if no other writer changed the table.
 
-Source: PROTOCOL.md, "Add File and Remove File", "In-Commit Timestamps", "Row Tracking"; the order
-of the actions is that of Delta on Spark.
+The order of the actions is that of Delta on Spark. Source: PROTOCOL.md, "Add File and Remove File",
+"In-Commit Timestamps", "Row Tracking".
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class RestoredState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration(Description):
-    """The files to add and to remove, rows of ``ADD_SCHEMA``; ``None``: the state stays.
+    """The files to add and to remove (rows of ``ADD_SCHEMA``), and the state to restore.
 
-    ``done`` is the verb of messages, for example: nothing was ``restored``.
+    If the state is ``None``, it stays as it is. ``done`` is the verb in messages, for example:
+    nothing was ``restored``.
     """
 
     added: pa.Table = field(repr=False)
@@ -68,14 +69,16 @@ def restore_files(
 ) -> int:
     """Commit after the latest version; return the new version.
 
-    Commits with only a commitInfo (for example of a vacuum) or a ``txn`` do not conflict.
+    Commits of others that have only a commitInfo (for example of a vacuum) or a ``txn`` do not
+    conflict.
 
     Args:
-        snapshot: the version that the files were compared with.
+        snapshot: the version with which the files were compared.
         restoration: what to commit.
         clock: for the times and the transaction's id.
-        sleep: waits between attempts; seconds.
-        ensure: called before each attempt; raises if the state does not allow it.
+        sleep: waits between attempts; takes seconds.
+        ensure: is called before each attempt; raises an error if the state does not allow the
+            commit.
 
     Raises:
         ConflictError: another writer changed the table.
@@ -119,7 +122,7 @@ def _ensure_no_change(winners: Tail, done: str) -> None:
 
 
 def _times(store: Store, clock: Clock, base: CommitBase, state: RestoredState) -> dict[str, Any]:
-    """Return the times of the commit, according to the properties that it sets."""
+    """Return the times of the commit, according to the properties that the commit itself sets."""
     times = replace(base, metadata=state.metadata).times(store, clock)
     if state.enables_timestamps and base.commit_file is not None:
         (info,) = store.stat_many([base.commit_file])
@@ -144,7 +147,7 @@ def _with_enablement(
 def _lines(
     base: CommitBase, restoration: Restoration, state: RestoredState, started_ms: int
 ) -> Iterator[str]:
-    """Yield the actions of the commit after its commitInfo."""
+    """Yield the actions that follow the commitInfo of the commit."""
     added = restoration.added
     domains = {domain.domain: domain for domain in state.domains}
     after = replace(

@@ -1,7 +1,7 @@
 """Commit rewritten files (dataChange=false) in the put-if-absent loop.
 
-Source: PROTOCOL.md, "Commit Provenance", "In-Commit Timestamps", "Row Tracking". After every failed
-put, the version is read back and its ``txnId`` is compared.
+After every failed put, the version is read back and its ``txnId`` is compared. Source: PROTOCOL.md,
+"Commit Provenance", "In-Commit Timestamps", "Row Tracking".
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from deltactl.protocol.properties import TableProperties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft(Description):
-    """The same in all attempts; ``measure`` returns the metrics of the committed bins.
+    """The parts of a commit that are the same in all attempts.
 
-    ``prove`` returns more tags, of the rows of the committed bins.
+    ``measure`` returns the metrics of the committed bins. ``prove`` returns more tags, about the
+    rows of the committed bins.
     """
 
     measure: Callable[[Sequence[Bin]], Mapping[str, str]]
@@ -60,20 +61,21 @@ class Committed:
 
     @property
     def kept(self) -> tuple[bool, ...]:
-        """Return for each bin whether it was committed."""
+        """Return, for each bin, whether it was committed."""
         return tuple(verdict.bin is not None for verdict in self.verdicts)
 
 
 class Committer:
     """Commit batches of bins, one after another, after the commits of other writers.
 
-    All bins were written from one snapshot; each bin is compared with every commit of others since
-    then, also after batches of our own. Rows that others deleted from inputs are also deleted from
-    the outputs, if deletion vectors may be written to the table.
+    All bins were written from one snapshot. Each bin is compared with every commit of other writers
+    since then, also after earlier batches of the same run. If other writers deleted rows from
+    inputs, and deletion vectors may be written to the table, these rows are also deleted from the
+    outputs.
     """
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep) -> None:
-        """Start from the snapshot that the bins were written from; they remove ``files``."""
+        """Take the snapshot from which the bins were written, and ``files``, which they remove."""
         self._store, self._clock, self._sleep = snapshot.store, clock, sleep
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
@@ -87,17 +89,19 @@ class Committer:
         """Commit the bins that the commits of other writers still allow.
 
         Raises:
-            ConflictError: no bin may be committed, with a reason for each; or no version was won.
+            ConflictError: no bin may be committed (with a reason for each), or in all attempts
+                another writer was first.
             CommitOutcomeUnknownError: it is not known whether the commit succeeded.
             NotATableError: the log was deleted.
-            UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
+            UnsupportedFeatureError: another writer upgraded to a protocol that deltactl does not
+                support.
             StorageError: the store failed, and the commit does not exist.
         """
         vectors = VectorWriter(self._store, self._clock)
         try:
             committed = self._commit(bins, draft, vectors)
         except CommitOutcomeUnknownError:
-            raise  # the vectors may be in the log
+            raise  # a commit in the log may reference the vectors
         except DeltactlError:
             self.orphans += vectors.discard()
             raise
@@ -135,7 +139,8 @@ class Committer:
         return Committed(won.version, tuple(verdicts))
 
     def _judge(self, base: CommitBase, bins: Sequence[Bin]) -> Sequence[Verdict]:
-        # Before each attempt: another writer may have upgraded the protocol since the last batch.
+        # Check this before each attempt: another writer may have upgraded the protocol since the
+        # last batch.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - self._origin_features
         reason = find_conflict(self._origin, self._metadata, gained)
@@ -157,7 +162,7 @@ class Committer:
 
 
 def explain_conflict(reasons: Sequence[str]) -> ConflictError:
-    """Return the error if no bin may be committed; ``reasons`` has one reason for each bin."""
+    """Return the error for bins that may not be committed; ``reasons`` has one for each bin."""
     return ConflictError(
         f"nothing could be committed: {join_reasons(reasons)}",
         hint="Rerun; the table has only the changes of the other writers.",
@@ -166,7 +171,7 @@ def explain_conflict(reasons: Sequence[str]) -> ConflictError:
 
 
 def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdict:
-    """Write the deletion vector of a verdict, if it has one, for the output of its bin."""
+    """If a verdict has deleted rows, write the deletion vector for the output of its bin."""
     bin_, deleted = verdict.bin, verdict.deleted
     if bin_ is None or deleted is None:
         return verdict
@@ -181,7 +186,7 @@ def _encode(
     info: Mapping[str, Any],
     deletion_timestamp_ms: int,
 ) -> tuple[bytes, Mapping[str, DomainMetadata]]:
-    """Return the content of the next version's commit, and the domains after it."""
+    """Return the content of the next version's commit, and the domains after this commit."""
     lines = [line("commitInfo", info)]
     row_ids = RowIds.of(base)
     is_tagged = may_write_vectors(base.protocol, base.metadata)

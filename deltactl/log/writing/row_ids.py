@@ -27,8 +27,8 @@ def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
     """Return the greatest row id that was assigned; -1 if none was.
 
     Raises:
-        CorruptLogError: the log does not contain it; a guess could assign ids that are already in
-            use.
+        CorruptLogError: the log does not contain this id. With a guess, ids that are in use could
+            be assigned again.
     """
     domain = domains.get(ROW_TRACKING_DOMAIN)
     if domain is None or domain.removed:
@@ -51,7 +51,7 @@ class RowIds:
 
     @classmethod
     def of(cls, base: CommitBase) -> RowIds | None:
-        """Return the free ids of a table; ``None`` if it has no row tracking.
+        """Return the free ids of a table; ``None`` if the table has no row tracking.
 
         Raises:
             CorruptLogError: the log does not contain the high-water mark.
@@ -74,18 +74,18 @@ class RowIds:
         return first
 
     def domain(self) -> DomainMetadata:
-        """Return the table's high-water mark after these ids."""
+        """Return the table's high-water mark after the assigned ids."""
         text = json.dumps({"rowIdHighWaterMark": self.high_water_mark}, separators=(",", ":"))
         return DomainMetadata(ROW_TRACKING_DOMAIN, text)
 
 
 def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
-    """Assign ids to the rows of files without them, and ``version`` to files without a version.
+    """Assign ids to files that have no row ids, and ``version`` to files that have no version.
 
     Args:
         added: rows of ``ADD_SCHEMA``.
         row_ids: the free ids.
-        version: of the commit that adds the files.
+        version: the version of the commit that adds the files.
 
     Raises:
         SafetyError: the log does not say how many rows a file has.

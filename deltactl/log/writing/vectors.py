@@ -1,4 +1,4 @@
-"""Write deletion vectors for the outputs of a commit, and delete unused ones.
+"""Write deletion vectors for the outputs of a commit, and delete unused deletion vectors.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format".
 """
@@ -31,7 +31,7 @@ _MOST_INLINE_BYTES: Final = 256
 
 
 def may_write_vectors(protocol: Protocol, metadata: Metadata) -> bool:
-    """Return whether new files may have deletion vectors; not if Iceberg readers are enabled."""
+    """Return whether new files may have deletion vectors: not if Iceberg readers are enabled."""
     properties = TableProperties(metadata.configuration)
     return (
         has_feature(protocol, DELETION_VECTORS)
@@ -42,16 +42,16 @@ def may_write_vectors(protocol: Protocol, metadata: Metadata) -> bool:
 
 
 class VectorWriter:
-    """Write the vectors of one commit; write them again only if they changed between attempts."""
+    """Write the vectors of one commit. A vector is written again only if it changed."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        """``clock``: for names."""
+        """Take a store, and a clock that gives ids for names."""
         self._store, self._clock = store, clock
         self._written: dict[str, tuple[bytes, DeletionVector]] = {}
         self._names: set[str] = set()
 
     def attach(self, file: NewFile, deleted: BitMap64, properties: TableProperties) -> NewFile:
-        """Return the file with some of its rows deleted."""
+        """Return the file with a deletion vector for its deleted rows."""
         payload = encode_bitmap(deleted)
         known = self._written.get(file.path)
         if known is None or known[0] != payload:
@@ -73,7 +73,7 @@ class VectorWriter:
         return vector
 
     def discard(self, files: Iterable[NewFile] = ()) -> list[str]:
-        """Delete vectors of files that were not committed; return those that remain."""
+        """Delete vectors of files that were not committed; return those that stay."""
         vectors = (file.deletion_vector for file in files)
         names = self._names.difference(v.file_name for v in vectors if v is not None)
         if not names:
@@ -81,4 +81,4 @@ class VectorWriter:
         try:
             return list(self._store.delete_many(sorted(names)))
         except DeltactlError:
-            return sorted(names)  # harmless: no commit names them
+            return sorted(names)  # harmless: no commit references these files

@@ -1,4 +1,4 @@
-"""Build the metadata of chunks and row groups of the output, when the places of pages are known.
+"""Build the metadata of chunks and row groups of the output, after the pages were written.
 
 Source: parquet.thrift, ``RowGroup``, ``ColumnChunk`` and ``SortingColumn``.
 """
@@ -28,7 +28,7 @@ from deltactl.protocol.stats import Path
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place of a copied chunk in its source, from the footer of the source."""
+    """The place of a copied chunk in its source, as the footer of the source gives it."""
 
     source: str
     span: Span
@@ -46,7 +46,8 @@ class CopiedRange:
 class PlacedChunk:
     """A chunk of the output: its metadata, and the indexes that are written after all pages.
 
-    ``origin`` is ``None`` if it was encoded; ``pages`` is ``None`` if page headers were not read.
+    ``origin`` is ``None`` if the chunk was encoded. ``pages`` is ``None`` if the page headers were
+    not read.
     """
 
     tree: ThriftStruct
@@ -59,7 +60,7 @@ class PlacedChunk:
 def place_copy(
     source: Source, leaf: LeafCopy, shift: int, facts: FactCollector | None
 ) -> PlacedChunk:
-    """Return a chunk that was copied ``shift`` bytes further.
+    """Return a chunk that was copied to a place ``shift`` bytes after its place in the source.
 
     Metadata that readers would interpret incorrectly are removed; see ``strip_bounds`` and
     ``amend``.
@@ -90,7 +91,7 @@ def build_row_group(
     chunks: Sequence[PlacedChunk],
     sorting: Sequence[ThriftStruct],
 ) -> ThriftStruct:
-    """Return the metadata of a row group of these chunks."""
+    """Return the metadata of a row group that consists of these chunks."""
     trees = [chunk.tree for chunk in chunks]
     columns = [tree.struct(ColumnChunk.META_DATA) for tree in trees]
     group = ThriftStruct()
@@ -112,7 +113,7 @@ def build_row_group(
 def map_sorting(
     source: Source, group: Group, indexes: Mapping[LeafPath, int]
 ) -> list[ThriftStruct]:
-    """Return the sorting columns, up to the first that is not copied.
+    """Return the sorting columns, up to the first column that is not copied.
 
     ``indexes`` are the indexes of the copied leaves in the output.
     """
@@ -129,7 +130,7 @@ def map_sorting(
 
 
 def join_spans(spans: Sequence[Span]) -> list[Span]:
-    """Return ranges in order; join adjacent ranges."""
+    """Return ranges in order of their start; adjacent ranges are joined."""
     runs: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.start, each.length)):
         if runs and runs[-1].end == span.start:

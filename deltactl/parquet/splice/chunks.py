@@ -1,4 +1,4 @@
-"""Find the bytes of column chunks in a footer, and build their metadata at another place.
+"""Find the bytes of column chunks in a footer, and build the metadata of a chunk at a new place.
 
 Source: parquet.thrift, ``ColumnChunk`` and the structs in it.
 """
@@ -51,7 +51,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The parts of a chunk that are stored outside of it; ``None`` for missing parts."""
+    """The parts of a chunk that are not stored between its pages; ``None`` for missing parts."""
 
     column_index: bytes | None = None
     offset_index: ThriftStruct | None = None
@@ -59,17 +59,17 @@ class Indexes:
 
 
 def chunk_span(chunk: ThriftStruct) -> Span:
-    """Return the place of the pages of a chunk.
+    """Return the range of bytes with the pages of a chunk.
 
     Raises:
-        ThriftError: the metadata lack the place, or are inconsistent.
+        ThriftError: the metadata lack the place of the pages, or are inconsistent.
     """
     column = chunk.struct(ColumnChunk.META_DATA)
     data = column.integer(ColumnMetaData.DATA_PAGE_OFFSET)
     length = column.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
     if data is None or length is None or length < 0:
         raise ThriftError("a column chunk has no offset or no size")
-    # Some writers store 0 for no dictionary page.
+    # Some writers store offset 0 if there is no dictionary page.
     dictionary = column.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET) or data
     start = min(data, dictionary)
     if start < len(MAGIC) or data > start + length:
@@ -78,7 +78,7 @@ def chunk_span(chunk: ThriftStruct) -> Span:
 
 
 def index_ranges(chunk: ThriftStruct) -> list[tuple[int, int]]:
-    """Return (offset, length) of the bytes that ``read_indexes`` reads, if present."""
+    """Return (offset, length) of each byte range that ``read_indexes`` reads."""
     column = chunk.struct(ColumnChunk.META_DATA)
     parts = (
         (chunk, ColumnChunk.OFFSET_INDEX_OFFSET, ColumnChunk.OFFSET_INDEX_LENGTH),
@@ -94,7 +94,7 @@ def index_ranges(chunk: ThriftStruct) -> list[tuple[int, int]]:
 
 
 def page_offsets(offset_index: ThriftStruct, span: Span) -> set[int]:
-    """Return the offsets of the pages in the offset index of a chunk.
+    """Return the offsets of the pages that the offset index of a chunk lists.
 
     Raises:
         ThriftError: a page is not inside the chunk.
@@ -110,10 +110,10 @@ def page_offsets(offset_index: ThriftStruct, span: Span) -> set[int]:
 
 
 def read_indexes(chunk: ThriftStruct, read: Read) -> Indexes:
-    """Read page indexes and Bloom filter of a chunk.
+    """Read the page indexes and the Bloom filter of a chunk.
 
     Raises:
-        ThriftError: one of them is not valid.
+        ThriftError: one of these is not valid.
     """
     column = chunk.struct(ColumnChunk.META_DATA)
     offsets = _read_part(
@@ -148,7 +148,7 @@ def relocate(chunk: ThriftStruct, shift: int) -> ThriftStruct:
         offset = column.integer(number)
         if offset:
             column.set(number, Kind.I64, offset + shift)
-    # Deprecated: 0 says that the metadata are in the footer only.
+    # This field is deprecated: 0 says that the metadata are in the footer only.
     moved.set(ColumnChunk.FILE_OFFSET, Kind.I64, 0)
     return moved
 
@@ -157,10 +157,10 @@ def place_indexes(chunk: ThriftStruct, indexes: Indexes, shift: int, position: i
     """Return the bytes of indexes and Bloom filter, and set their offsets in the metadata.
 
     Args:
-        chunk: the result of ``relocate``; changed.
-        indexes: as read from the source.
+        chunk: the result of ``relocate``; this function changes it.
+        indexes: the indexes as they were read from the source.
         shift: the number of bytes by which the pages moved.
-        position: offset at which the bytes will be written.
+        position: the offset at which the caller will write the bytes.
     """
     out = bytearray()
     column = chunk.struct(ColumnChunk.META_DATA)
@@ -198,7 +198,7 @@ def _read_part(chunk: ThriftStruct, offset: int, length: int, read: Read) -> byt
 
 def _read_bloom(column: ThriftStruct, start: int, read: Read) -> bytes:
     length = column.integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
-    if length is None:  # older writers: the filter's own header says it
+    if length is None:  # older writers do not store the length: the filter's own header gives it
         reader = CompactReader(read(start, _BLOOM_HEADER_BYTES))
         header: ThriftStruct = reader.read(Kind.STRUCT)
         length = reader.position + (header.integer(BloomFilterHeader.NUM_BYTES) or 0)

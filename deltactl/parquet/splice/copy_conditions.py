@@ -1,4 +1,4 @@
-"""Decide which column chunks can be copied into a file of another schema. No I/O.
+"""Decide which column chunks can be copied into a file with another schema. No I/O.
 
 Source: the Parquet format, parquet.thrift; docs/adr/0022-copy-row-groups.md.
 """
@@ -28,7 +28,7 @@ from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 
 class Reason(StrEnum):
-    """The reason why rows, or a column of them, are encoded."""
+    """Why rows, or a column of them, are encoded instead of copied."""
 
     SMALL = "below --min-row-group"
     DELETED = "deleted rows"
@@ -49,8 +49,8 @@ class Target:
     """The file to write: its columns in order, and facts about them.
 
     ``complete``: columns that are copied only if they have no null (columns of row tracking).
-    ``computed``: columns that files may have, but whose values come from the log. ``codec`` is
-    ``None`` if any codec is allowed.
+    ``computed``: columns that input files may have, but whose values come from the log. ``codec``:
+    the codec that chunks must have; ``None`` if any codec is allowed.
     """
 
     columns: Sequence[StoredColumn]
@@ -63,14 +63,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """The decision for a row group: columns to copy, and columns to encode with the reason."""
+    """The decision for a row group: columns to copy, and columns to encode with reasons."""
 
     copied: Sequence[str]
     encoded: Mapping[str, Reason]
 
 
 def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
-    """Return which columns of a row group without deleted rows are copied."""
+    """Return which columns of a row group are copied. The row group has no deleted rows."""
     names = frozenset(column.name for column in target.columns)
     legacy = legacy_columns(source.metadata, names)
     copied: list[str] = []
@@ -83,14 +83,14 @@ def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
             copied.append(column.name)
         else:
             encoded[column.name] = reason
-    if target.complete & encoded.keys():  # they are computed together
+    if target.complete & encoded.keys():  # computed together: encode all of them
         encoded |= {name: Reason.ROW_IDS for name in copied if name in target.complete}
         copied = [name for name in copied if name not in target.complete]
     return GroupChoice(copied, encoded)
 
 
 def _refuse(source: Source, group: Group, wanted: StoredColumn, target: Target) -> Reason | None:
-    """Return why a column cannot be copied; ``None`` if it can."""
+    """Return why a column cannot be copied; ``None`` if it can be copied."""
     stored = source.columns.get(wanted.name)
     if wanted.name in target.computed:
         return Reason.MISSING
@@ -132,17 +132,17 @@ _SAFE_PAGES: Final = (2, 0)
 
 
 def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -> bool:
-    """Return whether readers decode the pages in another way because of their writer.
+    """Return whether readers decode the pages in another way because a defective writer wrote them.
 
-    parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246);
-    before 1.2.9, sizes of chunks without a page header (PARQUET-816). Arrow before 2.0 marked
-    compressed pages of version 2 as not compressed (ARROW-10353).
+    parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246).
+    In files of parquet-mr before 1.2.9, the size of a chunk lacks a page header (PARQUET-816).
+    Arrow before 2.0 marked compressed pages of version 2 as not compressed (ARROW-10353).
     """
     if (cpp := _CPP.match(created_by)) is not None:
         return _version(cpp) < _SAFE_PAGES
     found = PARQUET_MR.match(created_by)
     if found is None:
-        return created_by.strip() == "parquet-mr"  # of a version that is not known
+        return created_by.strip() == "parquet-mr"  # a version that is not known
     if _version(found) < _SAFE_SIZES:
         return True
     if _version(found) >= _SAFE_BYTE_ARRAYS:
@@ -159,7 +159,7 @@ _TIME_TYPES: Final = frozenset({6, 8})  # DATE and TIMESTAMP of LogicalType
 
 
 def _holds_times(shape: tuple[object, ...]) -> bool:
-    """Return whether a column may have dates or timestamps: integers with such a logical type."""
+    """Return whether a column may have dates or timestamps (integers with such a logical type)."""
     return any(
         isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _holds_times(part))
         for part in shape
@@ -167,7 +167,7 @@ def _holds_times(shape: tuple[object, ...]) -> bool:
 
 
 def null_count(chunk: ThriftStruct) -> int | None:
-    """Return the nulls of a chunk; ``None`` if the footer does not say."""
+    """Return the null count of a chunk; ``None`` if the footer does not give it."""
     column = chunk.struct(ColumnChunk.META_DATA)
     if column.integer(ColumnMetaData.NUM_VALUES) == 0:
         return 0
@@ -181,9 +181,9 @@ def _is_described(
     leaf: StatsLeaf,
     stats: StatsColumns,
 ) -> bool:
-    """Return whether a footer has the same facts about a leaf as after encoding."""
+    """Return whether the footer has the same facts about a leaf as after encoding."""
     if leaf.kind in ("nested", "void"):
-        return True  # counted from rows, or known
+        return True  # no bounds are needed: nulls are counted from rows, or known
     path = tuple(name.encode() for name in leaf.path)
     if leaf.kind == "variant":
         path = (*path, b"metadata")
@@ -213,24 +213,28 @@ def _has_exact_bounds(statistics: ThriftStruct, leaf: StatsLeaf, prefix: int) ->
 
 
 _USUAL_TRUNCATION: Final = 64
-"""Writers that truncate bounds keep at least this many bytes."""
+"""Writers that truncate bounds keep at least this many bytes of them."""
 
 
 def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool:
-    """Return whether a bound, perhaps truncated, gives the same text in the log as the value."""
+    """Return whether a bound gives the same text in the log as the exact value would.
+
+    The bound may be truncated.
+    """
     if exact is True or (exact is None and len(bound) < _USUAL_TRUNCATION):
         return True
     try:
         text = bound.decode()
     except UnicodeDecodeError:
         return False
-    # A writer may have increased the last character: the text in the log must not depend on it.
+    # A writer may have increased the last character of the bound. So the text in the log must end
+    # before this character.
     logged = truncate_maximum(text, prefix) if upper else truncate_minimum(text, prefix)
     return logged is not None and len(logged) < len(text)
 
 
 def strip_bounds(source: Source, column: ThriftStruct) -> None:
-    """Remove bounds that readers would interpret incorrectly in a file of another writer."""
+    """Remove bounds that readers would interpret incorrectly in the output of deltactl."""
     found = column.struct(ColumnMetaData.STATISTICS)
     statistics = ThriftStruct(list(found.fields))
     statistics.drop(OLD_BOUNDS if source.has_orders else BOUNDS)

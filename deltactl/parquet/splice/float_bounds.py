@@ -1,10 +1,13 @@
 """Decide which copied columns must be decoded, because their footer does not show NaN. No I/O.
 
-Bounds of footers leave out NaN, and most writers do not count it. Readers order NaN differently:
-by the bounds of the other values, some readers skip a file that has a row for them. So the log gets
-no bounds of a column with NaN, and the rows show whether there is one. They need not be read if
-``add.stats`` of the input has bounds: then every reader already skips the input by these bounds.
-The bounds of the output contain them, so that it is not skipped where the input was not.
+Bounds in footers exclude NaN, and most writers do not count NaN. Readers order NaN differently: if
+a file has bounds of its other values, some readers skip it although a NaN matches the filter. So
+the log gets no bounds of a column with NaN, and deltactl reads the rows to find out whether there
+is a NaN.
+
+The rows need not be read if ``add.stats`` of the input has bounds, because every reader already
+skips the input by these bounds. The bounds of the output include the bounds of the input. So
+readers do not skip the output where they did not skip the input.
 
 Source: docs/adr/0022-copy-row-groups.md.
 """
@@ -38,7 +41,8 @@ def find_sampled(
 ) -> list[str]:
     """Return the copied columns whose rows must be read for facts that no footer has.
 
-    These are nulls of lists and maps, and NaN of floats except the leaves of ``skipped_by``.
+    These facts are the nulls of lists and maps, and whether a float leaf has NaN. Leaves in
+    ``skipped_by`` need no search for NaN.
     """
     sampled = []
     for name in choice.copied:
@@ -62,18 +66,20 @@ def find_skipped_by(
 ) -> frozenset[LeafPath]:
     """Return the float leaves by whose bounds in the log readers already skip this file.
 
+    For these leaves, the bounds in the footer include the bounds in the log, and are written for
+    the output. In a column without NaN, encoding would write the same bounds. In a column with NaN,
+    readers used these bounds before.
+
     Args:
         source: the file; it has no deletion vector.
-        choices: for each of its row groups with rows: all are copied.
-        logged: its statistics in the log.
-
-    The bounds in the footer contain those in the log, and are written for the output: they are what
-    encoding would write, or in a column with NaN, what readers used before.
+        choices: the decision for each row group of the file that has rows; all of these are copied.
+        logged: the statistics of the file in the log.
     """
     if logged is None or logged.num_records != source.metadata.num_rows:
         return frozenset()
     if not source.has_orders or source.has_total_order:
-        # Its readers know that bounds leave NaN out. Readers of the output do not.
+        # Readers of this file know that its bounds exclude NaN, but readers of the output do not
+        # know this.
         return frozenset()
     copied = frozenset(source.columns).intersection(*(choice.copied for choice in choices))
     found = set()
@@ -84,8 +90,9 @@ def find_skipped_by(
 
 
 def _contains(source: Source, path: Path, logged: tuple[float, float, int]) -> bool:
-    """Return whether the footer's bounds of a leaf contain those in the log, with equal nulls.
+    """Return whether the footer's bounds of a leaf include those in the log.
 
+    Otherwise, or if the null counts differ, return false.
     Both zeros are equal: the log gets -0.0 as a minimum and 0.0 as a maximum.
     """
     column = source.columns[path[0]]
@@ -104,7 +111,7 @@ def _contains(source: Source, path: Path, logged: tuple[float, float, int]) -> b
             continue
         statistics = metadata.struct(ColumnMetaData.STATISTICS)
         if statistics.integer(Statistics.NAN_COUNT) is not None:
-            return False  # the footer shows whether there is NaN
+            return False  # the footer itself shows whether there is a NaN
         lower.append(_read_float(metadata, statistics.get(Statistics.MIN_VALUE)))
         upper.append(_read_float(metadata, statistics.get(Statistics.MAX_VALUE)))
     least, most = _known(lower), _known(upper)
@@ -114,7 +121,7 @@ def _contains(source: Source, path: Path, logged: tuple[float, float, int]) -> b
 
 
 def _known(bounds: Sequence[float | None]) -> list[float]:
-    """Return bounds; none if one of them is unknown or NaN."""
+    """Return the bounds; an empty list if one of them is unknown or NaN."""
     known = [bound for bound in bounds if bound is not None and not isnan(bound)]
     return known if len(known) == len(bounds) else []
 
@@ -132,7 +139,7 @@ def _read_float(metadata: ThriftStruct, bound: object) -> float | None:
 
 
 def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
-    """Return whether a chunk has NaN, or its footer does not show it."""
+    """Return whether a chunk has NaN, or its footer does not show whether it has one."""
     metadata = chunk.struct(ColumnChunk.META_DATA)
     if metadata.integer(ColumnMetaData.TYPE) not in _FLOATS:
         return False
@@ -142,12 +149,12 @@ def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
     count = statistics.integer(Statistics.NAN_COUNT)
     if count is not None:
         return count != 0
-    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound. Writers
-    # with the order of IEEE 754 count NaN instead, and exclude it from bounds.
+    # parquet-mr orders NaN after all other values: if there is a NaN, it is the upper bound.
+    # Writers with the order of IEEE 754 count NaN instead, and exclude it from bounds.
     if source.has_total_order or not PARQUET_MR.match(source.created_by):
         return True
     bound = statistics.get(Statistics.MAX_VALUE)
     if not isinstance(bound, bytes):
-        return False  # no bounds, so none that leave a NaN out
+        return False  # no bounds, so no bounds that exclude a NaN
     value = _read_float(metadata, bound)
     return value is None or isnan(value)

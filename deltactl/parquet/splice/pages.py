@@ -14,24 +14,24 @@ from deltactl.parquet.format import DataPageHeader, PageHeader, PageType
 from deltactl.parquet.thrift import CompactReader, Kind, ThriftError
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""``read(offset, length) -> bytes``: fewer at the end of the file."""
+"""``read(offset, length) -> bytes``; at the end of the file, it returns fewer bytes."""
 
-# Fields of the header that data pages have, by the type of page.
+# The field of the page header that describes a data page, by the type of the page.
 _DATA_HEADERS: Final[Mapping[int, int]] = {
     PageHeader.DATA_PAGE: PageType.DATA,
     PageHeader.DATA_PAGE_V2: PageType.DATA_V2,
 }
 _HEADER_BYTES: Final = 256
-_MAX_HEADER_BYTES: Final = 16 << 20  # a header may hold bounds of long strings
+_MAX_HEADER_BYTES: Final = 16 << 20  # a header may contain bounds that are long strings
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
     """The pages of a chunk.
 
-    ``heads`` has the offset of each page from the start of the chunk, and the number of bytes that
-    were read: the header, and some bytes after it. ``digest`` is a checksum of all bytes that were
-    read. ``is_compressed``: a page has another size than its values.
+    ``heads`` has, for each page, the offset from the start of the chunk and the number of bytes
+    that were read: the header, and some bytes after it. ``digest`` is a checksum of all bytes that
+    were read. ``is_compressed`` is true if the size of a page differs from the size of its values.
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -42,12 +42,12 @@ class Pages:
 
 
 def walk_pages(read: Read, start: int, length: int) -> Pages:
-    """Return the pages that fill a chunk.
+    """Return the pages of a chunk; they must fill the chunk.
 
     Args:
         read: reads the file.
         start: offset of the chunk.
-        length: its bytes, with page headers.
+        length: number of bytes of the chunk, with page headers.
 
     Raises:
         ThriftError: a header is not valid, or the pages do not fill the chunk.
@@ -77,7 +77,7 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
 
 
 def has_pages(read: Read, start: int, pages: Pages) -> bool:
-    """Return whether a chunk has the headers of these pages at the same places."""
+    """Return whether the chunk at ``start`` has the headers of these pages at the same offsets."""
     digest = 0
     for offset, length in pages.heads:
         digest = crc32(read(start + offset, length), digest)
@@ -85,10 +85,10 @@ def has_pages(read: Read, start: int, pages: Pages) -> bool:
 
 
 def ensure_page_header(data: bytes) -> None:
-    """Check that bytes begin with the header of a page.
+    """Check that ``data`` begins with the header of a page.
 
     Raises:
-        ThriftError: they do not.
+        ThriftError: it does not.
     """
 
     def read(offset: int, length: int) -> bytes:
@@ -99,9 +99,9 @@ def ensure_page_header(data: bytes) -> None:
 
 @dataclass(slots=True)
 class _Header:
-    """The used parts of the header of a page.
+    """The fields of a page header that this module uses.
 
-    ``num_values`` depends on the type of the data page.
+    ``num_values`` comes from the field for the type of the data page.
     """
 
     kind: int | None = None
@@ -111,7 +111,7 @@ class _Header:
 
 
 def _read_header(read: Read, offset: int, limit: int) -> tuple[_Header, int, bytes]:
-    """Return a header, its length, and the bytes that were read, which can be more."""
+    """Return a header, the length of the header, and the bytes that were read (maybe more)."""
     wanted = _HEADER_BYTES
     while True:
         data = read(offset, min(wanted, limit))
@@ -127,7 +127,7 @@ def _read_header(read: Read, offset: int, limit: int) -> tuple[_Header, int, byt
 
 
 def _parse_header(reader: CompactReader) -> _Header:
-    """Read a header; skip other fields such as statistics, because there are many headers."""
+    """Read a header. Skip other fields such as statistics, because there are many headers."""
     header = _Header()
     for number, kind in reader.fields():
         if number == PageHeader.TYPE and kind == Kind.I32:

@@ -1,4 +1,4 @@
-"""Compare how two files store a column: the columns of a footer in a comparable form.
+"""Read how a footer stores its columns, in a form that can be compared with another file.
 
 Source: parquet.thrift (``SchemaElement``, ``LogicalType``, ``ConvertedType``) and LogicalTypes.md
 of the Parquet format.
@@ -40,11 +40,11 @@ _CONVERTED: Final[dict[int, Annotation]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """A top-level column: its ``shape`` is equal in two files that store it in the same way.
+    """A top-level column. Two files store it in the same way if ``shape`` is equal.
 
-    ``ids`` are the field ids of the column and all columns below it; ``None`` if missing.
-    ``leaves`` are the paths of its leaves, and ``first_leaf`` is the index of the first.
-    ``repeated``: for each leaf, whether a row can have several values.
+    ``ids`` are the field ids of the column and all columns below it; ``None`` if they are missing.
+    ``leaves`` are the paths of its leaves, and ``first_leaf`` is the index of the first leaf.
+    ``repeated`` says for each leaf whether a row can have several values.
     """
 
     name: str
@@ -96,9 +96,9 @@ def _read_shape(
     *,
     repeated: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the shape of the next element, which includes those below it.
+    """Return the shape of the next element, with the shapes of the elements below it.
 
-    ``leaves`` gets the path of each leaf, and whether it is repeated.
+    The path of each leaf is added to ``leaves``, and whether it is repeated to ``repeated``.
     """
     if len(parent) >= _MAX_DEPTH:
         raise ThriftError(f"the schema nests deeper than {_MAX_DEPTH} levels")
@@ -122,7 +122,7 @@ def _read_shape(
 
 
 def _annotation(element: ThriftStruct, kind: int | None) -> Annotation:
-    """Return the logical type; the old and the new form give the same result."""
+    """Return the logical type. The old and the new form of a type give the same result."""
     logical = element.get(SchemaElement.LOGICAL_TYPE)
     if isinstance(logical, ThriftStruct) and logical.fields:
         number, _, value = logical.fields[0]
@@ -134,7 +134,7 @@ def _annotation(element: ThriftStruct, kind: int | None) -> Annotation:
             found = (_DECIMAL, scale, element.integer(SchemaElement.PRECISION))
         else:
             found = _CONVERTED.get(-1 if converted is None else converted, ())
-    # A signed integer of the width of its physical type needs no annotation.
+    # Signed integers of the width of the physical type need no annotation.
     return () if found == (_INTEGER, _WIDTHS_OF_TYPES.get(kind or 0), True) else found
 
 

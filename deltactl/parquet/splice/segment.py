@@ -19,7 +19,7 @@ from deltactl.protocol.stats_columns import StatsColumns
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A Parquet file in memory with one row group; ``facts`` are facts about its rows."""
+    """A Parquet file in memory that has one row group; ``facts`` are facts about its rows."""
 
     num_rows: int
     data: memoryview = field(repr=False)
@@ -27,15 +27,15 @@ class Segment:
     facts: FactCollector = field(repr=False)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes; fewer at the end."""
+        """Return bytes of the file; fewer bytes at its end."""
         return bytes(self.data[offset : offset + length])
 
 
 def encode_segment(table: pa.Table, options: WriteOptions, stats: StatsColumns) -> Segment:
-    """Encode rows, at least one, as a row group.
+    """Encode rows as a row group. There must be at least one row.
 
     Raises:
-        VerificationError: the row or null counts of the footer differ from the table.
+        VerificationError: the row count or null counts in the footer differ from the table.
         pa.ArrowException: the rows cannot be encoded.
     """
     facts = FactCollector(table.schema, stats)

@@ -1,7 +1,7 @@
-"""Open a Parquet file to copy from, and check its footer against the file.
+"""Open a Parquet file to copy from it, and check its footer against the file.
 
-An invalid footer raises ``DataFileError``; then the caller decodes the file instead, which can
-still succeed, because Arrow accepts more files than can be copied.
+An invalid footer raises ``DataFileError``. Then the caller decodes the file instead. This can still
+succeed, because Arrow accepts files that cannot be copied.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from deltactl.parquet.thrift import ThriftError, ThriftStruct, decode
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group: its chunks as in the footer, and the places of their pages."""
+    """A row group: its chunks as in the footer, and the ranges of bytes with their pages."""
 
     index: int
     first_row: int
@@ -53,16 +53,16 @@ class Group:
 
     @property
     def compressed_bytes(self) -> int:
-        """Return the size of its pages."""
+        """Return the size of the pages of the row group."""
         return sum(span.length for span in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to copy from. ``columns`` are by name.
+    """A file to copy from. ``columns`` has its columns by name.
 
-    ``has_orders``: its bounds have an order that the format defines; ``has_total_order``: some of
-    its bounds have the order of IEEE 754. ``floats`` are those of the log, if known.
+    ``has_orders``: the format defines the order of all its bounds. ``has_total_order``: some of its
+    bounds have the order of IEEE 754. ``floats``: its statistics in the log, if known.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Source:
 
 
 def read_source(name: str, footer: Footer, floats: LoggedFloats | None = None) -> Source:
-    """Return a file as a source of copies.
+    """Return a file from which row groups can be copied.
 
     Raises:
         DataFileError: the footer is not valid, or its row groups cannot be copied.
@@ -120,7 +120,7 @@ def _read_source(name: str, footer: Footer) -> Source:
 
 
 def _read_orders(tree: ThriftStruct) -> list[ColumnOrder | None]:
-    """Return the order of the bounds of each leaf; ``None`` for an unknown order."""
+    """Return the order of the bounds of each leaf; ``None`` if the order is unknown."""
     unions = tree.structs(FileMetaData.COLUMN_ORDERS)
     return [
         next((order for order in ColumnOrder if union.get(order) is not None), None)
@@ -162,11 +162,11 @@ def _read_group(
 
 
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value of each physical type, except byte arrays."""
+"""How many bytes a value of each physical type has. Byte arrays are not included."""
 
 
 def _ensure_bounds(metadata: ThriftStruct) -> None:
-    """Refuse bounds with another length than values: Arrow would end the process."""
+    """Raise an error for bounds that are not as long as values: Arrow would end the process."""
     width = _WIDTHS.get(metadata.integer(ColumnMetaData.TYPE) or 0)
     statistics = metadata.struct(ColumnMetaData.STATISTICS)
     for number in (Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE):
@@ -176,7 +176,7 @@ def _ensure_bounds(metadata: ThriftStruct) -> None:
 
 
 def _ensure_counts(metadata: ThriftStruct, values: int) -> None:
-    """Refuse counts that are impossible for the number of values of a chunk."""
+    """Raise an error for counts that are impossible for the number of values of a chunk."""
     statistics = metadata.struct(ColumnMetaData.STATISTICS)
     for number in (Statistics.NULL_COUNT, Statistics.NAN_COUNT):
         if not 0 <= (statistics.integer(number) or 0) <= values:
@@ -186,7 +186,7 @@ def _ensure_counts(metadata: ThriftStruct, values: int) -> None:
 
 
 def _ensure_apart(groups: Sequence[Group], end: int) -> None:
-    """Refuse chunks that overlap each other or the footer."""
+    """Raise an error for chunks that overlap each other or the footer."""
     spans = sorted((s.start, s.end) for group in groups for s in group.spans if s.length)
     if spans and spans[-1][1] > end:
         raise ThriftError("a column chunk is beyond the end of the file")
@@ -196,7 +196,7 @@ def _ensure_apart(groups: Sequence[Group], end: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeafCopy:
-    """A chunk to copy: its metadata, pages and indexes; ``pages`` if page headers were read."""
+    """A chunk to copy: its metadata and indexes, and its pages if page headers were read."""
 
     path: LeafPath
     chunk: ThriftStruct = field(repr=False)
@@ -206,7 +206,7 @@ class LeafCopy:
 
 
 ReadRanges: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
-"""``read_ranges([(offset, length), ...]) -> [bytes, ...]``, fewer at the end of the file."""
+"""``read_ranges([(offset, length), ...]) -> [bytes, ...]``; fewer bytes at the end of the file."""
 
 
 def prepare_leaves(
@@ -217,9 +217,9 @@ def prepare_leaves(
     Args:
         source: the file.
         group: one of its row groups.
-        names: of the columns.
+        names: the names of the columns.
         read_ranges: reads the file.
-        walk: check all page headers.
+        walk: whether to check all page headers.
 
     Raises:
         DataFileError: indexes or pages are not valid, or differ from the footer.
@@ -263,7 +263,7 @@ def ensure_chunk_pages(chunk: ThriftStruct, span: Span, read: Read) -> Pages:
     """Read the page headers of one chunk, and return its pages.
 
     Raises:
-        ThriftError: they are not valid, or their sums differ from the metadata.
+        ThriftError: a page header is not valid, or the sums of the pages differ from the metadata.
     """
     pages = walk_pages(read, span.start, span.length)
     ensure_described(chunk, span, pages)
@@ -274,7 +274,7 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
     """Compare the metadata of a chunk with its pages.
 
     Raises:
-        ThriftError: they differ.
+        ThriftError: the metadata and the pages differ.
     """
     column = chunk.struct(ColumnChunk.META_DATA)
     if pages.num_values != column.integer(ColumnMetaData.NUM_VALUES):

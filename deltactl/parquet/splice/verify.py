@@ -1,4 +1,4 @@
-"""Compare a stored file with what was written: footer, columns, size, page headers."""
+"""Compare a stored file with the file that was written: footer, columns, size, page headers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def ensure_stored(
     written: bytes,
     columns: Sequence[StoredColumn],
 ) -> Source:
-    """Compare the footer and the columns with what was written; return the file.
+    """Compare the stored footer and columns with those that were written; return the stored file.
 
     Raises:
-        VerificationError: naming the difference.
+        VerificationError: the message names the difference.
         DataFileError: the footer contradicts itself, for example with chunks that overlap.
     """
     if stored.data != written:
@@ -48,11 +48,13 @@ def ensure_stored(
 def ensure_origins(
     found: Source, written: Sequence[Sequence[PlacedChunk]], ranges: Sequence[CopiedRange]
 ) -> None:
-    """Check with the footers that each copied chunk is at the copied bytes of its source, once.
+    """Check that each copied chunk is at the bytes that were copied for it.
+
+    No bytes may be used twice. The footers of the stored file and of the sources are compared.
 
     Args:
         found: the stored file.
-        written: its chunks by row group.
+        written: the chunks that were written, by row group.
         ranges: the copied ranges, by position.
 
     Raises:
@@ -87,7 +89,7 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
     """Read the header of each page, and compare it with the header in the source.
 
     Raises:
-        VerificationError: naming the difference.
+        VerificationError: the message names the difference.
     """
     with store.open_input(found.name) as opened:
 
@@ -111,7 +113,7 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
 def read_end_and_sample(
     store: Store, name: str, size_bytes: int, written: Sequence[Sequence[PlacedChunk]]
 ) -> tuple[bytes, list[bytes]]:
-    """Return the end of a file, for ``parse_footer``, and the starts of some of its chunks.
+    """Return the end of a file (for ``parse_footer``), and the first bytes of some of its chunks.
 
     All are read together. The chunks are distributed over the file.
     """
@@ -133,7 +135,7 @@ def ensure_page_headers(name: str, starts: Sequence[bytes]) -> None:
     """Parse the page header at the start of each chunk.
 
     Raises:
-        VerificationError: one is not valid.
+        VerificationError: a header is not valid.
     """
     for data in starts:
         try:

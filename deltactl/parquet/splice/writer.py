@@ -1,6 +1,6 @@
-"""Write a data file from copied row groups and encoded rows, in their order.
+"""Write a data file from copied row groups and encoded rows, in the order in which they are given.
 
-Pages are copied byte for byte; only the footer and the offsets in the page indexes are new.
+Pages are copied byte for byte. Only the footer and the offsets in the page indexes are new.
 
 Source: the Parquet format, "File format"; parquet.thrift.
 """
@@ -62,7 +62,7 @@ from deltactl.storage.assembly import open_assembly
 from deltactl.storage.store import Store
 
 ROOM_FOR_ROW_GROUPS: Final = MAX_ROW_GROUPS - 1024
-"""Maximum number of copied row groups, because the remaining rows need row groups too."""
+"""The highest number of copied row groups, because the remaining rows need row groups too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class GroupCopy:
 
 
 class SpliceWriter:
-    """Write one data file; if the ``with`` block ends before ``close``, the file is discarded.
+    """Write one data file. If the ``with`` block ends before ``close``, the file is discarded.
 
     Arguments and errors are those of ``DataFileWriter``.
     """
@@ -131,17 +131,17 @@ class SpliceWriter:
 
     @property
     def num_groups(self) -> int:
-        """Return the number of row groups so far, without pending rows."""
+        """Return how many row groups were written so far; pending rows are not counted."""
         return len(self._groups)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; they are kept until a row group is full, or another one is copied."""
+        """Append rows. They are kept until a row group is full, or until a row group is copied."""
         rows = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         for table in self._pending.add(rows):
             self._write_group(table)
 
     def copy(self, wanted: GroupCopy) -> None:
-        """Append a row group, after all rows before it.
+        """Append a copied row group. All earlier rows are written before it.
 
         Raises:
             StorageError: the source does not have the bytes.
@@ -165,7 +165,7 @@ class SpliceWriter:
         ``before_sync`` is called when the file is written, and only has to become durable.
 
         Raises:
-            VerificationError: the stored file differs from the written one.
+            VerificationError: the stored file differs from the written file.
             StorageError: the store failed.
         """
         with self._naming_file():
@@ -192,7 +192,7 @@ class SpliceWriter:
         )
 
     def _verify(self, size_bytes: int, footer: bytes) -> Footer:
-        """Return the stored footer, after a comparison of the file with what was written."""
+        """Compare the stored file with what was written; return the stored footer."""
         store, name = self._store, self._name
         written = [chunks for _, chunks in self._groups]
         end: bytes | None = None
@@ -209,9 +209,9 @@ class SpliceWriter:
         return stored
 
     def _begin(self, span: Span | None) -> Span | None:
-        """Write the magic at the start.
+        """Write the magic at the start of the file.
 
-        Copy it together with the first range if that is adjacent.
+        If the first range to copy follows the magic of its file, copy both together.
         """
         if self._out.tell():
             return span
@@ -232,7 +232,7 @@ class SpliceWriter:
             self._add_group(table.num_rows, leaves, [])
 
     def _place_segment(self, segment: Segment, names: Sequence[str]) -> dict[LeafPath, PlacedChunk]:
-        """Write the pages of encoded columns, which are in the order of ``names``."""
+        """Write the pages of encoded columns. The columns are in the order of ``names``."""
         self._note(segment.facts)
         self._begin(None)
         paths = [path for name in names for path in self._column(name).leaves]
@@ -255,7 +255,7 @@ class SpliceWriter:
         }
 
     def _copy_spans(self, source: Source, spans: Sequence[Span]) -> dict[int, int]:
-        """Copy ranges, adjacent ones together; return the shift of each start."""
+        """Copy ranges, adjacent ranges together. Return by how many bytes each start moved."""
         shifts: dict[int, int] = {}
         for run in join_spans(spans):
             whole = self._begin(run)
@@ -332,5 +332,5 @@ def _empty_footer(schema: pa.Schema, options: WriteOptions) -> ThriftStruct:
 
 
 def read_stored_columns(schema: pa.Schema, options: WriteOptions) -> list[StoredColumn]:
-    """Return the columns of files of a schema, as they are stored."""
+    """Return the columns of a file with this schema, in the form in which a footer stores them."""
     return read_columns(_empty_footer(schema, options))

@@ -1,4 +1,4 @@
-"""Write a new local file from written bytes and from ranges that the kernel copies."""
+"""Write a new local file from written bytes, and from byte ranges that the kernel copies."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CANNOT_COPY: Final = frozenset({
 
 
 class LocalAssembly(DurableWriter):
-    """Implements ``storage.store.Assembly``."""
+    """A writer of a local file. Implements ``storage.store.Assembly``."""
 
     is_local = True
 
     def __init__(self, path: str, name: str, where: str, readable: Callable[[str], str]) -> None:
-        """Create the file at ``path``; ``readable`` returns the path of a source name."""
+        """Create the file at ``path``; ``readable`` returns the path of the name of a source."""
         super().__init__(path, name, where)
         self._path, self._where, self._readable = path, where, readable
         self._open: tuple[str, int] | None = None
@@ -44,7 +44,7 @@ class LocalAssembly(DurableWriter):
             )
 
     def close(self) -> None:
-        """Return when the content is durable; safe to call again."""
+        """Return when the content is durable. It is safe to call this again."""
         self._close_source()
         super().close()
 
@@ -60,14 +60,14 @@ class LocalAssembly(DurableWriter):
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed or discarded."""
+        """Return whether the writer was closed or discarded."""
         try:
             return super().closed
         except ValueError:  # detached
             return True
 
     def _descriptor_of(self, source: str) -> int:
-        """Return a descriptor of the source, which stays open until another one is copied."""
+        """Return a descriptor of the source. It stays open until another source is copied."""
         if self._open is None or self._open[0] != source:
             self._close_source()
             self._open = source, open_to_read(self._readable(source))
@@ -80,9 +80,10 @@ class LocalAssembly(DurableWriter):
 
 
 def copy_range(source: int, target: int, offset: int, length: int) -> int:
-    """Append bytes of one descriptor to another; return how many there were.
+    """Append bytes of one descriptor to another; return how many bytes the source had.
 
-    The kernel copies: file systems that can do it share the blocks instead.
+    The kernel copies. If the file system supports it, both files share the blocks and no bytes are
+    copied.
     """
     done = 0
     copy = getattr(os, "copy_file_range", None)
@@ -96,7 +97,7 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
                     raise
                 copy = None
                 continue
-            if not copied:  # the end; or a file system that copies nothing, seen on some kernels
+            if not copied:  # the end; or a file system that copies nothing, as on some kernels
                 copy = None
                 continue
         else:

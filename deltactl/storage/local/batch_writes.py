@@ -1,8 +1,9 @@
 """Write many local files as one batch: write all, sync all, rename all.
 
-The journal of a file system commits all changes so far with one write. If each file is synced after
-it is written, each file needs one such write. If all files are written first, most syncs have
-nothing to do: 10,000 small files took half the time. The renames then do not wait for the disk.
+When the file system writes its journal, it commits all changes so far. If each file is synced after
+it is written, each file needs one write of the journal. If all files are written first, most syncs
+have nothing to do: 10,000 small files took half the time. Then the renames need not wait for the
+disk.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FEW: Final = 4
 def put_together(
     files: Iterable[tuple[str, bytes]], place: Callable[[str], str], where: str
 ) -> list[str]:
-    """Write or replace files of these names and contents; see ``create_batch``."""
+    """Write or replace a file for each (name, content); see ``create_batch``."""
     writes = ((name, partial(write_new, data=data, durable=False)) for name, data in files)
     return create_batch(writes, place, where, take_place)
 
@@ -40,18 +41,20 @@ def create_batch(
 ) -> list[str]:
     """Create complete files; return their names. Their directories are not synced.
 
-    Until the last file is written and synced, only hidden files exist; they are removed if that
-    fails.
+    Until the last file is written and synced, there are only hidden files. If a write or a sync
+    fails, they are removed.
 
     Args:
-        files: names, and functions that write a new file at a path, without sync.
+        files: for each file, its name and a function that writes a new file at a path, without
+            sync.
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
         take: renames a hidden file to its path.
-        fill: also writes a new file, after all are prepared; many in parallel.
+        fill: writes the content of a new file, if the functions in ``files`` only prepare the
+            files. It runs for many files in parallel, after all files are prepared.
 
     Raises:
-        StorageError: a write failed; some of the files may be in place.
+        StorageError: a write failed; some of the files may have their final names.
     """
     staged: list[tuple[str, str, str]] = []
     try:

@@ -1,9 +1,9 @@
 """Put-if-absent on file systems: create a complete file, or fail if the name exists.
 
 The content is written and made durable under a hidden temporary name in the same directory. Then
-one system call decides which writer is first: a hard link, which fails if the name exists, or, on
-file systems without links, a rename that refuses to replace. Never check and then write in two
-steps: this loses commits.
+one system call decides which writer is first. This call is a hard link, which fails if the name
+exists. On file systems without links, it is a rename that refuses to replace a file. Code must
+never check and then write in two steps: this loses commits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def create_exclusively(path: str, data: bytes) -> None:
 
     Raises:
         FileExistsError: the file of another writer has the name.
-        StorageError: this file system has no system call for this.
+        StorageError: this file system has no system call that creates a file exclusively.
         OSError: any other error; the outcome is unknown.
     """
     directory = os.path.dirname(path)
@@ -47,25 +47,27 @@ def create_exclusively(path: str, data: bytes) -> None:
         write_new(temporary, data)
         publish_exclusively(temporary, path)
     finally:
-        # Also after success: if the cleanup fails, the commit must not be reported as failed.
+        # This also suppresses errors after success: if only the removal fails, the commit must not
+        # be reported as failed.
         with suppress(OSError):
             os.unlink(temporary)
     sync_directory(directory)
 
 
 def publish_exclusively(temporary: str, path: str) -> None:
-    """Rename the file at ``temporary`` to ``path`` unless that exists.
+    """Rename the file at ``temporary`` to ``path`` unless ``path`` exists.
 
     Raises:
-        FileExistsError: the name is taken.
-        StorageError: neither links nor exclusive renames exist here.
+        FileExistsError: ``path`` exists.
+        StorageError: the file system has neither links nor exclusive renames.
         OSError: any other error.
     """
     try:
         os.link(temporary, path)
     except OSError as error:
-        # Over NFS the reply to a successful link can get lost; the retry then says "exists", or
-        # the call fails. No other program links the temporary name: two links mean success.
+        # Over NFS, the reply to a successful link can get lost. Then the client repeats the call,
+        # which says "exists" or fails. No other program links the temporary name: two links mean
+        # success.
         if _links(temporary) == _LINKS_OF_A_WON_NAME:
             return
         if error.errno not in _NO_LINKS:
@@ -85,8 +87,8 @@ def move_exclusively(path: str, target: str) -> None:
 
     Raises:
         FileExistsError: another file has the new name.
-        FileNotFoundError: no file has the old one.
-        StorageError: neither links nor exclusive renames exist here.
+        FileNotFoundError: no file has the old name.
+        StorageError: the file system has neither links nor exclusive renames.
         OSError: any other error.
     """
     try:
@@ -103,10 +105,10 @@ def move_exclusively(path: str, target: str) -> None:
 
 
 def rename_exclusively(temporary: str, path: str) -> None:
-    """Rename by the system call that refuses to replace.
+    """Rename with the system call that refuses to replace a file.
 
     Raises:
-        FileExistsError: the name is taken.
+        FileExistsError: the new name is taken.
         StorageError: this system or file system has no such call.
     """
     rename = _find_exclusive_rename()
@@ -130,7 +132,7 @@ def _refusal(path: str) -> StorageError:
 
 
 def _find_exclusive_rename() -> Callable[[str, str], None] | None:
-    """Return this system's rename that fails if the target exists, or None."""
+    """Return this system's function for a rename that fails if the target exists, or ``None``."""
     if sys.platform == "win32":  # pragma: no cover
         return os.rename
     library = ctypes.CDLL(None, use_errno=True)

@@ -35,14 +35,15 @@ def temp_path(directory: str) -> str:
 
 
 def is_temp_name(name: str) -> bool:
-    """Return whether a name is from ``temp_path``: of a write that is in progress or was killed."""
+    """Return whether ``temp_path`` made this name: its write is in progress, or was killed."""
     return _TEMP_NAME.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
-    """Create ``path``, which must not exist, with ``data``; return when it is durable.
+    """Create ``path``, which must not exist, with ``data``; return when the content is durable.
 
-    Without ``durable``, only start to write it; ``sync_file`` makes it durable.
+    With ``durable=False``, only start to write the content to the disk; ``sync_file`` makes it
+    durable.
     """
     descriptor = open_new(path)
     try:
@@ -58,7 +59,7 @@ def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
 
 
 def begin_sync(descriptor: int) -> None:
-    """Start the kernel write of the content of a file; ``sync_file`` waits for it."""
+    """Start to write the content of a file to the disk; ``sync_file`` waits for the end."""
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError):  # only advice; not every file system accepts it
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -68,9 +69,9 @@ _SYNC_FILE_RANGE_WRITE: Final = 2
 
 
 def start_writing(descriptor: int) -> bool:
-    """Start to write the content of a file to the disk, and return whether the kernel could.
+    """Start to write the content of a file to the disk; return whether the kernel supports this.
 
-    Unlike ``begin_sync``, keep it in the cache, for those who read it again.
+    Unlike ``begin_sync``, this keeps the content in the cache, because the file is read again.
     """
     start = _find_sync_file_range()
     return start is not None and start(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE) == 0
@@ -78,7 +79,7 @@ def start_writing(descriptor: int) -> bool:
 
 @cache
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Return the function of the C library of Linux, which Python does not offer."""
+    """Return a function of the C library of Linux that Python does not offer, or ``None``."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -102,7 +103,7 @@ def open_to_read(path: str) -> int:
 
 
 def sync_file(path: str) -> None:
-    """Sync the content of a file that ``write_new`` wrote without ``durable``."""
+    """Sync the content of a file that ``write_new`` wrote with ``durable=False``."""
     descriptor = os.open(path, _FLUSH)
     try:
         os.fsync(descriptor)
@@ -111,7 +112,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Sync the entries of a directory; Windows has no such call and needs none."""
+    """Sync the entries of a directory. Windows has no such call and needs none."""
     if os.name == "nt":  # pragma: no cover
         return
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
@@ -142,7 +143,7 @@ class DurableWriter(io.BufferedWriter):
             raise map_error(error, "write", self._name, self._where) from error
 
     def close(self) -> None:
-        """Return when the content is durable; safe to call again."""
+        """Return when the content is durable. It is safe to call this again."""
         if self.closed:
             return
         with mapped_errors("write", self._name, self._where):
@@ -154,7 +155,7 @@ class DurableWriter(io.BufferedWriter):
 
 
 class ReplacingWriter(DurableWriter):
-    """A hidden file next to ``path`` that replaces it when it is closed."""
+    """A writer to a hidden file; when it is closed, the hidden file replaces ``path``."""
 
     def __init__(self, path: str, name: str, where: str) -> None:
         """Create the hidden file; ``path`` does not change before ``close``."""
@@ -163,7 +164,7 @@ class ReplacingWriter(DurableWriter):
         super().__init__(self._hidden, name, where)
 
     def close(self) -> None:
-        """Return when the content is durable under its name; safe to call again."""
+        """Return when the content is durable under its name. It is safe to call this again."""
         if self.closed:
             return
         try:
@@ -187,7 +188,7 @@ class ReplacingWriter(DurableWriter):
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed or discarded."""
+        """Return whether the writer was closed or discarded."""
         try:
             return super().closed
         except ValueError:  # detached
@@ -202,7 +203,7 @@ def read_whole(path: str) -> bytes:
     """Return the content of a file, with as few system calls as possible.
 
     Raises:
-        OSError: it cannot be opened or read.
+        OSError: the file cannot be opened or read.
     """
     descriptor = open_to_read(path)
     try:
@@ -221,10 +222,10 @@ def read_whole(path: str) -> bytes:
 
 
 def read_parts(path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-    """Return the bytes of each (offset, length) of a file; shorter ones at its end.
+    """Return the bytes of each range (offset, length) of a file; fewer bytes at its end.
 
     Raises:
-        OSError: it cannot be opened or read.
+        OSError: the file cannot be opened or read.
     """
     descriptor = open_to_read(path)
     try:
@@ -238,7 +239,7 @@ def _read_part(descriptor: int, offset: int, length: int) -> bytes:
     data = os.read(descriptor, length)
     if len(data) == length:
         return data
-    parts = [data]  # the end of the file, or more than the system reads at once
+    parts = [data]  # fewer at the end of the file, or above the system's limit
     missing = length - len(data)
     while data and missing:
         data = os.read(descriptor, missing)
@@ -249,10 +250,11 @@ def _read_part(descriptor: int, offset: int, length: int) -> bytes:
 
 def take_place(hidden: str, path: str) -> None:
     """Rename a file to ``path``, and replace the file there, if any."""
-    # Before the rename: after a crash, Hadoop could not read new content with an old checksum.
-    # After the rename: another writer may have written a checksum in between.
+    # Remove the checksum before the rename, so that Hadoop never finds new content with an old
+    # checksum after a crash.
     remove_checksum(path)
     os.replace(hidden, path)
+    # Remove the checksum again: another writer may have written one since then.
     remove_checksum(path)
 
 

@@ -1,9 +1,9 @@
 """Delete files in a directory that was checked, even if a link replaces the directory later.
 
-Every system call resolves a path again. A user with write access to a table could replace a
-directory by a link after the check that it is inside the root; a vacuum would then delete files
-elsewhere. So the directory is opened first, the kernel returns the path of the open directory for
-the check, and files are deleted relative to it.
+Every system call resolves a path again. After the check that a directory is inside the root, a user
+with write access to the table could replace this directory by a link. Then a vacuum would delete
+files outside the root. So the directory is opened first. For the check, the kernel returns the path
+of the open directory. Files are then deleted relative to the open directory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 class HeldDirectory:
     """Delete files by path.
 
-    One directory is open at a time: sort names by directory. If the system cannot return the path
-    of an open directory, normal paths are used.
+    One directory is open at a time, so callers should sort names by directory. If the system cannot
+    return the path of an open directory, files are deleted by their normal paths.
     """
 
     __slots__ = ("_descriptor", "_directory", "_root")
@@ -34,13 +34,13 @@ class HeldDirectory:
         self._descriptor = -1
 
     def unlink(self, path: str) -> None:
-        """Delete a file and the checksum that Hadoop keeps next to it.
+        """Delete a file, and the checksum that Hadoop keeps next to it.
 
-        Absent files are not an error.
+        It is no error if the file does not exist.
 
         Raises:
-            SafetyError: its directory is now outside of the root.
-            OSError: it cannot be deleted.
+            SafetyError: the directory of the file is now outside of the root.
+            OSError: the file cannot be deleted.
         """
         directory, name = os.path.split(path)
         try:

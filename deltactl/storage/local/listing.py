@@ -1,4 +1,4 @@
-"""List directories of a local file system; size and time are read only when needed."""
+"""List directories of a local file system; read sizes and times only when they are needed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BATCH_NAMES: Final = 8192
 def list_directory(directory: str, name_prefix: str, start: str) -> Iterator[FileInfo]:
     """Yield the files directly in ``directory`` whose name is >= ``start``, sorted by bytes.
 
-    Facts are read for one file at a time, so that a caller can stop early. Broken links, and files
-    that are deleted during the listing, are omitted. A missing directory yields nothing.
+    Size and time are read for one file at a time, so that a caller can stop early. Broken links,
+    and files that are deleted during the listing, are omitted. A missing directory yields nothing.
 
     Raises:
         OSError: the directory cannot be read.
@@ -41,7 +41,9 @@ def list_directory(directory: str, name_prefix: str, start: str) -> Iterator[Fil
 
 
 def list_directories(directory: str) -> list[str]:
-    """Return the names of directories directly in ``directory``, sorted; a missing one has none.
+    """Return the names of the directories directly in ``directory``, sorted.
+
+    The list is empty if ``directory`` does not exist.
 
     Raises:
         OSError: the directory cannot be read.
@@ -56,8 +58,10 @@ def list_directories(directory: str) -> list[str]:
 def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
     """Yield batches of names of all files below ``directory``; links are not followed.
 
+    A directory that is deleted during the listing is no error.
+
     Raises:
-        OSError: a directory cannot be read. One that vanishes meanwhile is no error.
+        OSError: a directory cannot be read.
     """
     batch: list[str] = []
     pending = [(directory, name_prefix)]
@@ -82,10 +86,11 @@ def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
 def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
     """Yield all files, directories and links below ``root``; links are not followed.
 
-    All other entries (pipes, devices) are omitted.
+    All other entries (pipes, devices) are omitted. A directory that is deleted during the listing
+    is no error.
 
     Raises:
-        OSError: a directory cannot be read. One that vanishes meanwhile is no error.
+        OSError: a directory cannot be read.
     """
     part = Tree()
     pending = [(root, "")]
@@ -112,7 +117,7 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
 
 
 def is_older(path: str, before_ms: int) -> bool:
-    """Return whether ``path`` last changed before a timestamp; links are not followed.
+    """Return whether ``path`` last changed before ``before_ms``; links are not followed.
 
     Return False if the time cannot be read.
     """
@@ -123,10 +128,12 @@ def is_older(path: str, before_ms: int) -> bool:
 
 
 def stat_file(path: str, name: str) -> FileInfo | None:
-    """Return the facts of the file at ``path``, with the name ``name``; None if it is not a file.
+    """Return the facts of the file at ``path``, with the name ``name``.
+
+    Return ``None`` if ``path`` is not a file.
 
     Raises:
-        OSError: the file may exist, but its facts cannot be read.
+        OSError: the file may exist, but its size and time cannot be read.
     """
     try:
         facts = os.stat(path)

@@ -23,9 +23,10 @@ from deltactl.storage.names import (
 
 
 class LocalPaths:
-    """Paths of names below one directory, which need not exist yet.
+    """Paths of names below one directory, the root, which need not exist yet.
 
-    ``root`` is its path, with links resolved once, and ``uri`` the same as a ``file:`` URI.
+    ``root`` is the path of this directory; links in it were resolved once. ``uri`` is the same path
+    as a ``file:`` URI.
     """
 
     __slots__ = ("_base", "root", "uri")
@@ -47,7 +48,7 @@ class LocalPaths:
         return self.inside(name)
 
     def inside(self, name: str) -> str:
-        """Return the path of a relative name; with links, it can be outside of the root."""
+        """Return the path of a relative name. If it has links, it can be outside of the root."""
         return self._base + resolve_name(name)
 
     def directory(self, prefix: str) -> tuple[str, str]:
@@ -60,7 +61,7 @@ class LocalPaths:
     def writable(self, name: str, safe_directories: set[str] | None = None) -> str:
         """Return the path of a relative name, after a check that its directory is in the root.
 
-        ``safe_directories`` caches checked directories, for calls with many names.
+        ``safe_directories`` caches checked directories, for callers with many names.
         """
         path = self.inside(name)
         directory = os.path.dirname(path)
@@ -78,9 +79,9 @@ class LocalPaths:
         return path
 
     def real_name(self, name: str, directories: dict[str, str]) -> str | None:
-        """Return a name with all links resolved, or ``None`` if it is outside the root.
+        """Return a name with all links resolved, or ``None`` if the result is outside the root.
 
-        ``directories`` caches resolved directories, for calls with many names.
+        ``directories`` caches resolved directories, for callers with many names.
         """
         refuse_nul(name)
         path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
@@ -102,13 +103,13 @@ class LocalPaths:
             directory = os.path.dirname(directory)
 
     def make_parents(self, path: str) -> bool:
-        """Create the directories of ``path`` and return whether any was missing."""
+        """Create the missing directories of ``path``; return whether any was missing."""
         directory = os.path.dirname(path)
         if os.path.isdir(directory):
             return False
         if directory != self.root:
             with suppress(OSError):
-                os.mkdir(directory)  # most often only the last is missing
+                os.mkdir(directory)  # most often only the last one is missing
                 return True
         missing_root = not os.path.isdir(self.root)
         try:

@@ -1,4 +1,4 @@
-"""Keep rows by number in memory, and above a limit in a file on disk."""
+"""Keep rows in memory, by number; above a limit, keep them in a file on disk."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from deltactl.units import format_size
 
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 TMPDIR_HINT: Final = "Set TMPDIR to a directory with more space, then rerun."
-"""The hint of commands that have no option for the directory."""
+"""The hint in errors of commands that have no option for the directory."""
 
 
 class Spill:
-    """Keeps rows by number, in the order they come; thread-safe. Leaving the block frees them.
+    """Keeps rows by number, in the order in which they are added. Thread-safe.
 
-    All rows beyond ``memory_bytes`` go to one file in ``folder``, as Arrow IPC streams compressed
-    with lz4, one after another. The file has no name: the operating system removes it when the
-    process ends, even if it is killed.
+    At the end of a ``with`` block, the rows are freed. All rows beyond ``memory_bytes`` go to one
+    file in ``folder``, as Arrow IPC streams compressed with lz4, one after another. The file has no
+    name: the operating system removes it when the process ends, even if the process is killed.
     """
 
     def __init__(
@@ -34,9 +34,10 @@ class Spill:
         *,
         hint: str = TMPDIR_HINT,
     ) -> None:
-        """Take the columns of the rows; ``folder`` is by default that for temporary files.
+        """Keep rows with the columns of ``schema``.
 
-        ``hint`` says how to get more space.
+        ``folder`` is by default the directory for temporary files. ``hint`` says in errors how to
+        get more space.
         """
         self.schema, self._memory_bytes = schema, memory_bytes
         self._folder, self.hint = folder, hint
@@ -61,7 +62,7 @@ class Spill:
         self.close()
 
     def __del__(self) -> None:
-        """Close the file of an owner without an end, such as a version of a table."""
+        """Close the file if the owner never calls ``close``, such as a version of a table."""
         if self._file is not None:
             self._file.close()
 
@@ -79,7 +80,7 @@ class Spill:
             self._file = None
 
     def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
-        """Take rows by number; ``size_bytes`` is their total size.
+        """Add pieces of rows, each with its number; ``size_bytes`` is their total size.
 
         Raises:
             StorageError: the disk is too small, full or failed.
@@ -97,7 +98,7 @@ class Spill:
     def _is_full(self) -> bool:
         """Return whether too many rows are in memory.
 
-        Once there is a file, half of the memory is for rows that come while others are written.
+        If there is a file, half of the memory is for rows that are added while others are written.
         """
         if self._held_bytes + self._leaving_bytes > self._memory_bytes:
             return True
@@ -108,13 +109,13 @@ class Spill:
         )
 
     def _leave(self) -> dict[int, list[pa.RecordBatch]]:
-        """Return all rows that are in memory, to be written."""
+        """Return all rows that are in memory; the caller writes them to the file."""
         leaving, self._held = self._held, {}
         self._leaving_bytes, self._held_bytes = self._held_bytes, 0
         return leaving
 
     def end_adding(self) -> None:
-        """Write all rows to the file if it has rows already, to free memory for other work.
+        """If some rows are in the file, write all others to it too, to free memory for other work.
 
         Raises:
             StorageError: the disk is too small, full or failed.
@@ -125,7 +126,7 @@ class Spill:
             self._spill(leaving)
 
     def read(self, number: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a number, with given columns or all; they are kept.
+        """Yield the rows of a number, with the given columns or all; keep the rows.
 
         Columns are in the order of the schema.
 
@@ -140,7 +141,7 @@ class Spill:
             yield batch.select(chosen)
 
     def take(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a number; rows in memory are freed.
+        """Yield the rows of a number, and free those of them that are in memory.
 
         Raises:
             StorageError: the file cannot be read.
@@ -164,11 +165,11 @@ class Spill:
         yield from decode_rows(data, fields)
 
     def _spill(self, leaving: dict[int, list[pa.RecordBatch]]) -> None:
-        """Write rows to the end of the file; others may add rows meanwhile."""
+        """Write rows to the end of the file. Meanwhile, other threads may add rows."""
         try:
             ensure_space(self._folder, self._leaving_bytes, hint=self.hint)
             if self._file is None:
-                import tempfile  # most runs fit the memory
+                import tempfile  # not needed by most runs, whose rows fit the memory
 
                 self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
             for number in sorted(leaving):
@@ -198,7 +199,7 @@ class Spill:
 
 
 def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
-    """Return rows as an Arrow stream."""
+    """Return rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     table = pa.Table.from_batches(pieces, schema).combine_chunks()
     with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
@@ -207,7 +208,7 @@ def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffe
 
 
 def decode_rows(data: bytes, fields: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Arrow stream, with given columns or all."""
+    """Yield the rows of an Arrow IPC stream, with the given columns or all."""
     options = pa.ipc.IpcReadOptions(included_fields=fields or [])
     with pa.ipc.open_stream(pa.py_buffer(data), options=options) as stream:
         yield from stream
@@ -222,7 +223,7 @@ def _folder_of(folder: str | None) -> str:
 
 
 def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HINT) -> None:
-    """Refuse to spill if the disk is too small.
+    """Raise an error if the disk is too small for a spill of ``needed_bytes``.
 
     Raises:
         StorageError: the message has the directory, the needed and the free space.

@@ -1,8 +1,10 @@
 """Implement `Store` for local and mounted file systems.
 
-It calls the operating system directly and does not use fsspec, for three reasons: the import of
-fsspec takes at least 0.1 s; its local file system has neither fsync nor an exclusive create; and it
-needs several times as long to read thousands of small log files.
+The code calls the operating system directly and does not use fsspec, for three reasons:
+
+- The import of fsspec takes at least 0.1 s.
+- The local file system of fsspec has neither fsync nor an exclusive create.
+- It needs several times as long to read thousands of small log files.
 """
 
 from __future__ import annotations
@@ -57,21 +59,21 @@ from deltactl.storage.store import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Staged files are in the disk's cache only, and lost if the process is killed.
+# Hidden files of a batch are in the disk's cache only, and are lost if the process is killed.
 _MAX_BATCH_FILES: Final = 10_000
 
 
 class LocalStore:
-    """Files below one directory. The directory need not exist yet.
+    """Files below one directory, the root, which need not exist yet.
 
     Writes are never outside of the root, neither by ``..`` nor through a link to a directory.
-    Hadoop keeps a checksum ``.<name>.crc`` next to a file and relies on it: replacing or deleting
-    the file removes that too.
+    Hadoop keeps a checksum ``.<name>.crc`` next to a file and relies on it. So when this store
+    replaces or deletes a file, it also removes the checksum.
     """
 
     __slots__ = ("_paths", "_uri")
 
-    versions = None  # file systems keep none
+    versions = None  # file systems keep no versions
 
     def __init__(self, root: str) -> None:
         """Open the directory ``root``; links in its path are resolved once, now."""
@@ -94,7 +96,7 @@ class LocalStore:
 
     @property
     def uploads(self) -> None:
-        """Return ``None``: see ``Directories.abandoned_files``."""
+        """Return ``None``: incomplete files are found by ``Directories.abandoned_files``."""
         return None
 
     @property
@@ -174,8 +176,8 @@ class LocalStore:
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield whole contents in order, one in memory at a time.
 
-        The kernel reads ahead. With threads, 1,000 files of 400 KB were not faster, and 20,000
-        small files were several times slower.
+        The kernel reads ahead, so this uses no threads. With threads, 1,000 files of 400 KB were
+        not faster, and 20,000 small files were several times slower.
         """
         for name in names:
             yield self.read(name)
@@ -206,7 +208,7 @@ class LocalStore:
             return pa.OSFile(path, "rb")
 
     def open_output(self, name: str) -> BinaryIO:
-        """Open a writer to a new file with its final name; ``close`` makes it durable.
+        """Open a writer to a new file with its final name; ``close`` makes the file durable.
 
         No reader opens a data file before a commit references it, so no temporary name is needed.
         """
@@ -216,14 +218,14 @@ class LocalStore:
             return DurableWriter(path, name, self._uri)
 
     def open_assembly(self, name: str) -> Assembly:
-        """Open a writer as ``open_output``; the kernel copies ranges."""
+        """Open a writer like ``open_output``; the kernel copies byte ranges."""
         path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
             self._paths.make_parents(path)
             return LocalAssembly(path, name, self._uri, self._paths.readable)
 
     def open_replacement(self, name: str) -> Replacement:
-        """Open a writer to a hidden file, which ``close`` renames."""
+        """Open a writer to a hidden file; ``close`` renames the hidden file to ``name``."""
         path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
             if self._paths.make_parents(path):
@@ -248,7 +250,7 @@ class LocalStore:
             sync_directory(directory)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """Write or replace each, many in one batch; see ``Store.put_many``."""
+        """Write or replace each file, many in one batch; see ``Store.put_many``."""
         rest, count = iter(files), 0
         while names := put_together(islice(rest, _MAX_BATCH_FILES), self._place, self._uri):
             self.sync_directories(names)
@@ -256,7 +258,7 @@ class LocalStore:
         return count
 
     def ensure_put_if_absent(self) -> None:
-        """Do nothing: a file system without put-if-absent fails at the first commit."""
+        """Do nothing: if the file system has no put-if-absent, the first commit fails."""
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole file, durably, or raise; see ``Store.put_if_absent``."""
@@ -265,7 +267,7 @@ class LocalStore:
             if self._paths.make_parents(path):
                 self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
             if not os.path.lexists(path):
-                # The checksum of a deleted file would make this one unreadable for Hadoop.
+                # Hadoop could not read this file with the checksum of a deleted file.
                 remove_checksum(path)
             create_exclusively(path, data)
 
@@ -282,7 +284,7 @@ class LocalStore:
 
         Raises:
             SafetyError: a name is outside of the root: no file is deleted. Or a link replaced a
-                directory during the run: no file is deleted in it.
+                directory during the run: no file is deleted in this directory.
         """
         safe_directories: set[str] = set()
         paths = [self._paths.writable(name, safe_directories) for name in names]
@@ -302,7 +304,7 @@ class LocalStore:
         """Rename each file; see ``Store.move_many``.
 
         Raises:
-            SafetyError: a name is outside the root; then nothing is moved.
+            SafetyError: a name is outside the root: nothing is moved.
         """
         safe_directories: set[str] = set()
         paths = [
@@ -339,7 +341,7 @@ class LocalStore:
         return removed
 
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
-        """Return unchanged directories; see ``Directories.old_directories``."""
+        """Return directories that did not change; see ``Directories.old_directories``."""
         return [name for name in names if is_older(self._paths.writable(name), before_ms)]
 
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
@@ -357,7 +359,7 @@ class LocalStore:
 
     def _place(self, name: str) -> str:
         """Return the path of a new file, and create its directory."""
-        # Checked for each file: a link may replace a directory while hidden files are written.
+        # Check each file: a link may replace a directory while hidden files are written.
         path = self._paths.writable(name)
         self._paths.make_parents(path)
         return path

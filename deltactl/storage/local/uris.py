@@ -25,7 +25,7 @@ def uri_to_path(uri: str) -> str:
 
 
 def strip_file_scheme(name: str) -> str:
-    """Return the path in an absolute name; its escapes are already decoded.
+    """Return the path in an absolute name, whose escapes are already decoded.
 
     Raises:
         StorageError: the name is on another host or another kind of storage.

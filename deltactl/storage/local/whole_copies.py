@@ -20,7 +20,7 @@ from deltactl.storage.local.files import (
     take_place,
 )
 
-# A killed run loses at most this much: files get their names batch by batch.
+# The most files that a killed run loses: files get their names after each batch.
 _MAX_BATCH_BYTES: Final = 1 << 30
 _MAX_BATCH_FILES: Final = 10_000
 
@@ -31,13 +31,13 @@ def copy_together(
     """Copy files in batches; yield the names of each batch. Their directories are not synced.
 
     Args:
-        copies: the address of an origin is its path.
+        copies: the files to copy; the address of an origin is its path.
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
-        replace: whether a file of the new name may be replaced.
+        replace: whether a copy may replace a file of the same name.
 
     Raises:
-        StorageError: a copy failed; some of the files may be in place.
+        StorageError: a copy failed; some of the files may have their final names.
     """
     take = take_place if replace else _take_free_place
     for batch in _batches(copies):
@@ -83,5 +83,5 @@ def _copy(by_path: Mapping[str, FileCopy], where: str, path: str) -> None:
 def _take_free_place(hidden: str, path: str) -> None:
     """Rename a hidden file to a path that no file has."""
     if not os.path.lexists(path):
-        remove_checksum(path)  # of a deleted file: it would make this one unreadable for Hadoop
+        remove_checksum(path)  # of a deleted file: with it, Hadoop could not read the new file
     move_exclusively(hidden, path)

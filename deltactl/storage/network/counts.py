@@ -1,4 +1,4 @@
-"""Count the requests that this process sends to object stores, through any library."""
+"""Count the requests that this process sends to object stores, with any library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS: Final = len(get_args(Kind))
 class Requests:
     """Number of requests by kind, including retries, and number of throttled requests.
 
-    ``puts`` are all requests that write: whole objects, parts, copies, completed uploads.
+    ``puts`` counts all requests that write: whole objects, parts, copies, completed uploads.
     """
 
     lists: int = 0
@@ -42,11 +42,11 @@ class Requests:
         return f"requests to object stores: {self.total} ({parts}){slowed}, {read} read"
 
     def __add__(self, other: Requests) -> Requests:
-        """Sum two counts."""
+        """Return the sum of two counts."""
         return Requests(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __sub__(self, other: Requests) -> Requests:
-        """Return the requests since an earlier count."""
+        """Return the requests that were sent after an earlier count."""
         return Requests(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
 
@@ -60,7 +60,7 @@ def requests_sent() -> Requests:
 
 
 def count(requests: Requests) -> None:
-    """Add requests to the counts."""
+    """Add requests to the counts of this process."""
     global _sent  # noqa: PLW0603 - a process has one network
     with _lock:
         _sent = _sent + requests

@@ -1,7 +1,8 @@
 """Limit the rate of the requests of this process.
 
-A store that gets too many requests answers 503 (SlowDown) or 429. The rate is then halved, and
-increases again with each request that succeeds: it stays near the rate that the store allows.
+If a store gets too many requests, it answers 503 (SlowDown) or 429. Then the rate is halved. The
+rate increases again with each request that succeeds, so it stays near the rate that the store
+allows.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ RATE_OPTION: Final = "max_requests_per_second"
 
 _WINDOW_SECONDS: Final = 1.0
 _CUT: Final = 0.5
-# Requests that were sent before the rate was halved can be refused after it: halve it only once.
+# The store can still refuse requests that were sent before the rate was halved: do not halve it
+# again for these.
 _IGNORE_SECONDS: Final = 0.5
-# Any store allows this rate: a few refusals must not stop a command with few requests.
+# Any store allows this rate: if a command sends few requests, a few refusals must not stop it.
 _LOWEST_RATE: Final = 5.0
-# Per second, as a fraction of the rate that was last refused.
+# Increase per second, as a fraction of the rate that was last refused.
 _GROWTH: Final = 0.1
 # At this multiple of the rate that was last refused, requests are no longer delayed.
 _UNLIMITED_AT: Final = 4.0
@@ -31,7 +33,7 @@ _MAX_PAUSE_SECONDS: Final = 0.5
 
 
 def parse_rate(value: object) -> float | None:
-    """Return a number of requests per second; ``None`` for ``None``.
+    """Return a number of requests per second; if ``value`` is ``None``, return ``None``.
 
     Raises:
         UsageError: the value is not a number above zero.
@@ -52,8 +54,8 @@ def parse_rate(value: object) -> float | None:
 class Pacer:
     """Assigns a time to each request. Threads may share it.
 
-    ``limit`` is the highest number of requests per second; without it, requests are not delayed
-    until a store refuses one.
+    ``limit`` is the highest number of requests per second. If it is ``None``, requests are not
+    delayed until a store refuses one.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class Pacer:
         now: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] | None = None,
     ) -> None:
-        """``now`` returns seconds, ``jitter`` a number in [0, 1)."""
-        import random  # loads hashes: not when only the option is declared
+        """Take a clock and a random source: ``now`` in seconds, ``jitter`` in [0, 1)."""
+        import random  # loads modules for hashes, not needed when only the option is declared
 
         self._limit = limit
         self._now = now
@@ -77,7 +79,7 @@ class Pacer:
         self._sent: deque[float] = deque()
 
     def reserve(self) -> float:
-        """Take the next free time; return the seconds to wait for it."""
+        """Take the next free time for a request; return how many seconds the request must wait."""
         with self._lock:
             now = self._now()
             at = max(now, self._next)
@@ -89,7 +91,7 @@ class Pacer:
             return at - now
 
     def refused(self) -> None:
-        """Halve the rate: the store refused a request."""
+        """Halve the rate, because the store refused a request."""
         with self._lock:
             now = self._now()
             if now < self._ignore_until:
@@ -103,7 +105,7 @@ class Pacer:
             self._next = max(self._next, now + pause)
 
     def served(self) -> None:
-        """Increase the rate: a request succeeded."""
+        """Increase the rate, because a request succeeded."""
         with self._lock:
             if self._rate is None or self._refused_at is None:
                 return

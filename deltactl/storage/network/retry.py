@@ -1,4 +1,4 @@
-"""Retry requests to object stores: which, how often and how long."""
+"""Retry requests to object stores: which requests, how often and how long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _MAX_DELAY_SECONDS: Final = 10.0
 class RetryPolicy:
     """Retry after transient errors, with increasing pauses.
 
-    Only for requests that may be sent twice: reads, and writes that end in the same state.
+    This is only for requests that may be sent twice: reads, and writes that lead to the same state
+    when they are repeated.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class RetryPolicy:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Try up to ``attempts`` times; ``sleep`` takes seconds, ``jitter`` returns [0, 1)."""
+        """Try up to ``attempts`` times. ``sleep`` takes seconds; ``jitter`` is in [0, 1)."""
         self._attempts = attempts
         self._sleep = sleep
         self._jitter = jitter
@@ -47,6 +48,6 @@ class RetryPolicy:
     def pause(self, failures: int) -> None:
         """Wait before the next attempt; the pause depends on the number of failures."""
         longest = min(_FIRST_DELAY_SECONDS * 2**failures, _MAX_DELAY_SECONDS)
-        # Half fixed, half random: clients that failed at the same time must not retry at the same
-        # time.
+        # Half of the pause is fixed, and half is random: clients that failed at the same time must
+        # not retry at the same time.
         self._sleep(longest * (0.5 + self._jitter() / 2))

@@ -1,6 +1,6 @@
 """Count the requests of each cloud library and limit their rate.
 
-Hooks see each request as the library sends it, so that its own retries are counted too.
+The library calls a hook for each request that it sends, so that its own retries are counted too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Traffic:
     """Count the requests of one connection and limit their rate."""
 
     def __init__(self, pacer: Pacer) -> None:
-        """Send requests at the times of ``pacer``."""
+        """Send requests at the times that ``pacer`` assigns."""
         self.pacer = pacer
 
     async def leave(self, kind: Kind) -> None:
@@ -40,7 +40,7 @@ class Traffic:
         count(Requests(**{kind: 1}))
 
     def leave_now(self, kind: Kind) -> None:
-        """Do the same in a thread that may sleep."""
+        """Wait and count as ``leave`` does, in a thread that may sleep."""
         delay = self.pacer.reserve()
         if delay > 0:
             time.sleep(delay)
@@ -57,7 +57,7 @@ class Traffic:
 
 
 def watch_s3(session: Any, traffic: Traffic) -> None:
-    """Count and pace the requests of clients of a botocore session."""
+    """Count the requests of clients of a botocore session, and limit their rate."""
 
     def leave(request: Any, **_: Any) -> None:
         query = request.url.partition("?")[2]
@@ -71,7 +71,7 @@ def watch_s3(session: Any, traffic: Traffic) -> None:
     def arrived(response_dict: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
         if response_dict is not None:
             length = response_dict["headers"].get("content-length")
-            # The answer of a HEAD has the length of an object, and no content.
+            # The answer to a HEAD request has the length of the object, but no content.
             has_content = not event_name.rpartition(".")[2].startswith("Head")
             traffic.arrived(response_dict["status_code"], _number(length) if has_content else 0)
 
@@ -108,7 +108,8 @@ _SLASHES_OF_A_LISTING: Final = 5  # /storage/v1/b/BUCKET/o
 def azure_transport(traffic: Traffic, connect_s: float, silence_s: float) -> Any:
     """Return a transport for clients of Azure that counts requests and limits their rate.
 
-    ``connect_s`` and ``silence_s`` are the seconds that a connection and the next byte may take.
+    ``connect_s`` and ``silence_s`` are timeouts in seconds: for the connection, and for the next
+    byte.
     """
     from azure.core.pipeline.transport import AioHttpTransport
 

@@ -1,7 +1,7 @@
 """Send requests to Azure Blob Storage and Data Lake Storage, with the client of adlfs.
 
-adlfs parses the name of a blob as part of a URL: it drops the text after ``#``, and ``?`` begins a
-query. So deltactl passes no names to adlfs; adlfs provides connections and credentials.
+adlfs parses the name of a blob as part of a URL: it drops the text after ``#``, and for adlfs ``?``
+begins a query. So deltactl passes no names to adlfs; adlfs provides connections and credentials.
 
 Source: Blob service REST API, Put Blob, Put Block List, List Blobs, Copy Blob, Blob Batch.
 """
@@ -34,8 +34,8 @@ _PAGE_NAMES: Final = 5000
 def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
     """Return account, container and name of an address, none of them decoded.
 
-    ``abfss://container@account.dfs.core.windows.net/name`` contains the account; for
-    ``az://container/name`` it is in the options.
+    ``abfss://container@account.dfs.core.windows.net/name`` contains the account. For
+    ``az://container/name`` the account is in the options.
 
     Raises:
         UsageError: the address has no container.
@@ -51,16 +51,16 @@ def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
 
 
 class AzureService(CommonService):
-    """Requests through an ``adlfs.AzureBlobFileSystem``; a key is ``container/name``."""
+    """Requests that use an ``adlfs.AzureBlobFileSystem``; a key is ``container/name``."""
 
     delete_batch: int = 256
 
     def find_endpoint(self) -> str:
-        """Return the endpoint of the account, from the options."""
+        """Return the endpoint of the account, which is in the options."""
         return str(self._fs.service_client.url)
 
     def key_of(self, uri: str) -> str:
-        """Return the container and the name, unchanged."""
+        """Return the container and the name of an address, unchanged."""
         account, container, name = split_azure_uri(uri)
         ours = self._fs.service_client.account_name
         if account is not None and account != ours:
@@ -79,9 +79,9 @@ class AzureService(CommonService):
         return bytes(self._ask(self._read, key, offset, length)[0])
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """Return the last bytes, with a second request if the blob is longer than ``length``.
+        """Return the last bytes; send a second request if the blob is longer than ``length``.
 
-        A request for the last bytes needs the size, which is in the first answer.
+        A request for the last bytes needs the size of the blob, which is in the first answer.
         """
         head, size = self._ask(self._read, key, 0, length)
         if size <= length:
@@ -89,7 +89,7 @@ class AzureService(CommonService):
         return self.read_range(key, size - length, length), size
 
     def download(self, key: str, path: str) -> None:
-        """Download a whole blob, in pieces of one version of it."""
+        """Download a whole blob in pieces, all from one version of the blob."""
         self._ask(self._download, key, path)
 
     def stat(self, key: str) -> Entry | None:
@@ -107,11 +107,11 @@ class AzureService(CommonService):
         self._ask(self._upload, key, data, True)
 
     def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Write a whole blob if none has the name: the request has ``If-None-Match``."""
+        """Create a whole blob; fail if the name exists, because of the header ``If-None-Match``."""
         sync(self._fs.loop, self._upload, key, data, False)
 
     def open_output(self, key: str) -> Any:
-        """Open a writer; its blocks are invisible until they are committed together."""
+        """Open a writer. Its blocks are invisible until ``close`` commits them together."""
         return PartWriter(
             lambda data: self.put(key, data), lambda: _Blocks(self._ask, self._blob(key))
         )
@@ -131,12 +131,12 @@ class AzureService(CommonService):
         return found
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy a blob that still has the ETag."""
+        """Copy a blob if it still has the ETag of ``before``."""
         self._ask(self._copy, key, target, before.version)
         return self.facts_of_copy(target)
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Yield pages of up to 5,000 names, from the first on."""
+        """Yield pages of up to 5,000 names, from the first name on."""
         container, prefix = split_directory(directory)
         client = self._fs.service_client.get_container_client(container)
         listing = client.list_blobs if deep else client.walk_blobs
@@ -159,7 +159,7 @@ class AzureService(CommonService):
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete with one batch request.
 
-        Delete the remaining blobs one by one, to get the errors.
+        Blobs that remain after it are deleted one by one, to get the errors.
         """
         gone = self._ask(self._delete_batch, keys) if len(keys) > 1 else set()
         return super().delete([key for key in keys if key not in gone])
@@ -251,7 +251,7 @@ def _entry(container: str, blob: Any) -> Entry | None:
     if not hasattr(blob, "size"):
         return {"name": f"{container}/{blob.name}".rstrip("/"), "type": "directory"}
     metadata = blob.metadata or {}
-    # Accounts with a hierarchical namespace list their directories among the blobs.
+    # Accounts with a hierarchical namespace also list directories as blobs.
     if any(metadata.get(key) == "true" for key in ("hdi_isfolder", "Hdi_isfolder")):
         return None
     return {
@@ -263,7 +263,7 @@ def _entry(container: str, blob: Any) -> Entry | None:
 
 
 class _Blocks:
-    """Blocks of a blob, committed together; the service removes uncommitted blocks."""
+    """Blocks of a blob that are committed together. The service removes uncommitted blocks."""
 
     def __init__(self, ask: Callable[[Callable[[], Any]], Any], blob: Any) -> None:
         self._ask, self._blob = ask, blob
@@ -277,7 +277,7 @@ class _Blocks:
     def finish(self) -> None:
         from azure.storage.blob import BlobBlock
 
-        # The same list sent twice creates the same blob.
+        # If the same list is sent twice, the second request creates the same blob again.
         self._ask(lambda: self._blob.commit_block_list([BlobBlock(name) for name in self._names]))
 
     def abandon(self) -> None:

@@ -1,7 +1,7 @@
-"""Connect to object stores: one connection for each place and credentials, kept for the process.
+"""Connect to object stores. The process keeps one connection for each place and credentials.
 
-The caches of fsspec are off: with an outdated listing, commits lose against other writers, and the
-cache of instances keeps credentials outside of the control of deltactl.
+The caches of fsspec are turned off, for two reasons. With an outdated listing, commits lose against
+other writers. And fsspec's cache of instances keeps credentials that deltactl cannot remove.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from deltactl.storage.network.traffic import (
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.secrets import load_nested
 
-# Smaller objects (checkpoints, small data files) are read in one piece, others in such pieces.
+# Smaller objects (checkpoints, small data files) are read in one piece, others in pieces of this
+# size.
 _AZURE_PIECE_BYTES: Final = 64 << 20
 
 _VARIABLES: Final = ("AWS_", "AZURE_", "FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
@@ -42,11 +43,11 @@ def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonSe
     Raises:
         UsageError: an option is not valid.
         StorageError: the library cannot connect with these options.
-        ImportError: its package is not installed.
+        ImportError: the Python package of the service is not installed.
     """
     settings = {key: _typed(value) for key, value in options.items()}
     rate = parse_rate(settings.pop(RATE_OPTION, None))
-    # A forked process must not share its parent's event loop, hence the process in the key.
+    # The key contains the process, because a forked process must not share its parent's event loop.
     place = uri.partition("://")[2].partition("/")[0]
     shown = sorted((name, repr(value)) for name, value in settings.items())
     scheme = uri.partition("://")[0]
@@ -69,7 +70,7 @@ def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonSe
 
 
 def _environment() -> int:
-    """Return a hash of the variables from which the libraries read credentials."""
+    """Return a hash of the environment variables from which the libraries read credentials."""
     return hash(frozenset(item for item in os.environ.items() if item[0].startswith(_VARIABLES)))
 
 
@@ -93,7 +94,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
 def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
     from aiohttp import ClientTimeout
 
-    # The class that gcsfs exports would request the type of each bucket over gRPC.
+    # The class that gcsfs exports would request the kind of each bucket over gRPC.
     from gcsfs.core import GCSFileSystem
 
     from deltactl.storage.objects.gcs import GcsService
@@ -104,7 +105,7 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
     file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
-    # gcsfs tries six times; this cannot be changed.
+    # gcsfs tries each request six times; this cannot be changed.
     return GcsService(file_system, RetryPolicy(attempts=2))
 
 

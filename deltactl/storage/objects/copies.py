@@ -1,8 +1,8 @@
-"""Keep local copies of Parquet files of the log, so that each is downloaded once.
+"""Keep local copies of Parquet files of the log, so that each file is downloaded once.
 
 A snapshot reads the same checkpoint several times, each time with other columns. One request for
-the whole file is cheaper than many requests for parts. A copy is valid as long as listings show
-that the file did not change.
+the whole file is cheaper than many requests for parts of it. A copy is valid as long as listings
+show that the file did not change.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".parquet"
 _LARGEST_FILE_BYTES: Final = 1 << 30
 _MOST_BYTES: Final = 2 << 30
-# A copy may use this fraction of the free space in the directory for temporary files.
+# Copies may use this fraction of the free space in the directory for temporary files.
 _LARGEST_SHARE: Final = 0.5
 
 
 class _Copy:
-    """A temporary file that is removed when this object is collected."""
+    """A temporary file that is removed when this object is garbage collected."""
 
     def __init__(self) -> None:
         descriptor, self.path = tempfile.mkstemp(prefix="deltactl-", suffix=_SUFFIX)
@@ -44,7 +44,7 @@ def _remove(path: str) -> None:
 
 
 class ListedCopies:
-    """Copies in the directory for temporary files. Threads may share it."""
+    """Copies of listed files, in the directory for temporary files. Threads may share it."""
 
     def __init__(self) -> None:
         """Start without copies."""
@@ -67,9 +67,9 @@ class ListedCopies:
             self._drop(name)
 
     def open(self, name: str, download: Callable[[str], None]) -> pa.NativeFile | None:
-        """Open a copy of a listed file, made by ``download(path)``.
+        """Open a copy of a listed file; ``download(path)`` makes the copy if there is none.
 
-        ``None`` for any other file, and if there is no space for a copy.
+        Return ``None`` for a file that was not listed, and if there is no space for a copy.
         """
         import pyarrow as pa
 

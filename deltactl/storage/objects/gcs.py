@@ -1,4 +1,4 @@
-"""Send requests to Google Cloud Storage, beyond the common calls of fsspec.
+"""Send requests to Google Cloud Storage that fsspec's common calls do not offer.
 
 Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 """
@@ -22,12 +22,12 @@ _PAGE_NAMES = 1000
 
 
 class GcsService(CommonService):
-    """Requests through a ``gcsfs.core.GCSFileSystem``."""
+    """Requests that use a ``gcsfs.core.GCSFileSystem``."""
 
     delete_batch: int = 100
 
     def find_endpoint(self) -> str:
-        """Return the endpoint of Google, or of the emulator."""
+        """Return the endpoint of Google, or of the emulator if there is one."""
         return str(self._fs._location)
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
@@ -51,7 +51,7 @@ class GcsService(CommonService):
         self._retry.call(lambda: sync(self._fs.loop, get, key, path))
 
     def stat(self, key: str) -> Entry | None:
-        """Return facts of an object, in one request; gcsfs would also check for a directory."""
+        """Return facts of an object with one request; gcsfs would also check for a directory."""
         bucket, _, name = key.partition("/")
         try:
             found = self._retry.call(
@@ -62,7 +62,7 @@ class GcsService(CommonService):
         return _entry(bucket, found)
 
     def facts(self, key: str) -> StoredFacts | None:
-        """Return size, CRC32C, MD5 (not of composite objects) and generation of an object."""
+        """Return size, CRC32C, MD5 (not for composite objects) and generation of an object."""
         bucket, _, name = key.partition("/")
         try:
             found = self._retry.call(
@@ -73,7 +73,7 @@ class GcsService(CommonService):
         return _facts(found)
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Rewrite an object of this generation to another name, in as many requests as needed.
+        """Copy an object of this generation to another name, in as many requests as needed.
 
         Source: Cloud Storage JSON API, Objects: rewrite.
         """
@@ -94,7 +94,7 @@ class GcsService(CommonService):
         return answer
 
     def open_output(self, key: str) -> Any:
-        """Open a writer that uses gcsfs's resumable uploads for a large object."""
+        """Open a writer that uses a resumable upload of gcsfs for a large object."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Resumable(self._fs, key))
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
@@ -127,7 +127,7 @@ class GcsService(CommonService):
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete with one batch request.
 
-        Delete the remaining objects one by one, to get the errors.
+        Objects that remain after it are deleted one by one, to get the errors.
         """
         if len(keys) == 1:
             return super().delete(keys)

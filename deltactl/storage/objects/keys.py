@@ -1,4 +1,4 @@
-"""Convert names of a table to keys of an object store, and errors of a library to deltactl's."""
+"""Convert names of a table to keys of an object store, and errors of libraries to deltactl's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ObjectKeys:
 
     Attributes:
         uri: the root as it was given.
-        root: its key.
+        root: the key of the root.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ObjectKeys:
     ) -> None:
         """Map names below ``root``; absolute names can have any of ``schemes``.
 
-        ``secrets`` are removed from messages.
+        The values in ``secrets`` are removed from messages.
         """
         self.uri, self.root = uri, root
         self._base = f"{root}/"

@@ -23,7 +23,7 @@ class ObjectListing:
         self._keys, self._service = keys, service
 
     def list_from(self, prefix: str, start: str = "") -> list[FileInfo]:
-        """Return files from ``start`` on; see ``Store.list_from``."""
+        """Return files whose name is >= ``start``; see ``Store.list_from``."""
         key, name_prefix = self._keys.directory(prefix)
         first = start.encode("utf-8", "surrogateescape")
         found = []
@@ -37,7 +37,7 @@ class ObjectListing:
         return [info for _, info in found]
 
     def list_directories(self, prefix: str = "") -> list[str]:
-        """Return common prefixes; see ``Store.list_directories``."""
+        """Return common prefixes as directories; see ``Store.list_directories``."""
         key, name_prefix = self._keys.directory(prefix)
         return sorted(
             name_prefix + entry["name"].rstrip("/").rsplit("/", 1)[-1]
@@ -79,7 +79,7 @@ class ObjectListing:
     def _entries(
         self, key: str, prefix: str, start: str = "", *, deep: bool = False
     ) -> Iterator[Entry]:
-        """Yield the entries in a directory, or with ``deep`` below it; nothing if it is missing."""
+        """Yield entries in a directory; with ``deep``, below it. No entries if it is missing."""
         try:
             with self._keys.mapped("list", prefix):
                 for page in self._service.pages(key, start, deep=deep):

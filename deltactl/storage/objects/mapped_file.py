@@ -1,4 +1,4 @@
-"""Write objects with writers that raise errors of deltactl."""
+"""Write objects with writers whose errors are errors of deltactl."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def discard_file(file: Any) -> None:
-    """Discard the data of a writer of fsspec, or a similar one; the object does not change."""
+    """Discard the data of a writer of fsspec, or of a similar one; the object does not change."""
     with suppress(Exception):
         file.discard()
     if not file.closed:
-        file.closed = True  # fsspec's own close checks it before it uploads
+        file.closed = True  # fsspec's own close checks this attribute before it uploads
 
 
 class MappedFile(io.BufferedIOBase):
     """Forward calls to a writer of fsspec, and convert its errors with ``to_error``."""
 
     def __init__(self, file: Any, to_error: Callable[[Exception], StorageError]) -> None:
-        """Own ``file``: ``close`` closes it too."""
+        """Own ``file``: ``close`` closes ``file`` too."""
         super().__init__()
         self._file = file
         self._to_error = to_error
@@ -45,7 +45,7 @@ class MappedFile(io.BufferedIOBase):
         return int(self._call(self._file.write, buffer))
 
     def close(self) -> None:
-        """Close both; the object exists afterwards."""
+        """Close this writer and ``file``; then the object exists."""
         if not self.closed:
             try:
                 self._call(self._file.close)
@@ -71,7 +71,7 @@ class MappedFile(io.BufferedIOBase):
 
 
 class MappedAssembly(MappedFile):
-    """Forward calls to a writer that also copies; see ``storage.store.Assembly``."""
+    """Forward calls to a writer that also copies ranges; see ``storage.store.Assembly``."""
 
     is_local = False
 
@@ -81,7 +81,7 @@ class MappedAssembly(MappedFile):
         to_error: Callable[[Exception], StorageError],
         readable: Callable[[str], str],
     ) -> None:
-        """Own ``file``; ``readable`` returns the key of a source."""
+        """Own ``file``; ``readable`` returns the key for the name of a source."""
         super().__init__(file, to_error)
         self._readable = readable
 
@@ -94,7 +94,7 @@ _MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "m
 
 
 def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
-    """Return the facts in an entry of ``ls`` or ``info``, with the name ``name``."""
+    """Return the facts in an entry of ``ls`` or ``info``; the file gets the name ``name``."""
     return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
 
 
@@ -103,7 +103,7 @@ def _modified_ms(entry: Mapping[str, Any]) -> int:
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        # Times of the libraries without a zone are UTC.
+        # If a time from a library has no time zone, it is UTC.
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         value = aware.timestamp()
     return round(value * 1000) if isinstance(value, (int, float)) else 0

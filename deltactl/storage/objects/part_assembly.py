@@ -1,6 +1,7 @@
-"""Write an object of S3 from written bytes and from ranges that the service copies.
+"""Write an object of S3 from written bytes, and from byte ranges that the service copies.
 
-Every part except the last has at least 5 MiB: a shorter part is filled with bytes that are read.
+Every part except the last must have at least 5 MiB. If a range would give a shorter part, its bytes
+are read and sent instead.
 
 Source: Amazon S3 API reference, UploadPartCopy; user guide, "Multipart upload limits".
 """
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 MIN_PART_BYTES: Final = 5 << 20
 MAX_COPY_BYTES: Final = 5 << 30
 _MAX_PARTS: Final = 10_000
-_ROOM: Final = 16  # parts for what comes after the copies
+_ROOM: Final = 16  # parts that are kept for the data after the copies
 
 
 class CopyingUpload(Upload, Protocol):
@@ -30,13 +31,13 @@ class CopyingUpload(Upload, Protocol):
         """Add a range of another object as the next part.
 
         Raises:
-            CannotCopyError: the service refuses; the range must be read and sent.
+            CannotCopyError: the service refuses to copy; the caller must read and send the range.
         """
         ...
 
 
 class PartAssembly(io.BufferedIOBase):
-    """A writer of one object; ``close`` creates it, ``discard`` does not."""
+    """A writer of one object: ``close`` creates the object, ``discard`` does not."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class PartAssembly(io.BufferedIOBase):
         begin: Callable[[], CopyingUpload],
         read: Callable[[str, int, int], bytes],
     ) -> None:
-        """Write a small object with ``put``, others with the upload that ``begin`` starts."""
+        """Write a small object with ``put``, a large one with the upload that ``begin`` starts."""
         super().__init__()
         self._put, self._begin, self._read = put, begin, read
         self._upload: CopyingUpload | None = None
@@ -86,7 +87,7 @@ class PartAssembly(io.BufferedIOBase):
             self._position += length
 
     def close(self) -> None:
-        """Create the object; after an error, do not call again."""
+        """Create the object. After an error, do not call this again."""
         if self.closed:
             return
         try:
@@ -116,7 +117,7 @@ class PartAssembly(io.BufferedIOBase):
         self.discard()
 
     def _place_range(self) -> None:
-        """Append the pending range: the service copies full parts, the rest is read."""
+        """Append the pending range: the service copies full parts; the rest is read and sent."""
         if self._waiting is None:
             return
         source, offset, length = self._waiting
@@ -129,7 +130,7 @@ class PartAssembly(io.BufferedIOBase):
             if self._buffer:
                 self._send(len(self._buffer))
             while length and self._copies:
-                # No remainder may be too short for a part of its own.
+                # The remainder must be large enough for a part of its own.
                 size = length if length <= MAX_COPY_BYTES else MAX_COPY_BYTES - MIN_PART_BYTES
                 try:
                     self._begun().copy(source, offset, size)
@@ -141,7 +142,7 @@ class PartAssembly(io.BufferedIOBase):
         self._pass_on(source, offset, length)
 
     def _pass_on(self, source: str, offset: int, length: int) -> None:
-        """Read a range and upload it."""
+        """Read a range and send it."""
         while length:
             wanted = min(length, PART_BYTES)
             self._buffer += self._read(source, offset, wanted)

@@ -32,7 +32,7 @@ class Upload(Protocol):
 
 
 class PartWriter(io.BufferedIOBase):
-    """A writer of one object; ``close`` creates it, ``discard`` does not."""
+    """A writer of one object: ``close`` creates the object, ``discard`` does not."""
 
     def __init__(self, put: Callable[[bytes], None], begin: Callable[[], Upload]) -> None:
         """Write a small object with ``put``, a large one with the upload that ``begin`` starts."""
@@ -63,7 +63,7 @@ class PartWriter(io.BufferedIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Create the object; after an error, do not call again."""
+        """Create the object. After an error, do not call this again."""
         if self.closed:
             return
         try:

@@ -1,9 +1,9 @@
 """Check that an object store supports put-if-absent: known endpoint, cached result, or test.
 
-Some stores accept the condition of a conditional put and ignore it; two commits of one version
-would then both succeed. A test proves that a put over an existing object is refused. It cannot
-prove that only one of two simultaneous puts succeeds: only the documentation of the store says so.
-``log/writing/put`` handles a put whose outcome is unknown.
+Some stores accept the condition of a conditional put but ignore it. Then two commits of the same
+version would both succeed. The test shows that the store refuses a put over an existing object. It
+cannot show that only one of two simultaneous puts succeeds; only the documentation of the store can
+say this. ``log/writing/put`` handles a put whose outcome is unknown.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations"; Cloud Storage, "Request
 preconditions"; Azure Storage, "Specifying conditional headers".
@@ -34,7 +34,7 @@ _KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
     "gcsfs": ("storage.googleapis.com", "storage.mtls.googleapis.com"),
     "adlfs": (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
 }
-# This service has an Amazon host, but no conditional writes.
+# This service has an address at Amazon, but no conditional writes.
 _UNKNOWN_HOST_PART: Final = "s3-outposts"
 _ATTEMPTS: Final = 5
 _REMEMBERED_MS: Final = 7 * DAY_MS
@@ -45,10 +45,10 @@ PART_BYTES: Final = 5 << 20
 
 @dataclass(frozen=True, slots=True)
 class RawPuts:
-    """The unchecked requests that a test sends.
+    """The requests that a test sends; they run without the test.
 
-    ``create(name, data, part_bytes)`` creates conditionally, in parts if their size is given;
-    ``delete`` is as ``Store.delete_many``.
+    ``create(name, data, part_bytes)`` creates an object conditionally; if ``part_bytes`` is given,
+    in parts of this size. ``delete`` works as ``Store.delete_many``.
     """
 
     create: Callable[[str, bytes, int | None], None]
@@ -70,7 +70,7 @@ class ProbeMemory:
     """The places that passed the test, in a small file of this user.
 
     Only successes are kept, for a week: a store that ignores the condition may be fixed at any
-    time. A file that cannot be read or written counts as empty.
+    time. If the file cannot be read or written, no place counts as tested.
     """
 
     def __init__(self, path: str, clock: Clock) -> None:
@@ -79,7 +79,7 @@ class ProbeMemory:
 
     @classmethod
     def of_user(cls) -> ProbeMemory:
-        """Return the memory in the user's cache directory (XDG Base Directory Specification)."""
+        """Return the results in the user's cache directory (XDG Base Directory Specification)."""
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         return cls(f"{cache}/deltactl/put-if-absent.json", SystemClock())
 
@@ -119,7 +119,7 @@ class ProbeMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A way to put: whole, or in parts, with the condition on the last request."""
+    """A way to put an object: whole, or in parts with the condition on the last request."""
 
     name: str
     content: bytes
@@ -130,7 +130,7 @@ _WHOLE: Final = _Kind("whole", b"1", None)
 
 
 class PutIfAbsentGuard:
-    """Allow conditional puts when it is known that this store supports them."""
+    """Allow conditional puts only if this store is known to support them."""
 
     def __init__(
         self,
@@ -140,9 +140,9 @@ class PutIfAbsentGuard:
         *,
         whole_below_bytes: int | None = None,
     ) -> None:
-        """Guard a bucket; ``package`` is its Python package.
+        """Check puts to a bucket; ``package`` is the Python package of its service.
 
-        Content of ``whole_below_bytes`` and more is sent in parts, which needs a separate test;
+        Content of at least ``whole_below_bytes`` is sent in parts, which needs a separate test.
         ``None`` means that all content is sent in the same way.
         """
         self._package, self._find_endpoint, self._bucket = package, find_endpoint, bucket
@@ -150,7 +150,7 @@ class PutIfAbsentGuard:
         self._settled: set[str] = set()
 
     def settle(self, puts: RawPuts, where: str, size_bytes: int = 0) -> None:
-        """Check that the store supports a conditional put of that size.
+        """Check that the store supports a conditional put of ``size_bytes`` bytes.
 
         Raises:
             SafetyError: the store replaced an object, or has no conditional puts.
@@ -172,14 +172,14 @@ class PutIfAbsentGuard:
 
 
 def _place(endpoint: str, bucket: str, kind: _Kind) -> str:
-    """Return the key of a place in the memory, without a password in the endpoint."""
+    """Return the name of a place in the stored results, without a password in the endpoint."""
     address = urlsplit(endpoint)
     host = address.netloc.rpartition("@")[2]
     return f"{address.scheme}://{host}{address.path} {bucket} {kind.name}"
 
 
 def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
-    """Put an object twice and remove it."""
+    """Put an object twice, check that the second put is refused, and remove the object."""
     name = f"{PROBE_PREFIX}{uuid.uuid4()}"
     try:
         if not _is_refused(puts, name, kind, where) and not _is_refused(puts, name, kind, where):
@@ -192,7 +192,7 @@ def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
 def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
     """Return whether the store refused to put the test object; retry transient errors.
 
-    If the first put is refused, an earlier attempt succeeded and its answer was lost.
+    If the first put is refused, an earlier attempt has succeeded and its answer was lost.
     """
     retry = RetryPolicy()
     for failures in range(_ATTEMPTS):

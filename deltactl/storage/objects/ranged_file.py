@@ -1,8 +1,8 @@
 """Read parts of an object in any order, with few requests.
 
-``open`` reads the end of the object: in Parquet the footer is there, and a small file is read
-completely. In other places more bytes are read than requested, because readers usually continue
-from there.
+``open`` reads the end of the object. In Parquet the footer is at the end, and a small file is read
+completely in this way. Other reads request more bytes than the caller needs, because readers
+usually continue with the next bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LARGEST_WINDOW_BYTES: Final = 32 << 20
 _WINDOWS: Final = 2
 
 ReadRange = Callable[[int, int], bytes]
-"""``read_range(offset, length)`` returns exactly these bytes of the object, or raises."""
+"""``read_range(offset, length)`` returns exactly these bytes of the object, or raises an error."""
 
 
 class RangedFile(io.RawIOBase):
@@ -52,7 +52,7 @@ class RangedFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return up to ``size`` bytes from the position on."""
+        """Return up to ``size`` bytes from the current position on."""
         start = min(self._position, self._size)
         end = self._size if size is None or size < 0 else min(start + size, self._size)
         data = self._read_between(start, end)
@@ -86,8 +86,8 @@ def coalesce(
 ) -> list[tuple[int, int]]:
     """Return ranges (offset, length) that cover all of ``ranges``, by increasing offset.
 
-    Two ranges are merged if at most ``largest_gap`` bytes are between them and the result has at
-    most ``largest_bytes``. Empty ranges are omitted.
+    Two ranges are merged if at most ``largest_gap`` bytes are between them and the merged range has
+    at most ``largest_bytes``. Empty ranges are omitted.
     """
     merged: list[tuple[int, int]] = []
     for offset, length in sorted(ranges):

@@ -28,7 +28,7 @@ _PART_BYTES: Final = 50 << 20
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096
-# A batch may fail for single keys with these codes.
+# For these codes, the other keys of a batch of deletes can have succeeded.
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 })  # fmt: skip
@@ -46,7 +46,7 @@ class S3Service(CommonService):
     whole_below_bytes: int | None = 100 << 20
 
     def __init__(self, client: S3Client, retry: RetryPolicy | None = None) -> None:
-        """Send requests by a client."""
+        """Send requests with ``client``, and retry them as ``retry`` allows."""
         super().__init__(client, retry)
         self._etags: dict[str, str] = {}
 
@@ -55,11 +55,11 @@ class S3Service(CommonService):
         return str(self._fs.endpoint)
 
     def key_of(self, uri: str) -> str:
-        """Return bucket and name."""
+        """Return bucket and name of an address."""
         return uri.partition("://")[2].rstrip("/")
 
     def read(self, key: str) -> bytes:
-        """Return a whole object, in one request; s3fs would first request its size."""
+        """Return a whole object with one request; s3fs would first request its size."""
         return self._ask(key)[0]
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
@@ -67,7 +67,7 @@ class S3Service(CommonService):
         return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
 
     def read_range_as_noted(self, key: str, offset: int, length: int) -> bytes:
-        """Return some bytes, if the content still has the ETag of ``etag_of``; else raise."""
+        """Return some bytes if the content still has the ETag of ``etag_of``; else raise."""
         wanted = f"bytes={offset}-{offset + length - 1}"
         return self._ask(key, wanted, if_match=self.etag_of(key))[0]
 
@@ -104,7 +104,7 @@ class S3Service(CommonService):
         return data, _entry(key, size, answer["LastModified"])
 
     def _note_etag(self, key: str, etag: str | None) -> None:
-        """Store the ETag of the content whose end (footer) was read: copies must have the same."""
+        """Store the ETag of the content whose end (footer) was read: copies require this ETag."""
         if etag is None:
             return
         while len(self._etags) >= _NOTED_ETAGS:
@@ -112,14 +112,14 @@ class S3Service(CommonService):
         self._etags[key] = etag
 
     def etag_of(self, key: str) -> str:
-        """Return the ETag of the content whose end was read last; else the current ETag."""
+        """Return the ETag of the content whose end was read last; if none, the current ETag."""
         if key not in self._etags:
             bucket, _, name = key.partition("/")
             self._note_etag(key, self.call("head_object", Bucket=bucket, Key=name)["ETag"])
         return self._etags[key]
 
     def download(self, key: str, path: str) -> None:
-        """Download a whole object; start again after an error, so that no two versions mix."""
+        """Download a whole object. After an error, start again, so that versions do not mix."""
         self._retry.call(lambda: self._download(key, path))
 
     def _download(self, key: str, path: str) -> None:
@@ -132,7 +132,7 @@ class S3Service(CommonService):
                 file.write(chunk)
 
     def stat(self, key: str) -> Entry | None:
-        """Return facts of an object, in one request; s3fs would also check for a directory."""
+        """Return facts of an object with one request; s3fs would also check for a directory."""
         bucket, _, name = key.partition("/")
         try:
             found = self.call("head_object", Bucket=bucket, Key=name)
@@ -153,7 +153,7 @@ class S3Service(CommonService):
         return _facts(found["ContentLength"], found["ETag"], found)
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy an object that still has the ETag; in parts if one request cannot copy it."""
+        """Copy an object if it still has this ETag; in parts if one request cannot copy it."""
         try:
             if before.size_bytes > MAX_COPY_BYTES:
                 self._copy_by_parts(key, target, before)
@@ -213,7 +213,8 @@ class S3Service(CommonService):
     def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:
         """Begin a multipart upload.
 
-        Return its key and id, and a function to call when it has ended.
+        Return the parameters that identify the upload (bucket, key, id), and a function that the
+        caller must call when the upload has ended.
         """
         bucket, _, name = key.partition("/")
         place = {"Bucket": bucket, "Key": name}
@@ -227,7 +228,7 @@ class S3Service(CommonService):
             raise
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Delete the parts of an upload; do nothing if there is no such upload."""
+        """Delete the parts of an upload; do nothing if the upload does not exist."""
         bucket, _, name = key.partition("/")
         place = {"Bucket": bucket, "Key": name, "UploadId": upload_id}
         with suppress(FileNotFoundError):
@@ -239,7 +240,7 @@ class S3Service(CommonService):
         self.call("put_object", Bucket=bucket, Key=name, Body=data)
 
     def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Write a whole object with the condition that there is none, by one attempt."""
+        """Create a whole object with one attempt, on condition that the name is free."""
         bucket, _, name = key.partition("/")
         place = {"Bucket": bucket, "Key": name}
         if part_bytes is None and len(data) < (self.whole_below_bytes or 0):
@@ -264,7 +265,7 @@ class S3Service(CommonService):
             raise
 
     def copy(self, key: str, target: str) -> None:
-        """Copy an object; by parts if one request cannot copy it."""
+        """Copy an object; in parts if one request cannot copy it."""
         before = self.facts(key)
         if before is None:
             raise FileNotFoundError(key)
@@ -281,7 +282,7 @@ class S3Service(CommonService):
         return self.call_anew(operation, lambda: request)
 
     def call_anew(self, operation: str, request: Callable[[], Mapping[str, Any]]) -> Any:
-        """Send a request that may be sent twice, and that is made for each attempt."""
+        """Send a request that may be sent twice; ``request`` makes it anew for each attempt."""
         return self._retry.call(lambda: self._fs.call(operation, **request()))
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
@@ -289,7 +290,8 @@ class S3Service(CommonService):
         bucket, prefix = split_directory(directory)
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
         if start:
-            # StartAfter excludes its own key; a shorter one adds a few keys at most.
+            # StartAfter excludes its own key. So a shorter key is used, which adds a few keys at
+            # most.
             request["StartAfter"] = prefix + start[:-1]
         if not deep:
             request["Delimiter"] = "/"
@@ -305,7 +307,8 @@ class S3Service(CommonService):
                         "name": f"{bucket}/{found['Key']}",
                         "type": "file",
                         "size": found["Size"],
-                        # Some stores give milliseconds here, but not for the object itself.
+                        # Some stores give milliseconds here, but only seconds when asked for the
+                        # object itself.
                         "LastModified": found["LastModified"].replace(microsecond=0),
                     }
                     for found in answer.get("Contents") or ()
@@ -330,7 +333,7 @@ class S3Service(CommonService):
         return failed | {key: _refused(*refused[key]) for key in left}
 
     def _delete(self, keys: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
-        """Return code and message of each key that was not deleted; all others are deleted."""
+        """Return code and message of each key that was not deleted; the others were deleted."""
         bucket = keys[0].partition("/")[0]
         names = [{"Key": key.partition("/")[2]} for key in keys]
         answer = self.call(
@@ -348,7 +351,7 @@ class S3Service(CommonService):
         """
         bucket, _, name = key.partition("/")
         while True:
-            # A key sorts before all longer keys with this prefix; its newest version comes first.
+            # A key sorts before all longer keys that begin with it. Its newest version comes first.
             answer = self.call(
                 "list_object_versions", Bucket=bucket, Prefix=name, MaxKeys=_VERSIONS_LISTED
             )

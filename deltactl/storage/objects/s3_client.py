@@ -1,7 +1,8 @@
 """The client of Amazon S3: botocore's, with the settings and the errors of s3fs.
 
-s3fs sends its requests through aiobotocore and aiohttp, which take 0.1 to 0.2 s to import and give
-nothing here: each request is sent by a thread that waits for it. botocore comes with s3fs.
+s3fs sends its requests with aiobotocore and aiohttp. Their import takes 0.1 to 0.2 s, and they have
+no advantage here, because a thread waits for the answer to each request. botocore is installed with
+s3fs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any, Final
 
 from deltactl.storage.errors import service_code
 
-# Seconds as s3fs has them; only `RetryPolicy` retries.
+# The timeouts (seconds) are those of s3fs. Only `RetryPolicy` retries.
 _CONFIG: Final = {"connect_timeout": 5, "read_timeout": 15, "retries": {"max_attempts": 0}}
-# Settings of aiohttp, which s3fs passes on.
+# Settings of aiohttp, which users can give to s3fs. botocore does not know them.
 _FOREIGN: Final = ("connector_args", "http_session_cls", "load_executor")
 _DENIED_CODES: Final = frozenset({
     "ExpiredToken", "IllegalLocationConstraintException", "InvalidObjectState", "InvalidToken",
@@ -25,15 +26,15 @@ _DENIED_CODES: Final = frozenset({
 
 
 class S3Client:
-    """Sends requests from any thread, as many at once as there may be connections."""
+    """Sends requests from any thread. ``connections`` limits how many run at the same time."""
 
     def __init__(self, session: Any, settings: Mapping[str, Any], connections: int) -> None:
-        """Send by clients of a botocore session, with the settings of an s3fs file system.
+        """Send with clients of a botocore session, with the settings of an s3fs file system.
 
-        What s3fs takes for its files and caches is ignored.
+        Settings for the files and caches of s3fs are ignored.
 
         Raises:
-            KeyError: key or secret is given by two names.
+            KeyError: the key or the secret is given by two names.
         """
         for name, other in (("key", "username"), ("secret", "password")):
             if settings.get(name) and settings.get(other):
@@ -41,7 +42,7 @@ class S3Client:
         self.key = settings.get("username") or settings.get("key")
         self.secret = settings.get("password") or settings.get("secret")
         self.token = settings.get("token")
-        # Secrets are looked for in attributes of these names.
+        # `secret_values` searches for secrets in attributes of these names.
         self.client_kwargs = dict(settings.get("client_kwargs") or {})
         self.s3_additional_kwargs = dict(settings.get("s3_additional_kwargs") or {})
         config: dict[str, Any] = {**_CONFIG, "max_pool_connections": connections}
@@ -61,17 +62,19 @@ class S3Client:
         """Send a request once, and return the answer.
 
         Raises:
-            OSError: the service refused; of the kind that says why, if there is one.
+            OSError: the service refused the request. A subclass shows the reason if there is one
+                for it.
         """
         with self.answer(operation, **request) as answer:
             return answer
 
     @contextmanager
     def answer(self, operation: str, **request: Any) -> Iterator[Any]:
-        """Send a request once, and yield the answer, whose body may be read here.
+        """Send a request once, and yield the answer. Its body may be read inside the block.
 
         Raises:
-            OSError: the service refused; of the kind that says why, if there is one.
+            OSError: the service refused the request. A subclass shows the reason if there is one
+                for it.
         """
         client = self._connect()
         request = {**self._additions(client, operation), **request}
@@ -91,7 +94,7 @@ class S3Client:
                     body.close()
 
     def _additions(self, client: Any, operation: str) -> dict[str, Any]:
-        """Return the parameters that the settings add to each operation that has them."""
+        """Return the parameters from the settings that this operation accepts."""
         additions = dict(self.s3_additional_kwargs)
         if self._settings.get("requester_pays"):
             additions["RequestPayer"] = "requester"
@@ -130,7 +133,7 @@ class S3Client:
 
 
 def _refusal(error: Exception) -> OSError | None:
-    """Return the error of the operating system that is nearest to an answer of the service."""
+    """Return the OSError whose meaning is nearest to an answer of the service."""
     response = getattr(error, "response", None)
     if not isinstance(response, Mapping):
         return None
@@ -150,10 +153,10 @@ def _number(code: str) -> int | None:
 
 
 def fsspec_settings(*protocols: str) -> dict[str, Any]:
-    """Return what fsspec's configuration files and variables say about protocols."""
+    """Return the settings for protocols in fsspec's configuration files and variables."""
     folder = os.environ.get("FSSPEC_CONFIG_DIR") or os.path.expanduser("~/.config/fsspec")
     if not os.path.isdir(folder) and not any(name.startswith("FSSPEC_") for name in os.environ):
-        return {}  # fsspec takes 0.05 s to import
+        return {}  # the import of fsspec takes 0.05 s
     from fsspec.config import conf
 
     found: dict[str, Any] = {}

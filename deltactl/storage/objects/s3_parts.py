@@ -1,4 +1,4 @@
-"""A multipart upload to Amazon S3 that copies several ranges at the same time.
+"""A multipart upload to Amazon S3 that copies several byte ranges at the same time.
 
 Source: Amazon S3 API reference, UploadPart and UploadPartCopy. Numbers order the parts; the service
 accepts them in any order.
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 NO_COPIES: Final = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied"})
-"""Codes in answers of services that do not copy parts."""
+"""Error codes of services that do not copy parts."""
 
 _COPIES_AT_ONCE: Final = 4
 _READ_BYTES: Final = 16 << 20
-# Uploads of all bins of this process share it.
+# The uploads of all bins of this process share this semaphore.
 _slots = threading.BoundedSemaphore(PARALLEL_REQUESTS)
-# Buckets to which a range was copied. There may be others of the same name elsewhere: their first
-# copies are only more of those that are refused, read and sent.
+# Buckets to which a range was copied. Another service can have a bucket of the same name and refuse
+# copies. Then more of its first copies are refused, and their bytes are read and sent.
 _copied_to: set[str] = set()
 
 _Part = dict[str, Any]
@@ -55,8 +55,8 @@ class _Service(Protocol):
 class S3Parts:
     """A multipart upload; implements ``part_assembly.CopyingUpload``.
 
-    The first copy to a bucket shows whether the service copies ranges. Then up to four are in
-    progress at once. An error of one of them is raised by a later call.
+    The first copy to a bucket shows whether the service copies ranges. After it, up to four copies
+    are in progress at the same time. If one of them fails, a later call raises the error.
     """
 
     def __init__(self, service: _Service, key: str) -> None:
@@ -106,12 +106,12 @@ class S3Parts:
                 "complete_multipart_upload", **self._place, MultipartUpload={"Parts": parts}
             )
         except FileNotFoundError:
-            # The upload does not exist: a first attempt may have completed it, and its answer was
+            # The upload does not exist: a first attempt may have completed it, and the answer was
             # lost.
             found = self._service.stat(self._key)
             if found is None or found["size"] != self._size_bytes:
                 raise
-        with suppress(Exception):  # the object is complete
+        with suppress(Exception):  # the object is complete; only the record remains
             self._ended()
 
     def abandon(self) -> None:
@@ -123,12 +123,12 @@ class S3Parts:
             self._ended()
 
     def _stop(self) -> None:
-        """Start no more copies, and wait for those in progress."""
+        """Start no more copies, and wait for the copies that are in progress."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _raise_failures(self, *, at_once: int | None = None) -> None:
-        """Raise the error of a copy that failed; wait until fewer than ``at_once`` are left."""
+        """Raise the error of a failed copy. Wait until fewer than ``at_once`` copies run."""
         while True:
             left = deque(part for part in self._waiting if not part.done())
             for part in self._waiting:
@@ -167,7 +167,7 @@ class S3Parts:
         return _describe(number, answer["CopyPartResult"])
 
     def _copy_or_send(self, number: int, source: str, range_: tuple[int, int], etag: str) -> _Part:
-        """Copy a range; if the service refuses, read and send it a piece at a time."""
+        """Copy a range. If the service refuses, read the range and send it in pieces."""
         try:
             return self._copy(number, source, range_, etag)
         except CannotCopyError:
@@ -213,13 +213,13 @@ class _Range(io.RawIOBase):
 
 
 def _describe(number: int, answer: Mapping[str, Any]) -> _Part:
-    """Return a part as the request that completes the upload names it."""
+    """Return a part in the form that the request that completes the upload needs."""
     checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
     checksums.pop("ChecksumType", None)
     return {"PartNumber": number, "ETag": answer["ETag"], **checksums}
 
 
 def error_code(error: OSError) -> str:
-    """Return the code in the answer of the service; empty if there is none."""
+    """Return the code in the answer of the service; an empty string if there is none."""
     answer = getattr(error.__cause__, "response", None)
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""

@@ -1,9 +1,9 @@
-"""Define the requests that object stores need beyond the common calls of fsspec.
+"""Define the requests to object stores that fsspec's common calls do not offer.
 
-Listings start at a key and return pages, so that a log of a million commits is never listed
-completely, and the names of a table are never all in memory. One request deletes many objects if
-the store supports it. To add a store: subclass `CommonService`, add it to `_CONNECT` in `connect`
-and its scheme to `storage/open`.
+A listing starts at a key and returns pages. So a log of a million commits is never listed
+completely, and the names of a table are never all in memory. If the store supports it, one request
+deletes many objects. To add a store: subclass `CommonService`, and add the subclass to `_CONNECT`
+in `connect` and the scheme to `storage/open`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]
 
 
 class CannotCopyError(Exception):
-    """The service does not copy (parts of) these objects; nothing was copied."""
+    """The service does not copy these objects, or parts of them; nothing was copied."""
 
 
 class ObjectService(Protocol):
@@ -36,7 +36,7 @@ class ObjectService(Protocol):
         ...
 
     def find_endpoint(self) -> str:
-        """Return the address of the service; empty if the library does not expose it."""
+        """Return the address of the service; an empty string if the library does not expose it."""
         ...
 
     def key_of(self, uri: str) -> str:
@@ -52,7 +52,7 @@ class ObjectService(Protocol):
         ...
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
-        """Return some bytes of an object; a range that begins past its end may be an error."""
+        """Return some bytes of an object. A range that begins after the end may fail."""
         ...
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
@@ -60,11 +60,14 @@ class ObjectService(Protocol):
         ...
 
     def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
-        """Return the last bytes of an object, and facts that are not newer; see ``stat``."""
+        """Return the last bytes of an object, and its facts; see ``stat``.
+
+        The facts are not newer than the bytes. Return ``None`` if there is no object.
+        """
         ...
 
     def download(self, key: str, path: str) -> None:
-        """Copy a whole object to a local file, in one request if its size allows."""
+        """Copy a whole object to a local file, with one request if its size allows this."""
         ...
 
     def stat(self, key: str) -> Entry | None:
@@ -76,7 +79,7 @@ class ObjectService(Protocol):
         ...
 
     def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Write a whole object by a conditional request, without retries.
+        """Create a whole object with a conditional request, without retries.
 
         ``part_bytes`` is the size of the parts of a large object, if the store has parts.
         """
@@ -93,7 +96,7 @@ class ObjectService(Protocol):
 
     @property
     def keeps_parts(self) -> bool:
-        """Return whether parts of unfinished objects are kept; ``abort_upload`` deletes them."""
+        """Return whether the store keeps parts of unfinished objects until ``abort_upload``."""
         ...
 
     def observed(self, on_upload: OnUpload) -> Self:
@@ -101,11 +104,11 @@ class ObjectService(Protocol):
         ...
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Delete the parts of an upload; do nothing if there is no such upload."""
+        """Delete the parts of an upload; do nothing if the upload does not exist."""
         ...
 
     def open_assembly(self, key: str) -> Any:
-        """Open a writer as ``open_output`` does, with ``copy(source key, offset, length)``."""
+        """Open a writer like ``open_output`` that also has ``copy(source key, offset, length)``."""
         ...
 
     def copy(self, key: str, target: str) -> None:
@@ -122,15 +125,15 @@ class ObjectService(Protocol):
         ...
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy an object with these facts on the server; return the facts of the copy.
+        """Copy an object on the server if it still has these facts; return the facts of the copy.
 
         Raises:
-            CannotCopyError: the service refuses; no copy was stored.
+            CannotCopyError: the service refuses to copy; no copy was stored.
         """
         ...
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Yield entries of a directory: files and directories, or with ``deep`` all files below it.
+        """Yield the files and directories in a directory; with ``deep``, all files below it.
 
         Files that sort before ``start``, a name in the directory, may be omitted. A missing
         directory yields nothing, or raises ``FileNotFoundError``.
@@ -138,28 +141,28 @@ class ObjectService(Protocol):
         ...
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete objects; return errors by key. Absent keys may raise ``FileNotFoundError``."""
+        """Delete objects; return errors by key. A missing key may give ``FileNotFoundError``."""
         ...
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
-        """Restore the newest version of a deleted object; with ``dry_run``, only check for one.
+        """Restore the newest version of a deleted object. With ``dry_run``, only look for one.
 
-        Skip an object that exists. Return whether the store has a version of it.
+        An object that exists is not changed. Return whether the store has a version of it.
         """
         ...
 
 
 class CommonService:
-    """Requests with the common calls of fsspec: complete listings, one request per delete."""
+    """Requests with fsspec's common calls: complete listings, one request for each delete."""
 
     delete_batch: int = 1
     copies_ranges: bool = False
     keeps_parts: bool = False
     whole_below_bytes: int | None = None
-    """``create`` sends larger content in parts; ``None`` if it sends all in the same way."""
+    """From this size on, ``create`` sends content in parts. ``None``: always in the same way."""
 
     def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
-        """Serve an fsspec file system, or what the service has instead."""
+        """Use an fsspec file system, or the object that the service has instead."""
         self._fs = file_system
         self._retry = retry or RetryPolicy()
         self._on_upload: OnUpload | None = None
@@ -167,23 +170,23 @@ class CommonService:
 
     @cached_property
     def identity(self) -> object:
-        """Return class, endpoint and options; without an endpoint, the file system itself."""
+        """Return class, endpoint and options. If there is no endpoint, return the file system."""
         opened_with = self._fs if self.opened_with is None else self.opened_with
         return type(self).__name__, self.find_endpoint(), opened_with
 
     def observed(self, on_upload: OnUpload) -> Self:
-        """Return a copy with this observer; both use the same connections."""
+        """Return a copy of this service that calls ``on_upload``; both use the same connections."""
         service = copy(self)
         service._on_upload = on_upload
         return service
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Raise: the service keeps no parts."""
+        """Raise an error: the service keeps no parts."""
         raise NotImplementedError
 
     @property
     def file_system(self) -> Any:
-        """Return the fsspec file system, or what the service has instead."""
+        """Return the fsspec file system, or the object that the service has instead."""
         return self._fs
 
     def find_endpoint(self) -> str:
@@ -195,7 +198,7 @@ class CommonService:
         return str(self._fs._strip_protocol(uri))
 
     def read(self, key: str) -> bytes:
-        """Return a whole object."""
+        """Return the content of a whole object."""
         return self._retry.call(lambda: bytes(self._fs.cat_file(key)))
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
@@ -205,12 +208,12 @@ class CommonService:
         )
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """Return the last bytes, after a request for the size."""
+        """Return the last bytes, after a request for the size of the object."""
         size = int(self._retry.call(lambda: self._fs.info(key))["size"])
         return self._last(key, size, length), size
 
     def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
-        """Return the last bytes, after a request for the facts."""
+        """Return the last bytes, after a request for the facts of the object."""
         entry = self.stat(key)
         if entry is None:
             return None
@@ -246,11 +249,11 @@ class CommonService:
         return self._fs.open(key, "wb")
 
     def open_assembly(self, key: str) -> Any:
-        """Raise: fsspec has no call that copies a part."""
+        """Raise an error: fsspec has no call that copies a part."""
         raise NotImplementedError
 
     def copy(self, key: str, target: str) -> None:
-        """Copy with the library."""
+        """Copy an object with the library."""
         self._retry.call(lambda: self._fs.cp_file(key, target))
 
     def facts(self, key: str) -> StoredFacts | None:
@@ -271,7 +274,7 @@ class CommonService:
         return found
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Yield one page with all entries."""
+        """Yield one page with all entries of a directory."""
         self._fs.invalidate_cache()
         yield list(
             self._fs.find(directory, detail=True).values()
@@ -293,17 +296,20 @@ class CommonService:
         self._retry.call(lambda: self._fs.rm_file(key))
 
     def _empty(self, key: str) -> Entry | None:
-        """Return facts of an empty object, for which stores refuse any range; else ``None``."""
+        """Return facts of an object if it is empty, because stores refuse any range of it.
+
+        Otherwise return ``None``.
+        """
         found = self.stat(key)
         return found if found is not None and int(found["size"]) == 0 else None
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
-        """Return whether the object exists, because fsspec has no common call for versions."""
+        """Return whether the object exists. fsspec has no common call for versions."""
         return bool(self._fs.exists(key))
 
 
 def no_bucket(bucket: str) -> StorageError:
-    """Return the error for a listing of a missing bucket."""
+    """Return the error for a listing of a bucket that does not exist."""
     kind, hint = NO_BUCKET
     return kind(f"{bucket!r} does not exist", hint=hint)
 

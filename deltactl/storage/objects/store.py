@@ -1,7 +1,7 @@
-"""Implement `Store` for all object stores, through fsspec.
+"""Implement `Store` for all object stores, with a service for each of them.
 
-Calls of fsspec are thread-safe, so a small pool of threads sends requests in parallel, in the same
-way for every library.
+Calls of a service are thread-safe. So a small pool of threads sends requests in parallel, in the
+same way for every library.
 """
 
 from __future__ import annotations
@@ -46,16 +46,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# Reading this many bytes between two ranges is cheaper than another request.
+# If at most this many bytes are between two ranges, it is cheaper to read them than to send another
+# request.
 _LARGEST_GAP_BYTES: Final = 256 << 10
 _LARGEST_RANGE_BYTES: Final = 32 << 20
 
 
 class FsspecStore:
-    """Objects below one prefix of an fsspec file system.
+    """Objects below one prefix of an object store.
 
-    ``exclusive_create``: the library implements ``pipe_file(mode="create")`` with a conditional
-    write of the store. The fallback of fsspec checks and then writes, which is not safe.
+    ``exclusive_create`` is true if the library implements ``pipe_file(mode="create")`` with a
+    conditional write of the store. The fallback of fsspec checks and then writes, which is not
+    safe.
     """
 
     __slots__ = (
@@ -67,7 +69,7 @@ class FsspecStore:
         "_service",
     )
 
-    directories = None  # a prefix without objects does not exist, and a put leaves all or nothing
+    directories = None  # a prefix without objects does not exist, and a failed put leaves nothing
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class FsspecStore:
     ) -> None:
         """Open ``root``, the key of ``uri`` in ``service``.
 
-        Absolute names can have any of ``schemes``. Only the secrets in ``options`` are kept, to
+        Absolute names can have any of ``schemes``. Of ``options``, only the secrets are kept, to
         remove them from messages. ``guard`` checks each put-if-absent.
         """
         self._fs, self._service = service.file_system, service
@@ -103,7 +105,7 @@ class FsspecStore:
 
     @property
     def versions(self) -> Versions:
-        """Return this store; its service checks whether the bucket keeps versions."""
+        """Return this store. Its service checks whether the bucket keeps versions."""
         return self
 
     @property
@@ -112,21 +114,21 @@ class FsspecStore:
 
     @property
     def range_copies(self) -> RangeCopies | None:
-        """Return this store, if its service copies parts of objects."""
+        """Return this store if its service copies parts of objects; else ``None``."""
         return self if self._service.copies_ranges else None
 
     @property
     def file_copies(self) -> FileCopies:
-        """Return the copier of the service."""
+        """Return the object that copies whole files with the service."""
         return WholeCopies(self._keys, self._service, self._copies.forget)
 
     @property
     def uploads(self) -> Uploads | None:
-        """Return this store, if its service keeps the parts of unfinished objects."""
+        """Return this store if its service keeps the parts of unfinished objects; else ``None``."""
         return self if self._service.keeps_parts else None
 
     def observed(self, on_upload: OnUpload) -> FsspecStore:
-        """Return a copy that calls ``on_upload``; see ``Uploads.observed``."""
+        """Return a copy of this store that calls ``on_upload``; see ``Uploads.observed``."""
         store, base = copy(self), f"{self._keys.root}/"
         store._service = self._service.observed(
             lambda key, upload_id: on_upload(key.removeprefix(base), upload_id)
@@ -140,7 +142,7 @@ class FsspecStore:
             self._service.abort_upload(key, upload_id)
 
     def open_assembly(self, name: str) -> Assembly:
-        """Open a writer to a new object; the service copies ranges."""
+        """Open a writer to a new object; the service copies byte ranges."""
         key = self._keys.writable(name)
         self._copies.forget(name)
         with self._keys.mapped("create", name):
@@ -148,17 +150,17 @@ class FsspecStore:
         return MappedAssembly(file, self._keys.mapper("write", name), self._keys.readable)
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Return files from ``start`` on; see ``Store.list_from``."""
+        """Return files whose name is >= ``start``; see ``Store.list_from``."""
         infos = self._listing.list_from(prefix, start)
         self._copies.note(self._keys.directory(prefix)[1].rstrip("/"), infos)
         return iter(infos)
 
     def list_directories(self, prefix: str = "") -> list[str]:
-        """Return common prefixes; see ``Store.list_directories``."""
+        """Return common prefixes as directories; see ``Store.list_directories``."""
         return self._listing.list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Yield names of all files; only a few directory listings are in memory at a time."""
+        """Yield names of all files. Only the listings of a few directories are in memory."""
         return self._listing.walk(prefix, lambda directory: True)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
@@ -180,7 +182,7 @@ class FsspecStore:
         return each_in_parallel(self.read, names)
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each (offset, length); one request reads ranges near each other."""
+        """Return the bytes of each (offset, length). One request reads several near ranges."""
         key = self._keys.readable(name)
         if ranges and not any(length for _, length in ranges):
             self._ensure_there(name)
@@ -196,7 +198,7 @@ class FsspecStore:
         return [cut(*range_) if range_[1] else b"" for range_ in ranges]
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """Return facts and last bytes of an object; see ``Store.read_tail``."""
+        """Return facts and the last bytes of an object; see ``Store.read_tail``."""
         key = self._keys.readable(name)
         try:
             with self._keys.mapped("read", name):
@@ -243,19 +245,19 @@ class FsspecStore:
             self._service.put(key, data)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """Write or replace each, in parallel; see ``Store.put_many``."""
+        """Write or replace each object, in parallel; see ``Store.put_many``."""
         return sum(1 for _ in each_in_parallel(lambda file: self.put(*file), files))
 
     def ensure_put_if_absent(self) -> None:
-        """Refuse stores that fail the test; see ``Store.ensure_put_if_absent``."""
+        """Raise an error if the store fails the test; see ``Store.ensure_put_if_absent``."""
         self._settle("a file", 0)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """Create a whole object by a conditional write; see ``Store.put_if_absent``.
+        """Create a whole object with a conditional write; see ``Store.put_if_absent``.
 
         Raises:
             StorageError: the store, or the library for it, has no conditional write.
-            SafetyError: the store failed the test.
+            SafetyError: the store failed the test of conditional writes.
         """
         self._keys.writable(name)
         self._settle(name, len(data))
@@ -282,7 +284,7 @@ class FsspecStore:
             self._service.create(key, data, part_bytes)
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Only check the names: a written object is durable."""
+        """Check the names only: an object is durable as soon as it is written."""
         for name in names:
             self._keys.writable(name)
 
@@ -290,7 +292,7 @@ class FsspecStore:
         """Delete each name, in parallel; see ``Store.delete_many``.
 
         Raises:
-            SafetyError: a name is outside the root; then nothing is deleted.
+            SafetyError: a name is outside the root: nothing is deleted.
         """
         names_by_key = {self._keys.writable(name): name for name in names}
         for name in names:
@@ -318,7 +320,7 @@ class FsspecStore:
         """Restore deleted objects, in parallel; see ``Versions.undelete_many``.
 
         Raises:
-            SafetyError: a name is outside the root; then nothing is restored.
+            SafetyError: a name is outside the root: nothing is restored.
         """
         keys = [self._keys.writable(name) for name in names]
 
@@ -337,12 +339,13 @@ class FsspecStore:
         }
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        """Copy, then delete, each object; see ``Store.move_many``.
+        """Copy and then delete each object; see ``Store.move_many``.
 
-        The check of the new name and the copy are two requests: no other program may write it.
+        The check of the new name and the copy are two requests. No other program may write an
+        object of the new name in between.
 
         Raises:
-            SafetyError: a name is outside the root; then nothing is moved.
+            SafetyError: a name is outside the root: nothing is moved.
         """
         for name in chain.from_iterable(pairs):
             self._keys.writable(name)
@@ -353,7 +356,7 @@ class FsspecStore:
         }
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        """Return normal forms; object stores have no links. See ``Store.real_names``."""
+        """Return normal forms, because object stores have no links. See ``Store.real_names``."""
         return [self._keys.real_name(name) for name in names]
 
     def _move(self, pair: tuple[str, str]) -> StorageError | None:
@@ -389,8 +392,8 @@ class FsspecStore:
             try:
                 return self._service.read_range(key, offset, length)
             except Exception:
-                # Object stores refuse a range that begins past the end; `Store` must return no
-                # bytes.
+                # Object stores refuse a range that begins after the end of the object, but a
+                # `Store` must return no bytes for this range.
                 if offset >= self._ensure_there(name).size_bytes:
                     return b""
                 raise

@@ -19,18 +19,18 @@ from deltactl.storage.parallel import each_in_parallel
 
 
 class WholeCopies:
-    """Copy objects of one service; implements ``FileCopies``."""
+    """Copy objects of one service. Implements ``FileCopies``."""
 
     __slots__ = ("_forget", "_keys", "_service")
 
     def __init__(
         self, keys: ObjectKeys, service: CommonService, forget: Callable[[str], None]
     ) -> None:
-        """Copy to names of ``keys``; ``forget(name)`` is called before an object changes."""
+        """Copy to names of ``keys``. ``forget(name)`` is called before an object changes."""
         self._keys, self._service, self._forget = keys, service, forget
 
     def origin_of(self, name: str) -> Origin:
-        """Return the key of a name; see ``FileCopies.origin_of``."""
+        """Return the key of a name as an origin; see ``FileCopies.origin_of``."""
         return Origin(self._service.identity, self._keys.readable(name))
 
     def facts_of(self, name: str) -> StoredFacts | None:
@@ -41,7 +41,7 @@ class WholeCopies:
         self, copies: Sequence[FileCopy], *, replace: bool = False
     ) -> list[CopiedFile | None]:
         """Copy each object, in parallel; see ``FileCopies.copy_files``."""
-        del replace  # no service refuses to replace
+        del replace  # not needed: every service can replace objects
         for copy in copies:
             self._keys.writable(copy.target_path)
             self._forget(copy.target_path)
