@@ -292,7 +292,7 @@ class Session:
     def skip(self, reason: str) -> None:
         """Print that nothing was done, and why."""
         self.present(
-            lambda page: page.line(Styled("Not due", Tone.GOOD), f": {reason}"), skipped=reason
+            lambda page: page.line(Styled("Skipped", Tone.GOOD), f": {reason}"), skipped=reason
         )
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:

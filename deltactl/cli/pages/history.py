@@ -232,7 +232,7 @@ def _render_problems(page: Page, rows: Sequence[Row]) -> None:
     if lost:
         page.line(
             Styled(f"x {_format_versions(lost)} cannot be rebuilt: ", Tone.CAUTION),
-            "no unbroken chain of commits from version 0 or a checkpoint",
+            "some commits since version 0 or the previous checkpoint are missing or invalid",
         )
 
 

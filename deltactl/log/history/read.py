@@ -273,7 +273,7 @@ class _Reading:
 
     def _lack(self, record: CommitRecord) -> str | None:
         if record.file is not None and self.times.lacks_timestamp(record.version):
-            return "the commit has no inCommitTimestamp; the time shown is its file's"
+            return "the commit has no inCommitTimestamp; the time of the commit file is shown"
         return None
 
 

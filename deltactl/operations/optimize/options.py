@@ -184,7 +184,7 @@ class OptimizeOptions:
             return
         levels = range(0) if codec is None else CODEC_LEVELS[codec]
         if not levels:
-            raise UsageError(f"--codec {codec or ''}: it has no compression levels")
+            raise UsageError(f"--codec {codec or ''} has no compression levels")
         if level not in levels:
             raise UsageError(
                 f"--codec {codec}: level {level} is not between {levels[0]} and {levels[-1]}"

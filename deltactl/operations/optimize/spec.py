@@ -50,7 +50,7 @@ def build_spec(
     """
     reader = _reader(snapshot)
     if not len(reader.schema):
-        raise UnsupportedFeatureError("the table has no column whose values files store")
+        raise UnsupportedFeatureError("the table has no columns that are stored in files")
     write_options = _write_options(snapshot, plan, options)
     return RewriteSpec(
         table_uri=snapshot.store.uri,

@@ -90,8 +90,8 @@ def _reason(record: RunRecord, error: StorageError) -> str:
     if not isinstance(error, ObjectNotFoundError):
         return error.message
     if record.quarantined_until_ms is None:
-        return "it was deleted, not quarantined, and the store keeps no version of it"
-    return "it is not in the quarantine, and the store keeps no version of it"
+        return "it was deleted, not quarantined, and the store has no older version of it"
+    return "it is not in the quarantine, and the store has no older version of it"
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:

@@ -67,7 +67,7 @@ x    7  2023-11-14 22:13  1 h  WRITE                      +1     +100B    +10
 
 ! version 6: the commit file is missing
 ! version 5: the commit, line 2: not valid JSON (Unterminated string starting at: line 1 column 9 (char 8))
-x versions 5-7 cannot be rebuilt: no unbroken chain of commits from version 0 or a checkpoint
+x versions 5-7 cannot be rebuilt: some commits since version 0 or the previous checkpoint are missing or invalid
 """  # noqa: E501
 
 WIDE = """\

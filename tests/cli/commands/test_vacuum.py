@@ -241,7 +241,7 @@ def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_
     assert ran.code == 6
     error = json.loads(ran.out)["error"]
     assert error["code"] == "SAFETY"
-    assert "10 of 14 files here (71%)" in error["message"]
+    assert "10 of 14 files in the table directory (71%)" in error["message"]
     assert "stray: 9; p=c: 1" in error["message"]
     assert "--max-orphan-fraction" in error["hint"]
     shown = cli("vacuum", "events", "--dry-run")

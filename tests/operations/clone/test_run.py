@@ -494,7 +494,7 @@ def test_a_source_that_is_not_whole(deep: bool) -> None:
     assert commit_path(0) not in names(target)
     assert read_notes(store) == ()
     store.put(path, data + b"x")
-    with pytest.raises(DataFileError, match="the log says"):
+    with pytest.raises(DataFileError, match="but the log has"):
         clone(store, target, deep=deep)
     store.put(path, data)
     report = clone(store, target, deep=deep)

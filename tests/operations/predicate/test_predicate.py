@@ -292,7 +292,7 @@ def test_keywords_are_spelled_in_backticks() -> None:
         ("1 = 1", r"compares two literals: 1 = 1"),
         ("\"date\" >= '2024-01-01'", r"compares two literals.*double quotes"),
         ("s = 'it''s'", r"side by side.*as \\'"),
-        ("i", r"column 'i' is of type integer: it is not a condition"),
+        ("i", r"column 'i' is of type integer: only a boolean column"),
         ("", r"empty"),
         (" -- nothing", r"empty"),
         ("i = 1; i = 2", r"without semicolons"),
