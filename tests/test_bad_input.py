@@ -204,7 +204,7 @@ def test_a_gap_is_named(place: Path, deltactl: Cli) -> None:
     builder.store.delete_many([commit_path(1)])
     ran = deltactl("optimize", place / "t")
     assert ran.code == 1
-    assert "commit 1 missing" in ran.err
+    assert "commit 1 is missing" in ran.err
 
 
 @pytest.mark.parametrize("action", ["protocol", "metaData"])

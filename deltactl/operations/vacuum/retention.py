@@ -17,8 +17,8 @@ from deltactl.units import format_duration
 class Retention:
     """The retention of removed files, in ms; ``rule`` is the setting that determines it.
 
-    ``table_ms`` is the retention in the table property, ``requested_ms`` that of ``--retain``. Files
-    that were removed before ``cutoff_ms`` may be deleted.
+    ``table_ms`` is the retention in the table property, ``requested_ms`` that of ``--retain``.
+    Files that were removed before ``cutoff_ms`` may be deleted.
     """
 
     retain_ms: int

@@ -94,7 +94,7 @@ def test_what_was_deleted_cannot_come_back() -> None:
     undone = undo_vacuum(scene.store, "last")
     assert undone.restored == ()
     assert undone.impossible == dict.fromkeys(
-        sorted(gone), "it was deleted, not quarantined, and the store keeps no version of it"
+        sorted(gone), "it was deleted, not quarantined, and the store has no older version of it"
     )
 
 
