@@ -7,11 +7,13 @@ Both are advisory; correctness does not depend on them. Without a lease, two run
 are safe but may do work twice; a run that loses its lease continues. Without a record, a command
 does all pending work.
 
-The lease with the highest number that has not expired is held. A run creates the next number
-exclusively, then lists again; if another lease is held, the run deletes its own and fails.
+The active lease is the one with the highest number that has not expired. A run creates the lease
+with the next number exclusively, then lists the leases again. If another lease is active, the run
+deletes its own lease and fails.
 
-A run that was killed cannot delete its lease. A run on the same machine sees that the process does
-not exist and does not wait; on another machine, the lease must expire.
+A run that was killed cannot delete its lease. On the same machine, another run sees that the
+process does not exist, and begins at once. On another machine, it must wait until the lease
+expires.
 """
 
 from __future__ import annotations

@@ -138,14 +138,14 @@ def _default_seconds(uri: str, bytes_moved: int, requests: int) -> float:
 
 
 def _find_right(used: float, predicted: float, measured: float | None) -> float | None:
-    """Return the factor that would have been right in place of the one that was used."""
+    """Return the factor with which the prediction would have been exact."""
     if measured is None or measured <= 0 or predicted <= 0:
         return None
     return used * measured / predicted
 
 
 def _move(factor: float, right: float | None, bounds: tuple[float, float]) -> float:
-    """Return a factor moved towards what would have been right."""
+    """Return a factor that is nearer to the right one."""
     if right is None:
         return factor
     low, high = bounds

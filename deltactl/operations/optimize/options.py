@@ -128,7 +128,7 @@ class OptimizeOptions:
 
     @property
     def copies_from_bytes(self) -> int | None:
-        """Return the least size of a row group that is copied; ``None`` if none is.
+        """Return the minimum size of a row group that is copied; ``None``: none is copied.
 
         With a codec and a level, no row group is copied, because the level of existing pages is
         unknown.

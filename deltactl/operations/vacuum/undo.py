@@ -128,7 +128,7 @@ def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """The result of a purge: run ids, files and bytes deleted; ``waiting`` runs are not due."""
+    """The result of a purge: run ids, files and bytes deleted; ``waiting``: runs to keep."""
 
     dry_run: bool
     runs: tuple[str, ...]
