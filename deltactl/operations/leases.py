@@ -139,7 +139,7 @@ def hold_lease(
     except LeaseHeldError:
         raise
     except DeltactlError as error:
-        warn(f"running without a lease, so other runs are not excluded: {error.message}")
+        warn(f"running without a lease, so other runs may run at the same time: {error.message}")
         yield
         return
     _log.info("%s: holding %s until the run ends", store.uri, name)
@@ -249,7 +249,7 @@ class _Renewal:
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
             with suppress(DeltactlError):  # tried again at the next renewal
                 if not self.renew():
-                    self.warn("another run took the lease on this table; this one continues")
+                    self.warn("another run took the lease on this table; this run continues")
                     return
 
     def renew(self) -> bool:

@@ -97,10 +97,10 @@ def _check_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
     try:
         truncated = truncated_file(store, checkpoint)
     except StorageError as error:
-        warn(f"the checkpoint at version {checkpoint.version} cannot be read: {error.message}")
+        warn(f"the checkpoint of version {checkpoint.version} cannot be read: {error.message}")
         return
     if truncated is not None:
-        warn(f"the checkpoint at version {checkpoint.version} is broken: {truncated} is truncated")
+        warn(f"the checkpoint of version {checkpoint.version} is broken: {truncated} is truncated")
 
 
 @dataclass(frozen=True, slots=True)
