@@ -42,7 +42,9 @@ from tests.support.spark_servers import worker_environ
         (SparkSettings(), {"MASTER": "yarn"}, None),
     ],
 )
-def test_the_master(settings: SparkSettings, environ: dict[str, str], master: str | None) -> None:
+def test_options_and_environment_choose_the_master(
+    settings: SparkSettings, environ: dict[str, str], master: str | None
+) -> None:
     assert choose_master(settings, environ) == master
 
 

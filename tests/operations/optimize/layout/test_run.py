@@ -298,7 +298,7 @@ def test_rows_are_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_readers_agree(tmp_path: Path) -> None:
+def test_delta_rs_reads_the_same_rows_after_a_layout(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     for n in range(3):
         numbers = list(range(n, 300, 3))
