@@ -72,7 +72,7 @@ _SIGNATURE: Final = re.compile(
 
 _Kind = tuple[type[StorageError], str | None]
 
-_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "Rerun later: the store did not answer.")
+_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "Rerun later: the store did not respond.")
 _DENIED_KIND: Final[_Kind] = (
     AccessDeniedError,
     "Check the permissions or credentials of the user who runs deltactl.",
