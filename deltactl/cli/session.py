@@ -357,7 +357,7 @@ class Session:
         label: str | None,
         engine: AbstractContextManager[Engine | EngineSource] | None = None,
     ) -> Iterator[RunContext]:
-        """Return what an operation needs besides the table and its options.
+        """Return what an operation needs in addition to the table and its options.
 
         Signals cancel the work in this context. Progress is shown with the label, if there is one.
         Without ``engine``, the engine for tasks that read little is used.

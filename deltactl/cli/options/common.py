@@ -1,7 +1,7 @@
 """Define options that commands share: one definition each.
 
-The global ones are added to every command by ``cli/group.py`` and may also stand before it; a
-command does not declare them, and finds them in its ``Session``.
+``cli/group.py`` adds the global options to every command; they may also be given before the
+command. A command does not declare them: their values are in its ``Session``.
 """
 
 from __future__ import annotations

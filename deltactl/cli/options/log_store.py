@@ -1,6 +1,6 @@
 """Define options for commits through DynamoDB: ``--log-store``, ``--ddb-table-name``, ...
 
-They are added by ``cli/group.py`` to each command whose row of the command table says so.
+``cli/group.py`` adds them to each command with ``commits`` in the command table.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class Rate:
 class Rates:
     """The corrections by kind of storage and action; safe to share between threads.
 
-    ``known`` are those of earlier runs: a run predicts all of its actions by them, before the first
-    one. ``found`` are those for later runs.
+    ``known`` are those of earlier runs: with them, a run predicts all of its actions before it does
+    the first one. ``found`` are those for later runs.
     """
 
     known: Mapping[str, Rate] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Rates:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin with what is known."""
+        """Begin with the corrections of earlier runs."""
         self.found = dict(self.known)
 
     @classmethod

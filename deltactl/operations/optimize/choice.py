@@ -259,7 +259,7 @@ def limit_bytes(
 ) -> list[Array]:
     """Return the bins that save most files per byte within a limit, in partition order.
 
-    Bins that alone exceed the limit are never taken: the reason and a warning say what to do.
+    A bin that exceeds the limit is never selected: the reason and a warning say what to do.
     """
     if max_bytes is None:
         return bins

@@ -53,8 +53,8 @@ class OptimizeOptions:
     ``partitions``: only these, by the names of their Hive directories, such as ``day=2024-01-31``
     (empty for a table without partitions); ``None``: all.
 
-    ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``: rows are placed by them, those of
-    ``cluster_by`` as ``layout`` says. ``full``: also files that are placed so already.
+    ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``, by which rows are placed.
+    ``layout`` is the layout of ``cluster_by``. ``full``: also files that have this layout already.
     Clusters of fewer than ``min_cluster_bytes`` are rewritten together with new files. Rows that
     do not fit the memory are written to ``spill_dir`` in between.
     """
