@@ -123,9 +123,9 @@ def test_an_address_that_is_set() -> None:
         '<picture><img src="docs/p.svg"></picture>\n\n![p](docs/p.png)\n\nend\n'
     )
     assert render_package_readme(readme, "") == "a [b](https://b)\n\nend\n"
-    screens = "a\n\n## What it looks like\n\nb\n\n## Commands\n"
+    screens = "a\n\n## Examples\n\nb\n\n## Commands\n"
     assert render_package_readme(screens, "") == "a\n\n## Commands\n"
-    assert "\n## What it looks like\n" in (REPOSITORY / "README.md").read_text("utf-8")
+    assert "\n## Examples\n" in (REPOSITORY / "README.md").read_text("utf-8")
     hosted = render_package_readme(readme, "o/n")
     assert re.search(r"\[a\]\(https://github.com/o/n/blob/v[^/]+/docs/a.md\)", hosted)
     assert len(re.findall(r"https://raw.githubusercontent.com/o/n/v[^/]+/docs/p\.", hosted)) == 2
