@@ -211,7 +211,7 @@ def command(  # noqa: PLR0913 - one parameter an option
             metavar="WHAT=THRESHOLD",
             help="files=N, size=SIZE: run only if at least this much would be rewritten. "
             "skip=SHARE: run only if a query for one value of a clustering column skips less than "
-            "this share of the files. May be repeated; one true condition is enough",
+            "this share of the files; may be repeated: one true condition is enough",
             show_default=False,
         ),
     ] = None,

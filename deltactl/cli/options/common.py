@@ -39,8 +39,8 @@ IfNeededOption = Annotated[
     typer.Option(
         "--if-needed",
         metavar="WHAT=THRESHOLD",
-        help="Run only if at least this much would be done: files=N or size=SIZE. May be "
-        "repeated; one true condition is enough",
+        help="Run only if at least this much would be done: files=N or size=SIZE; may be "
+        "repeated: one true condition is enough",
         show_default=False,
     ),
 ]

@@ -38,7 +38,7 @@ def render_graph(page: Page, graph: HistoryGraph) -> None:
     if len(buckets) < len(graph.points):
         page.line(
             Styled(
-                f"a column has {len(buckets[0])} versions; a digit is the number of commits",
+                f"a column has {len(buckets[0])} versions; a digit counts commits",
                 Tone.FAINT,
             )
         )
