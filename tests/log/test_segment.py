@@ -99,7 +99,7 @@ def test_a_gap_error_lists_the_missing_commits() -> None:
 
 
 def test_an_extra_file_of_a_huge_version_is_a_gap() -> None:
-    with pytest.raises(LogGapError, match=r"3, 4, 5, 6, 7, \.\.\. missing"):
+    with pytest.raises(LogGapError, match=r"3, 4, 5, 6, 7, \.\.\. are missing"):
         chosen(store_with(*commits(0, 2), f"{2**62}.json"))
 
 

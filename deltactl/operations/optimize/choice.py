@@ -290,7 +290,7 @@ def _explain_too_large(
     choice.left_alone[f"in bins larger than --max-bytes (raise it to {size})"] = files
     warn(
         f"{format_count(files, 'file is', 'files are')} not rewritten: their bins are larger than "
-        f"--max-bytes; raise --max-bytes to {size} or more"
+        f"--max-bytes; raise it to {size} or more"
     )
 
 

@@ -293,7 +293,7 @@ def test_keywords_are_spelled_in_backticks() -> None:
         ("bin = x'ab'", r"unsupported syntax"),
         ("1 = 1", r"compares two literals: 1 = 1"),
         ("\"date\" >= '2024-01-01'", r"compares two literals.*double quotes"),
-        ("s = 'it''s'", r"side by side.*as \\'"),
+        ("s = 'it''s'", r"adjacent strings.*as \\'"),
         ("i", r"column 'i' is of type integer: only a boolean column"),
         ("", r"empty"),
         (" -- nothing", r"empty"),
