@@ -17,7 +17,7 @@ ACTION_PAGE: Final = "docs/github-actions.md"
 _VERSION: Final = re.compile(r'^__version__ = "([^"]+)"', re.MULTILINE)
 _USES: Final = re.compile(r"uses: \S+(?=  # deltactl$)", re.MULTILINE)
 _PICTURE: Final = re.compile(r"<picture>.*?</picture>\n*|!\[[^\]]*\]\([^)]*\)\n*", re.DOTALL)
-_SCREENS: Final = re.compile(r"^## What it looks like\n.*?(?=^## )", re.DOTALL | re.MULTILINE)
+_SCREENS: Final = re.compile(r"^## Examples\n.*?(?=^## )", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)\s]+)\)")
 _SOURCE: Final = re.compile(r'(?<=["(])(docs/[^")\s]+\.(?:svg|png))(?=[")])')
 

@@ -88,7 +88,7 @@ FAULTS: list[tuple[Fault, tuple[int, bytes] | None, int]] = [
 
 
 @pytest.mark.parametrize(("fault", "answer", "done"), FAULTS, ids=lambda it: str(it)[:16])
-def test_fault(
+def test_a_fault_applies_to_one_request(
     fault: Fault,
     answer: tuple[int, bytes] | None,
     done: int,

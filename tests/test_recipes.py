@@ -18,8 +18,8 @@ PAGE = REPOSITORY / "docs" / "generate-manifest.md"
 
 
 def daily_recipe() -> list[list[str]]:
-    """The commands under "Every day", without the program's name."""
-    section = PAGE.read_text().split("## Every day")[1].split("\n## ")[0]
+    """The commands under "Daily commands", without the program's name."""
+    section = PAGE.read_text().split("## Daily commands")[1].split("\n## ")[0]
     lines = re.findall(r"^(deltactl .*)$", section, re.MULTILINE)
     return [shlex.split(line, comments=True)[1:] for line in lines]
 

@@ -38,7 +38,7 @@ The context yields the tables in the order in which to run; it ends after the la
 
 
 class Command(TyperCommand):
-    """A command with the global options; it begins the session before it runs."""
+    """A command with the global options; the session begins before the command runs."""
 
     takes_tables = False
     takes_lease = False

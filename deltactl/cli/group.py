@@ -95,7 +95,7 @@ def load_command(spec: CommandSpec) -> Command:
 
 
 def options_of(spec: CommandSpec) -> list[type[Options]]:
-    """Return what a command takes besides its own options, in the order of its help."""
+    """Return the classes of shared options of a command, in the order of its help."""
     groups: tuple[tuple[bool, type[Options]], ...] = (
         (spec.has_engine, EngineOptions),
         (spec.commits, LogStoreOptions),

@@ -292,7 +292,7 @@ class Session:
     def skip(self, reason: str) -> None:
         """Print that nothing was done, and why."""
         self.present(
-            lambda page: page.line(Styled("Not due", Tone.GOOD), f": {reason}"), skipped=reason
+            lambda page: page.line(Styled("Skipped", Tone.GOOD), f": {reason}"), skipped=reason
         )
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
@@ -357,7 +357,7 @@ class Session:
         label: str | None,
         engine: AbstractContextManager[Engine | EngineSource] | None = None,
     ) -> Iterator[RunContext]:
-        """Return what an operation needs besides the table and its options.
+        """Return what an operation needs in addition to the table and its options.
 
         Signals cancel the work in this context. Progress is shown with the label, if there is one.
         Without ``engine``, the engine for tasks that read little is used.

@@ -103,7 +103,7 @@ def _has_known_form(create: Any) -> bool:
 
 
 class _Late:
-    """A method that replaces itself, in the class that has it, when it is first called."""
+    """A method that its first call replaces, in the class that has it, by the compiled method."""
 
     def __init__(self, name: str, create: Callable[[], Any]) -> None:
         self._name, self._create = name, create

@@ -43,7 +43,7 @@ def list_from_hint(store: Store, warn: Warn, version: int | None = None) -> LogL
         listing = list_log(store, hinted)
         if any(checkpoint.version >= hinted for checkpoint in listing.checkpoints):
             return listing
-        warn(f"_last_checkpoint names version {hinted}, which has no complete checkpoint")
+        warn(f"_last_checkpoint refers to version {hinted}, which has no complete checkpoint")
     return list_log(store)
 
 
@@ -110,9 +110,14 @@ def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
 
 def _gap(where: str, wanted: int, checkpoint: Checkpoint | None, missing: list[int]) -> LogGapError:
     shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
-    after = "no checkpoint" if checkpoint is None else f"the checkpoint at {checkpoint.version}"
+    commits = f"commits {shown} are" if len(missing) > 1 else f"commit {shown} is"
+    base = (
+        "version 0 (there is no usable checkpoint)"
+        if checkpoint is None
+        else f"the checkpoint of version {checkpoint.version}"
+    )
     return LogGapError(
-        f"version {wanted} of {where} cannot be rebuilt: commit {shown} missing ({after} below)",
+        f"version {wanted} of {where} cannot be rebuilt from {base}: {commits} missing",
         hint="Restore the missing _delta_log files from a backup; "
         "`deltactl describe-history` shows what is left.",
     )

@@ -26,7 +26,7 @@ def follow_commit(
 ) -> int | None:
     """Update manifests, and write a checkpoint if one is due; errors become warnings.
 
-    A checkpoint is due if ``checkpoint.plan.is_due`` says so: a multiple of
+    A checkpoint is due if ``checkpoint.plan.is_due`` returns true: a multiple of
     ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has
     succeeded.
 

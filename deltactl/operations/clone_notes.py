@@ -9,7 +9,7 @@ note, because it cannot distinguish this case from a clone whose storage is not 
 runs make a clone at the same address, each has its own note. The run that does not commit deletes
 its own note; the run that commits deletes the other notes at this address.
 
-If a vacuum has read the notes before a new one was written, it does not know the new one. Therefore
+A vacuum that read the notes before a new note was written does not have the new note. Therefore
 a vacuum reads the notes again after its VACUUM START commit, and stops if there is a new one. A
 clone reads the log again after it wrote its note: a VACUUM START without its END means that a
 vacuum may be removing files.

@@ -77,8 +77,8 @@ def split_glob(pattern: str) -> tuple[str, list[str]]:
     first = next((i for i, part in enumerate(parts) if _MAGIC.search(part)), 0)
     if separator and first == 0:  # also if the scheme has a wildcard
         raise UsageError(
-            f"{pattern!r}: a bucket cannot be a glob",
-            hint="Name each bucket, with a glob below it.",
+            f"{pattern!r}: the name of a bucket cannot be a glob",
+            hint="Give an address for each bucket; the part after the bucket may be a glob.",
         )
     before = "/".join(parts[:first])
     if not separator and first:

@@ -7,11 +7,13 @@ Both are advisory; correctness does not depend on them. Without a lease, two run
 are safe but may do work twice; a run that loses its lease continues. Without a record, a command
 does all pending work.
 
-The lease with the highest number that has not expired is held. A run creates the next number
-exclusively, then lists again; if another lease is held, the run deletes its own and fails.
+The active lease is the one with the highest number that has not expired. A run creates the lease
+with the next number exclusively, then lists the leases again. If another lease is active, the run
+deletes its own lease and fails.
 
-A run that was killed cannot delete its lease. A run on the same machine sees that the process does
-not exist and does not wait; on another machine, the lease must expire.
+A run that was killed cannot delete its lease. On the same machine, another run sees that the
+process does not exist, and begins at once. On another machine, it must wait until the lease
+expires.
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ def hold_lease(
     except LeaseHeldError:
         raise
     except DeltactlError as error:
-        warn(f"running without a lease, so other runs are not excluded: {error.message}")
+        warn(f"running without a lease, so other runs may run at the same time: {error.message}")
         yield
         return
     _log.info("%s: holding %s until the run ends", store.uri, name)
@@ -247,7 +249,7 @@ class _Renewal:
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
             with suppress(DeltactlError):  # tried again at the next renewal
                 if not self.renew():
-                    self.warn("another run took the lease on this table; this one continues")
+                    self.warn("another run took the lease on this table; this run continues")
                     return
 
     def renew(self) -> bool:

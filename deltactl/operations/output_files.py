@@ -1,4 +1,4 @@
-"""Keep files that a run writes beside its table, such as a report, out of all tables."""
+"""Refuse to write an output file of a run, such as a report, into a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def ensure_outside_tables(option: str, name: str, place: Store) -> None:
     """Refuse a file in a table: it could replace a commit or data, and vacuum would delete it.
 
     Args:
-        option: the option that names the file.
+        option: the option with the name of the file.
         name: of the file, as it was given.
         place: of the directory that the file is in.
 

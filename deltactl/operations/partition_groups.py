@@ -1,4 +1,4 @@
-"""Group files by typed partition values: two spellings of one value are mostly one partition.
+"""Group files by typed partition values: texts of one value are mostly one partition.
 
 Manifests are grouped by the value strings instead, as their directory names contain those.
 """

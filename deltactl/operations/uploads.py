@@ -75,7 +75,7 @@ def note_uploads(store: Store, run: UploadingRun | None) -> Store:
         try:
             store.put(path, json.dumps(asdict(_Note(name, upload_id, run)), indent=2).encode())
         except AccessDeniedError as error:
-            _log.warning("the upload of %s is not noted: %s", name, error.message)
+            _log.warning("the upload of %s is not recorded: %s", name, error.message)
             return lambda: None
         return lambda: _delete(store, path)
 
@@ -104,7 +104,7 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
         first = errors[0]
         denied = isinstance(first, AccessDeniedError)
         next_step = _LIFECYCLE if denied else "The next run tries again."
-        warn(f"uploads of killed runs may be left, and are billed: {first.message}. {next_step}")
+        warn(f"uploads of killed runs may exist, and are billed: {first.message}. {next_step}")
 
 
 def _has_ended(run: UploadingRun, info: FileInfo, leased: set[str], clock: Clock) -> bool:

@@ -36,7 +36,7 @@ class FileFields:
         self.by_name = {name: index for index, name in enumerate(self.names)}
         if len(self.by_name) < len(self.names):
             twice = next(n for i, n in enumerate(self.names) if self.by_name[n] != i)
-            raise DataFileError(f"the file has {twice!r} twice")
+            raise DataFileError(f"the file has two columns with the name {twice!r}")
 
     def members(self, index: int) -> FileFields:
         """Return the fields of the struct at ``index``; no fields if it is not a struct."""

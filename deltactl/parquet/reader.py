@@ -341,7 +341,7 @@ def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> 
                 f"data file {path!r} has dates before 1582-10-15 or timestamps before 1900 in "
                 f"column {name!r}, written by Spark in its legacy calendar: a rewrite would change "
                 "them",
-                hint="Rewrite the file with Spark, which knows both calendars.",
+                hint="Rewrite the file with Spark, which supports both calendars.",
             )
 
 

@@ -278,7 +278,7 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     payload = data[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)
     if zlib.crc32(payload) != checksum:
-        raise DataFileError(f"{place} holds a deletion vector whose checksum does not match")
+        raise DataFileError(f"{place} contains a deletion vector whose checksum does not match")
     return payload
 
 

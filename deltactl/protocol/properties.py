@@ -70,8 +70,8 @@ def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
         yield
     except UsageError as error:
         raise SafetyError(
-            f"{key} cannot be understood: {error.message}",
-            hint=f"Correct the table's property; until then {until_then}.",
+            f"the table property {key} is invalid: {error.message}",
+            hint=f"Correct the property; until then, {until_then}.",
         ) from error
 
 

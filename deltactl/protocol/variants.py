@@ -129,7 +129,7 @@ def _either(
     if encoded is not None:
         raise DataFileError(f"a variant has both value and typed_value at {path}")
     if value[0] & 3 == shredded_kind:
-        raise DataFileError(f"a variant at {path} is not shredded, although its kind must be")
+        raise DataFileError(f"a variant at {path} is not shredded, although its type must be")
     return value
 
 

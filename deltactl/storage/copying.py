@@ -105,7 +105,7 @@ def _ensure_free(target: Store, files: Sequence[FileToCopy]) -> None:
     infos = target.stat_many([file.target_path for file in files])
     taken = next((info.name for info in infos if info is not None), None)
     if taken is not None:
-        raise ObjectExistsError(f"cannot copy to {taken!r} in {target.uri}: that name is taken")
+        raise ObjectExistsError(f"cannot copy to {taken!r} in {target.uri}: that name exists")
 
 
 def _copy_inside(

@@ -72,7 +72,7 @@ _SIGNATURE: Final = re.compile(
 
 _Kind = tuple[type[StorageError], str | None]
 
-_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "Rerun later: the store did not answer.")
+_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "Rerun later: the store did not respond.")
 _DENIED_KIND: Final[_Kind] = (
     AccessDeniedError,
     "Check the permissions or credentials of the user who runs deltactl.",
@@ -165,7 +165,7 @@ _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 def no_versions_error(name: str) -> StorageError:
     """Return the error for a deleted file if the store keeps no old version of the file."""
     return ObjectNotFoundError(
-        f"cannot restore {name!r}: it was deleted, and the store keeps no version of it"
+        f"cannot restore {name!r}: it was deleted, and the store has no older version of it"
     )
 
 

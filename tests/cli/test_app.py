@@ -63,7 +63,7 @@ def test_help_lists_every_command_and_exit_status(process: RunCli) -> None:
         assert f" {code.value}  {meaning}\n" in ran.out
 
 
-def test_version(cli: RunCli) -> None:
+def test_version_prints_the_version(cli: RunCli) -> None:
     assert cli("--version").out == f"deltactl {deltactl.__version__}\n"
 
 
@@ -210,7 +210,9 @@ def test_an_unexpected_exception_is_called_a_bug(fake_cli: RunCli) -> None:
         (["show-facts", "t", "--nope"], "No such option: --nope", "deltactl show-facts"),
     ],
 )
-def test_wrong_usage(fake_cli: RunCli, args: list[str], message: str, hint: str) -> None:
+def test_wrong_usage_exits_2_and_refers_to_help(
+    fake_cli: RunCli, args: list[str], message: str, hint: str
+) -> None:
     ran = fake_cli(*args)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"error: {message}\nhint: See `{hint} --help`.\n"

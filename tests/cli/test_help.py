@@ -177,7 +177,7 @@ def test_commands_and_options_in_explanations_exist() -> None:
 
 
 @pytest.mark.parametrize("code", ["LOG_GAP", "log-gap", " log_gap "])
-def test_explain_one(cli: RunCli, code: str) -> None:
+def test_explain_shows_the_causes_and_the_exit_status_of_a_code(cli: RunCli, code: str) -> None:
     ran = cli("explain", code)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("LOG_GAP  exit status 1\n")

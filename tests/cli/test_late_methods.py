@@ -99,7 +99,7 @@ def test_an_error_in_a_first_call_does_not_break_the_next() -> None:
     assert Picky(1).number == 1
 
 
-def test_it_is_done_once() -> None:
+def test_a_second_call_changes_nothing() -> None:
     before = getattr(dataclasses, "_create_fn", None)
     assert build_methods_late() is IS_LATE
     assert getattr(dataclasses, "_create_fn", None) is before

@@ -77,7 +77,9 @@ def table(server: ObjectServer, root: str) -> TableBuilder:
     return builder
 
 
-def test_every_command(shell: Shell, table: TableBuilder, server: ObjectServer, root: str) -> None:
+def test_the_commands_work_on_an_object_store(
+    shell: Shell, table: TableBuilder, server: ObjectServer, root: str
+) -> None:
     assert len(json.loads(shell.run("describe-history").out)["result"]) == 4
     assert shell.result("describe-detail")["numFiles"] == 6
     assert "requests to object stores: " in shell.said[-1]
@@ -116,7 +118,9 @@ def test_vacuum_and_its_undo(
         assert not any(secret.encode() in data for secret in SECRETS)
 
 
-def test_convert(shell: Shell, server: ObjectServer, root: str) -> None:
+def test_convert_makes_a_table_on_an_object_store(
+    shell: Shell, server: ObjectServer, root: str
+) -> None:
     store = open_store(root, server.options)
     for number in range(3):
         sink = io.BytesIO()

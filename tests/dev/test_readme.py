@@ -45,7 +45,7 @@ def test_measured_figures_are_in_the_benchmarks() -> None:
         assert found, f"{case}: benchmarks/README.md has no row with {wanted}"
 
 
-def test_the_changelog() -> None:
+def test_the_changelog_has_unreleased_changes_and_this_version() -> None:
     headings = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
     assert headings[0] == "Unreleased"
     for heading in headings[1:]:

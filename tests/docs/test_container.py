@@ -36,7 +36,7 @@ def read_stages() -> dict[str, list[tuple[str, str]]]:
     return stages
 
 
-def test_stages() -> None:
+def test_images_run_without_root_and_only_spark_has_java() -> None:
     stages = read_stages()
     assert list(stages)[-1] == "deltactl", "the last target is the default one"
     for name in ("spark", "deltactl"):
@@ -91,7 +91,9 @@ def documents() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(block.text))
 
 
-def test_the_manifest(documents: list[dict[str, Any]]) -> None:
+def test_the_cron_job_runs_without_root_and_mounts_its_volumes(
+    documents: list[dict[str, Any]],
+) -> None:
     account, job = documents
     assert (account["kind"], job["kind"]) == ("ServiceAccount", "CronJob")
     parse(check_cron_job(job))

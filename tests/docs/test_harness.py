@@ -90,7 +90,9 @@ def test_what_would_be_passed_over_is_refused(text: str, wrong: str) -> None:
         ("+3 -2  +1.2K -900B  +40", "+3 -2  +2K -800B  +41", False),
     ],
 )
-def test_what_may_differ(shown: str, printed: str, same: bool) -> None:
+def test_times_and_sizes_may_differ_but_counts_may_not(
+    shown: str, printed: str, same: bool
+) -> None:
     assert is_shown(shown, printed) is same
 
 

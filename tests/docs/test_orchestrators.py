@@ -132,7 +132,7 @@ def test_airflow_done_then_skipped(monkeypatch: pytest.MonkeyPatch, table: str) 
     ],
     ids=lambda it: getattr(it, "code", ""),
 )
-def test_airflow_errors(
+def test_airflow_retries_only_errors_that_may_pass(
     monkeypatch: pytest.MonkeyPatch, table: str, error: DeltactlError, kind: type[Exception]
 ) -> None:
     task = load("docs/airflow.md", monkeypatch, table)["OptimizeTable"](task_id="o", table=table)
@@ -164,7 +164,9 @@ def test_dagster_done_then_nothing(monkeypatch: pytest.MonkeyPatch, table: str) 
     assert list(run_asset(monkeypatch, table)) == []
 
 
-def test_dagster_errors(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+def test_dagster_retries_a_conflict_and_not_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
     failing(monkeypatch, ConflictError("x"))
     with pytest.raises(RetryRequested):
         list(run_asset(monkeypatch, table))

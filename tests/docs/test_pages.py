@@ -46,7 +46,7 @@ def box(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbo
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page(page: str, box: Sandbox) -> None:
+def test_the_blocks_of_a_page_give_the_shown_output(page: str, box: Sandbox) -> None:
     for block in find_blocks(page, read_page(page)):
         run_block(block, box)
 
@@ -72,7 +72,7 @@ def test_nothing_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_words_in_prose(page: str) -> None:
+def test_commands_and_options_in_prose_exist(page: str) -> None:
     """Commands and options that are only mentioned exist."""
     for code in inline_code(read_page(page)):
         if re.match(r"deltactl [a-z][a-z-]+( |$)", code):
@@ -114,7 +114,7 @@ def module_exists(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links(page: str) -> None:
+def test_a_relative_link_leads_to_a_file_and_a_heading(page: str) -> None:
     """Every relative link leads to a file, and to a heading of it."""
     folder = (REPOSITORY / page).parent
     for target in re.findall(r"\]\(([^)\s]+)\)", read_page(page)):
@@ -153,7 +153,7 @@ def test_every_code_is_in_troubleshooting() -> None:
     assert [code for code in load_error_classes() if f"`{code}`" not in page] == []
 
 
-def test_targets_of_make() -> None:
+def test_make_targets_that_pages_mention_exist() -> None:
     """Targets that pages speak of are in the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     named = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", read_page(page))}

@@ -45,7 +45,7 @@ def evaluate(code: Block, names: Mapping[str, Any]) -> Any:
     return eval(code.text.strip().rstrip(","), dict(names))
 
 
-def test_a_command(
+def test_the_command_of_the_walkthrough_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operation, command, row, test = steps("Add a command")
@@ -80,7 +80,7 @@ def new_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Store]:
     [p for p in conformance.PROMISES if p not in test_conformance.NOT_FOR_FSSPEC_MEMORY],
     ids=lambda promise: promise.__name__,
 )
-def test_a_store(
+def test_the_store_of_the_walkthrough_passes_the_conformance_suite(
     promise: Callable[[Store], None], new_store: Callable[[Path], Store], tmp_path: Path
 ) -> None:
     promise(new_store(tmp_path))
@@ -100,7 +100,7 @@ def evaluate_items(code: Block, names: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_feature_of_the_walkthrough_works(monkeypatch: pytest.MonkeyPatch) -> None:
     row, test = steps("Add a table feature")
     feature = evaluate(row, vars(features))
     monkeypatch.setitem(features.REGISTRY, feature.name, feature)

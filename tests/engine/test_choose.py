@@ -56,11 +56,11 @@ def test_the_engine_is_chosen_by_wish_size_and_what_can_run(
         ({"MASTER": "yarn"}, "MASTER is set"),
         (
             {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"},
-            "PYSPARK_SUBMIT_ARGS names a master",
+            "PYSPARK_SUBMIT_ARGS has a master",
         ),
         (
             {"PYSPARK_SUBMIT_ARGS": "--conf spark.master=yarn pyspark-shell"},
-            "PYSPARK_SUBMIT_ARGS names a master",
+            "PYSPARK_SUBMIT_ARGS has a master",
         ),
         ({"PYSPARK_SUBMIT_ARGS": "--conf a=b 'torn"}, None),
         ({"SPARK_HOME": "/nonexistent"}, None),
@@ -82,7 +82,7 @@ def test_a_file_of_defaults_names_a_cluster(tmp_path: Path) -> None:
     assert load_spark_facts({"SPARK_CONF_DIR": str(tmp_path)}).cluster is None
     file.write_text("spark.ui.enabled false\nspark.master=spark://h:7077\n")
     found = load_spark_facts({"SPARK_CONF_DIR": str(tmp_path)}).cluster
-    assert found == f"{file} names a master"
+    assert found == f"{file} has a master"
 
 
 @pytest.mark.pyspark

@@ -1,4 +1,4 @@
-"""A mistake sown into the code under test."""
+"""A seeded bug in the code under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Patch = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Bug:
-    """A mistake: where it shows, and the invariant that it breaks."""
+    """A seeded bug: the scenario that shows it, and the invariant that it violates."""
 
     name: str
     apply: Patch

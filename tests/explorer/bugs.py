@@ -1,4 +1,4 @@
-"""Mistakes sown into the code under test: the explorer is worth what it finds of them."""
+"""Seed bugs in the code under test: the explorer must find each of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _skip_conflicts() -> AbstractContextManager[object]:
 
 
 def _skip_recheck() -> AbstractContextManager[object]:
-    """Nothing is read back: "exists" is somebody else's, any other error means it did not land."""
+    """Read nothing back: "exists" is another writer's commit, any other error a failed commit."""
 
     def hasty(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
         try:
@@ -199,7 +199,7 @@ def _stale_times() -> Iterator[None]:
 
 @contextmanager
 def _stale_row_ids() -> Iterator[None]:
-    """Row ids are taken from the mark of the version that was read, whoever won meanwhile."""
+    """Take row ids from the mark of the version that was read, also after a lost race."""
     held = threading.local()
     encode = commit._encode
 
@@ -217,26 +217,26 @@ def _ask_protocol_once() -> AbstractContextManager[object]:
 
 BUGS: Sequence[Bug] = (
     Bug(
-        "plain put",
+        "a put that overwrites a commit",
         nullcontext,
         "optimize against append",
         "one winner per version",
         model="plain",
     ),
     Bug(
-        "look, then put",
+        "an existence check and a put instead of put-if-absent",
         _look_then_put,
         "optimize against append",
         "one winner per version",
     ),
     Bug(
-        "conflict check skipped",
+        "no conflict check",
         _skip_conflicts,
         "optimize against delete of the same file",
         "ConsistentRead",
     ),
     Bug(
-        "recheck after an ambiguous answer skipped",
+        "own commit treated as the commit of another writer",
         _skip_recheck,
         "optimize against append",
         "nothing reachable is removed",
@@ -244,7 +244,7 @@ BUGS: Sequence[Bug] = (
         kinds=frozenset({"lie"}),
     ),
     Bug(
-        "an error taken for a commit that did not land",
+        "an error treated as a failed commit",
         _skip_recheck,
         "optimize against append",
         "nothing reachable is removed",
@@ -253,7 +253,7 @@ BUGS: Sequence[Bug] = (
         kinds=frozenset({"ambiguous"}),
     ),
     Bug(
-        "output removed while the outcome is unknown",
+        "output removed while the outcome of its commit is unknown",
         _remove_in_doubt,
         "optimize against append",
         "nothing reachable is removed",
@@ -261,19 +261,19 @@ BUGS: Sequence[Bug] = (
         kinds=frozenset({"outage"}),
     ),
     Bug(
-        "hint written before the checkpoint",
+        "_last_checkpoint written before the checkpoint",
         _hint_first,
         "append against checkpoint and cleanup",
         "_last_checkpoint is not ahead",
     ),
     Bug(
-        "deletion vectors not in vacuum's keep set",
+        "a vacuum that removes deletion vectors in use",
         _forget_vectors,
         "append against vacuum full",
         "nothing reachable is removed",
     ),
     Bug(
-        "vacuum's cutoff taken after the listing",
+        "a vacuum that calculates its cutoff after the listing",
         _late_cutoff,
         "append against vacuum full, while time passes",
         "nothing reachable is removed",
@@ -285,19 +285,19 @@ BUGS: Sequence[Bug] = (
         "nothing reachable is removed",
     ),
     Bug(
-        "cleanup removes what is inside the retention",
+        "cleanup removes files inside the retention",
         _clean_up_too_much,
         "append against checkpoint and cleanup",
         "nothing reachable is removed",
     ),
     Bug(
-        "deletion vector dropped on rebase",
+        "new deletion vector of another writer ignored",
         _drop_vectors_on_rebase,
         "optimize against deletion vector",
         "ConsistentRead",
     ),
     Bug(
-        "winners before the last batch forgotten",
+        "commits of other writers ignored in the next batch",
         _forget_earlier_winners,
         "optimize in batches against delete",
         "ConsistentRead",
@@ -309,31 +309,31 @@ BUGS: Sequence[Bug] = (
         "statistics are true",
     ),
     Bug(
-        "dataChange true",
+        "dataChange true in a commit that only moves rows",
         _claim_change,
         "optimize against append",
         "a commit that only moves rows has dataChange false",
     ),
     Bug(
-        "stale in-commit timestamp on retry",
+        "old in-commit timestamp used again on retry",
         _stale_times,
         "optimize against append, with times",
-        "times ascend",
+        "in-commit timestamps increase",
     ),
     Bug(
-        "stale row ids on retry",
+        "old row ids used again on retry",
         _stale_row_ids,
         "optimize against append, with row ids",
-        "row ids are fresh",
+        "row ids are new",
     ),
     Bug(
-        "protocol asked once only",
+        "protocol not checked again on retry",
         _ask_protocol_once,
         "optimize against protocol upgrade",
-        "no commit beyond the protocol",
+        "no commit violates the protocol",
     ),
     Bug(
-        "restore over commits that it did not compare",
+        "restore over commits that it did not check",
         lambda: patch.object(restore, "_ensure_no_change", lambda *args: None),
         "restore against append",
         "ConsistentRead",

@@ -1,4 +1,4 @@
-"""Mistakes sown into carrying the deletes of other writers over to outputs."""
+"""Seed bugs in the code that applies the deletes of other writers to outputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _start_a_row_late() -> AbstractContextManager[object]:
 
 
 def _forget_earlier_vectors() -> AbstractContextManager[object]:
-    """Only the winners of the last lost attempt are carried over."""
+    """Apply only the deletes of the last lost attempt."""
     learn = Winners.learn
 
     def forgetful(self: Any, tail: Tail) -> None:
@@ -74,31 +74,31 @@ def _keep_vectors_of_lost_attempts() -> AbstractContextManager[object]:
 
 CARRY_BUGS: Sequence[Bug] = (
     Bug(
-        "rank not reduced by the vector read",
+        "rows deleted before the run counted in output positions",
         _forget_the_vector_read,
         "optimize with vectors against deletion vector",
         "ConsistentRead",
     ),
     Bug(
-        "first row of the next input off by one",
+        "output positions of the second input off by one",
         _start_a_row_late,
         "optimize with vectors against deletion vector of the next file",
         "ConsistentRead",
     ),
     Bug(
-        "vector of an earlier winner lost on the second retry",
+        "deletion vector of an earlier commit lost on the second retry",
         _forget_earlier_vectors,
         "optimize with vectors against two winners",
         "ConsistentRead",
     ),
     Bug(
-        "old identity removed",
+        "input removed with its old deletion vector",
         _remove_old_identities,
         "optimize with vectors against deletion vector of the next file",
         "ConsistentRead",
     ),
     Bug(
-        "vector of a lost attempt left behind",
+        "deletion vector of a failed attempt not removed",
         _keep_vectors_of_lost_attempts,
         "optimize with vectors against two winners",
         "no program leaves files behind",

@@ -1,4 +1,4 @@
-"""Mistakes sown about the notes of shallow clones."""
+"""Seed bugs in the records of shallow clones."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _look_for_no_vacuum() -> AbstractContextManager[object]:
 
 CLONE_BUGS: Sequence[Bug] = (
     Bug(
-        "a clone noted after its commit",
+        "a clone recorded after its commit",
         _note_last,
         "shallow clone against vacuum full",
         "a shallow clone keeps its files",
     ),
     Bug(
-        "a clone that does not look for a vacuum at work",
+        "a clone that does not check for a running vacuum",
         _look_for_no_vacuum,
         "shallow clone against vacuum full",
         "a shallow clone keeps its files",

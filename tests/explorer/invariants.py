@@ -1,7 +1,7 @@
-"""What must hold, whatever the order of events; the names are those of ``docs/consistency.md``.
+"""Check the invariants of ``docs/consistency.md``, which are true for every order of events.
 
-Checked by a naive reader in every world that is reached. ``ConsistentRead``: every version is the
-serial application of the commits below it.
+A simple reader checks them in every world that is reached. ``ConsistentRead``: every version is the
+result of all commits up to it, applied one after the other.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TableChecks(Checks):
         if versions[0].number > self._promise.first_readable:
             raise Violation(
                 "nothing reachable is removed",
-                f"version {self._promise.first_readable} cannot be rebuilt any more",
+                f"version {self._promise.first_readable} cannot be rebuilt",
             )
 
     # -- from one version to the next -----------------------------------------------------------
@@ -100,13 +100,13 @@ class TableChecks(Checks):
         if rows != program.effect(before):
             raise Violation(
                 "ConsistentRead",
-                f"version {version.number}, by {program.name}, is not what it says: "
+                f"version {version.number}, by {program.name}, changed the rows wrongly: "
                 f"{len(before)} rows before, {len(rows)} after",
             )
         protocol = self._reading.state(previous).protocol or {}
         if UNKNOWN_FEATURE in protocol.get("writerFeatures", ()):
             raise Violation(
-                "no commit beyond the protocol", f"version {version.number}, by {program.name}"
+                "no commit violates the protocol", f"version {version.number}, by {program.name}"
             )
         if program.real and program.rearranges:
             self._check_rearrangement(previous, version)
@@ -114,7 +114,10 @@ class TableChecks(Checks):
     def _check_times(self, previous: Version, version: Version) -> None:
         older, newer = (commit_info(v).get("inCommitTimestamp") for v in (previous, version))
         if older is not None and newer is not None and older >= newer:
-            raise Violation("times ascend", f"version {version.number} is not younger than before")
+            raise Violation(
+                "in-commit timestamps increase",
+                f"version {version.number} is not later than the version before",
+            )
 
     def _check_rearrangement(self, previous: Version, version: Version) -> None:
         before = self._reading.state(previous)
@@ -130,7 +133,7 @@ class TableChecks(Checks):
                 domain = before.domains["delta.rowTracking"]
                 mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
                 if action["add"]["baseRowId"] <= mark:
-                    raise Violation("row ids are fresh", f"version {version.number}")
+                    raise Violation("row ids are new", f"version {version.number}")
 
     # -- retention and hint ---------------------------------------------------------------------
 
@@ -140,7 +143,10 @@ class TableChecks(Checks):
             for name in naive.file_names(remove):
                 young = remove.get("deletionTimestamp", 0) > self._promise.removed_after_ms
                 if young and name not in files:
-                    raise Violation("nothing reachable is removed", f"{name} was just removed")
+                    raise Violation(
+                        "nothing reachable is removed",
+                        f"{name} does not exist, but its tombstone has not expired",
+                    )
 
     def _check_hint(self, files: Mapping[str, Entry]) -> None:
         entry = files.get(_HINT)
@@ -150,7 +156,8 @@ class TableChecks(Checks):
         newest = max(naive.checkpoint_names(files), default=-1)
         if version > newest:
             raise Violation(
-                "_last_checkpoint is not ahead", f"it names {version}, the newest is {newest}"
+                "_last_checkpoint is not ahead",
+                f"it refers to {version}, the latest checkpoint is {newest}",
             )
 
     def _check_items(self, files: Mapping[str, Entry]) -> None:
@@ -159,10 +166,10 @@ class TableChecks(Checks):
             stored = files.get(item.commit)
             if stored is None:
                 if item.complete and item.version not in _cleaned_up(files):
-                    raise Violation("items agree with the files", f"{item.commit} is not there")
+                    raise Violation("items agree with the files", f"{item.commit} does not exist")
             elif item.temporary in files and files[item.temporary].data != stored.data:
                 raise Violation(
-                    "one winner per version", f"{item.commit} is not what its item names"
+                    "one winner per version", f"{item.commit} does not have the content in its item"
                 )
 
     def _check_clone(self, files: Mapping[str, Entry]) -> None:
@@ -176,7 +183,7 @@ class TableChecks(Checks):
             for name in naive.file_names(action["add"]) if "add" in action else ():
                 root = next(root for root in roots if name.startswith(root))
                 if name.removeprefix(root) not in files:
-                    raise Violation("a shallow clone keeps its files", f"{name} is gone")
+                    raise Violation("a shallow clone keeps its files", f"{name} does not exist")
 
     def _decided(self, files: Mapping[str, Entry]) -> Mapping[str, Entry]:
         """With the commits that are won, and that the next one who lists the log will finish."""
@@ -184,7 +191,9 @@ class TableChecks(Checks):
         for item in naive.items(files, self._worlds.data):
             if item.commit not in files and item.version not in _cleaned_up(files):
                 if item.temporary not in files:
-                    raise Violation("items agree with the files", f"{item.temporary} is gone")
+                    raise Violation(
+                        "items agree with the files", f"{item.temporary} does not exist"
+                    )
                 found[item.commit] = files[item.temporary]
         return found
 
@@ -193,7 +202,7 @@ class TableChecks(Checks):
     def finished(self, world: int, program: int, outcome: Outcome) -> None:
         who = self._programs[program].name
         if outcome.kind == "broken":
-            raise Violation("no unforeseen error", f"{who}: {outcome.value}")
+            raise Violation("no unexpected error", f"{who}: {outcome.value}")
         files = self._worlds.files(world)
         mine = self._reading.commits_of(files, program)
         lost = set(outcome.versions) - mine - _cleaned_up(files)
@@ -222,8 +231,8 @@ class TableChecks(Checks):
                 continue
             if mine - set(outcome.versions):
                 raise Violation(
-                    "what was not acknowledged is not there",
-                    f"{program.name} ended with {outcome.kind}, and yet {sorted(mine)} is its",
+                    "an unreported commit does not exist",
+                    f"{program.name} ended with {outcome.kind}, but committed {sorted(mine)}",
                 )
         self._check_orphans(state, files)
 
@@ -263,10 +272,10 @@ class TableChecks(Checks):
         after = self._worlds.files(world)
         left = self._orphans(after)
         if left:
-            raise Violation("the next vacuum removes what is left", ", ".join(sorted(left)))
+            raise Violation("the next vacuum removes files left behind", ", ".join(sorted(left)))
         old, new = self._reading.versions(before)[-1], self._reading.versions(after)[-1]
         if self._reading.rows(before, old) != self._reading.rows(after, new):
-            raise Violation("the next vacuum removes what is left", "and rows besides")
+            raise Violation("the next vacuum removes files left behind", "and it changed rows")
 
     def _orphans(self, files: Mapping[str, Entry]) -> frozenset[str]:
         named = set(self._promise.orphans)

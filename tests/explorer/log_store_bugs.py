@@ -1,4 +1,4 @@
-"""Mistakes sown into the log store that agrees through DynamoDB."""
+"""Seed bugs in the log store that uses DynamoDB."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _complete_first() -> AbstractContextManager[object]:
 
 @contextmanager
 def _recover_with_own_content() -> Iterator[None]:
-    """Who lost finishes the winner's commit, with what it wanted to commit itself."""
+    """Finish the commit of the winner with the content of the loser."""
     held: dict[ExternalCommitStore, bytes] = {}
     put, finish = ExternalCommitStore.put_if_absent, ExternalCommitStore._finish
 
@@ -50,7 +50,7 @@ def _recover_with_own_content() -> Iterator[None]:
 
 
 def _take_no_for_lost() -> AbstractContextManager[object]:
-    """Whoever is told that there is an entry tidies up, without a look at whose it is."""
+    """Delete the temporary file of an entry that exists, also if the entry is our own."""
     give_way = ExternalCommitStore._give_way
 
     def hasty(self: ExternalCommitStore, entry: CommitEntry) -> None:
@@ -61,7 +61,7 @@ def _take_no_for_lost() -> AbstractContextManager[object]:
 
 
 def _overwrite_entries() -> AbstractContextManager[object]:
-    """The condition on the entry is left out: the last one to come wins."""
+    """Ignore the condition on the entry: the last writer wins."""
     call = DynamoDbEntries._call
 
     def unconditional(self: DynamoDbEntries, method: str, name: str, **request: object) -> object:
@@ -76,7 +76,7 @@ def _overwrite_entries() -> AbstractContextManager[object]:
 
 
 def _publish_without_a_look() -> AbstractContextManager[object]:
-    """The commit file is put before anybody was asked: as if there were no log store."""
+    """Put the commit file without an entry, as if there were no log store."""
 
     def hasty(self: ExternalCommitStore, name: str, data: bytes) -> None:
         if self._is_there(name):
@@ -97,21 +97,21 @@ LOG_STORE_BUGS: Sequence[Bug] = (
         kinds=frozenset({"crash"}),
     ),
     Bug(
-        "item complete before the copy",
+        "item marked complete before the commit file exists",
         _complete_first,
         "append against append",
         "items agree with the files",
         model="dynamodb",
     ),
     Bug(
-        "recovery with another writer's content",
+        "recovery of a commit with the content of another commit",
         _recover_with_own_content,
         "append against append",
         "one winner per version",
         model="dynamodb",
     ),
     Bug(
-        "own item taken for another's",
+        "own item treated as the item of another writer",
         _take_no_for_lost,
         "append against append",
         "no program leaves files behind",
@@ -120,14 +120,14 @@ LOG_STORE_BUGS: Sequence[Bug] = (
         kinds=frozenset({"lie"}),
     ),
     Bug(
-        "a condition that fails taken for a success",
+        "a failed condition treated as a success",
         _overwrite_entries,
         "append against append",
         "one winner per version",
         model="dynamodb",
     ),
     Bug(
-        "commits put without an item",
+        "commits without an item",
         _publish_without_a_look,
         "append against append",
         "one winner per version",

@@ -1,4 +1,4 @@
-"""Mistakes sown about what a run says of itself, and what it leaves behind."""
+"""Seed bugs in the reports of runs, and in the files that runs leave behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.explorer.world import COMMIT
 def _answer_errors_by(
     act: Callable[[Store, str, bytes], None],
 ) -> AbstractContextManager[object]:
-    """An error that is not "exists" is not settled: something is done, and the commit is made."""
+    """After an error that is not "exists", call ``act`` and report a successful commit."""
 
     def hasty(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
         try:
@@ -43,7 +43,7 @@ def _answer_errors_by(
 
 
 def _nothing(store: Store, name: str, content: bytes) -> None:
-    """Take the error for a success."""
+    """Treat the error as a success."""
 
 
 def _put_next(store: Store, name: str, content: bytes) -> None:
@@ -78,7 +78,7 @@ def _name_after_the_newest() -> AbstractContextManager[object]:
 
 
 def _trust_the_log() -> AbstractContextManager[object]:
-    """A full vacuum looks, like one that is lite, at what commits removed, and at nothing else."""
+    """Let a full vacuum read only the files that commits removed, as a lite vacuum does."""
 
     def lite(self: Any, vacuumed_version: int | None) -> Any:
         return self._plan_lite(min(self.listing.commits), vacuumed_version)
@@ -95,7 +95,7 @@ def _write_outside() -> AbstractContextManager[object]:
 
 OUTCOME_BUGS: Sequence[Bug] = (
     Bug(
-        "an error taken for a commit that landed",
+        "an error treated as a successful commit",
         lambda: _answer_errors_by(_nothing),
         "optimize against append",
         "an acknowledged commit stays",
@@ -103,7 +103,7 @@ OUTCOME_BUGS: Sequence[Bug] = (
         kinds=frozenset({"fail"}),
     ),
     Bug(
-        "the same commit again at the next version",
+        "the same commit written again as the next version",
         lambda: _answer_errors_by(_put_next),
         "optimize against append",
         "a commit appears at most once",
@@ -111,39 +111,39 @@ OUTCOME_BUGS: Sequence[Bug] = (
         kinds=frozenset({"ambiguous"}),
     ),
     Bug(
-        "a lost race called unknown",
+        "a lost race reported as an unknown outcome",
         lambda: _lose_with(CommitOutcomeUnknownError),
         "optimize against append",
         "no false alarm",
     ),
     Bug(
-        "a lost race that nobody foresaw",
+        "a lost race that raises an unexpected error",
         lambda: _lose_with(KeyError),
         "optimize against append",
-        "no unforeseen error",
+        "no unexpected error",
     ),
     Bug(
-        "the last commit left out of the report",
+        "a report without the last commit",
         _tell_of_all_but_the_last,
         "optimize against append",
-        "what was not acknowledged is not there",
+        "an unreported commit does not exist",
     ),
     Bug(
-        "a checkpoint named after the newest version",
+        "a checkpoint with the number of a later version",
         _name_after_the_newest,
         "append against checkpoint and cleanup",
         "a checkpoint changes no row",
     ),
     Bug(
-        "a full vacuum that trusts the log",
+        "a full vacuum that reads only the log",
         _trust_the_log,
         "optimize against append",
-        "the next vacuum removes what is left",
+        "the next vacuum removes files left behind",
         faults=1,
         kinds=frozenset({"crash"}),
     ),
     Bug(
-        "output outside of the root",
+        "output outside the table",
         _write_outside,
         "optimize against append",
         "nothing outside the root is touched",

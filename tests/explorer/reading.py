@@ -93,7 +93,7 @@ class Reading:
         def read(name: str) -> bytes:
             entry = files.get(name)
             if entry is None:
-                raise Violation("nothing reachable is removed", f"{name} is gone")
+                raise Violation("nothing reachable is removed", f"{name} does not exist")
             return self._worlds.data(entry.data)
 
         return read
@@ -120,7 +120,7 @@ class Reading:
         wanted = self._states[key]
         oldest = self._removed_after_ms
         if _facts(found, oldest) != _facts(wanted, oldest):
-            raise Violation("a checkpoint changes no row", f"{name} is not its version")
+            raise Violation("a checkpoint changes no row", f"{name} differs from its version")
         self._compared.add(identity)
 
     def unnamed_sidecars(self, files: Mapping[str, Entry]) -> frozenset[str]:
@@ -151,7 +151,7 @@ class Reading:
                 if entry is None:
                     raise Violation(
                         "nothing reachable is removed",
-                        f"version {version.number} names {name}, which is gone",
+                        f"version {version.number} references {name}, which does not exist",
                     )
                 data.append(entry.data)
         memo = (version.key, tuple(data))

@@ -1,4 +1,4 @@
-"""The explorer finds what it is for: each mistake sown, by a schedule that replays."""
+"""The explorer finds each seeded bug, with a schedule that can be replayed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _AT_LENGTH = [
 
 @pytest.mark.parametrize("bug", _AT_LENGTH, ids=lambda bug: bug.name)
 def test_the_reduction_hides_no_bug(bug: Bug) -> None:
-    """The full search finds them as the search for the shortest schedule does."""
+    """The full search finds each bug, as the search for the shortest schedule does."""
     job = Job(bug.scenario, bug.model, bug.faults)
     with opened(job, bug) as machine, pytest.raises(Violation) as found:
         explore(machine)
@@ -61,7 +61,7 @@ def test_the_reduction_hides_no_bug(bug: Bug) -> None:
 
 @pytest.mark.parametrize("number", [2, 6, 11])
 def test_what_is_found_at_random_is_reported_briefly(number: int) -> None:
-    """A seed leads there by many turns; what is printed has few, and replays."""
+    """The schedule of a seed has many switches; the printed one has few, and can be replayed."""
     bug = BUGS[number]
     job = Job(bug.scenario, bug.model, bug.faults)
     with opened(job, bug) as machine:

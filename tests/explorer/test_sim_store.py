@@ -21,7 +21,9 @@ PROMISES = [promise for promise in conformance.PROMISES if promise not in _ABSOL
 
 @pytest.mark.parametrize("model", ["link", "conditional"])
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-def test_promise(promise: Callable[[Store], None], model: str) -> None:
+def test_the_simulated_store_passes_the_conformance_suite(
+    promise: Callable[[Store], None], model: str
+) -> None:
     promise(direct_store(Rules("link" if model == "link" else "conditional")))
 
 

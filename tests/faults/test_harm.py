@@ -168,7 +168,7 @@ def _varint(number: int) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_time")
-def test_a_very_long_line(tmp_path: Path, deltactl: Cli) -> None:
+def test_commands_read_a_line_of_8_mib(tmp_path: Path, deltactl: Cli) -> None:
     builder = build(tmp_path / "t")
     builder.commit(userMetadata="x" * (8 << 20))
     for command in ("describe-history", "optimize", "check"):

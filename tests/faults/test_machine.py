@@ -117,7 +117,7 @@ def ensure_cleaned(root: Path, before: set[str]) -> None:
     [0, *(pytest.param(pages, marks=pytest.mark.slow) for pages in (1, 2, 3, 5, 7, 11))],
 )
 @_COMMANDS
-def test_a_full_disk(
+def test_a_full_disk_leaves_a_sound_table(
     templates: dict[str, Path], small_disk: Path, deltactl: Cli, scene: Scene, free_pages: int
 ) -> None:
     root = shutil.copytree(templates[scene.name], small_disk / "t")

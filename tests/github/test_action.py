@@ -118,14 +118,16 @@ def test_findings_are_annotated(tmp_path: Path) -> None:
     assert "FILE_MISSING 3" in step.summary
 
 
-def test_nothing_to_do(tmp_path: Path) -> None:
+def test_the_summary_says_that_there_was_nothing_to_do(tmp_path: Path) -> None:
     make_table(tmp_path / "t")
     run_step(tmp_path, "optimize t")
     assert "| <code>t</code> | 2 | nothing to do |" in run_step(tmp_path, "optimize t").summary
 
 
 @pytest.mark.parametrize(("allowed", "status"), [("0", 3), ("0 3", 0), ("0,3", 0)])
-def test_allowed_statuses(tmp_path: Path, allowed: str, status: int) -> None:
+def test_an_allowed_status_does_not_fail_the_step(
+    tmp_path: Path, allowed: str, status: int
+) -> None:
     make_table(tmp_path / "t")
     step = run_step(tmp_path, "optimize t --check", allowed=allowed)
     assert step.status == status

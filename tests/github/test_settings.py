@@ -31,7 +31,7 @@ def load(path: Path) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow(path: Path) -> None:
+def test_a_workflow_has_few_rights_and_uses_existing_targets(path: Path) -> None:
     """No more rights than needed, and only targets and scripts that exist."""
     workflow = load(path)
     assert workflow["permissions"] == {"contents": "read"}
@@ -85,7 +85,7 @@ def test_hooks_call_make_lint() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((GITHUB / "ISSUE_TEMPLATE").glob("p*.yml")), ids=str)
-def test_issue_forms(path: Path) -> None:
+def test_issue_forms_have_valid_items(path: Path) -> None:
     form = load(path)
     assert {"name", "description", "body"} <= form.keys()
     ids = [item["id"] for item in form["body"] if item["type"] != "markdown"]
@@ -101,7 +101,7 @@ def test_the_form_for_problems_asks_for_a_bundle() -> None:
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md"])
-def test_links(name: str) -> None:
+def test_linked_files_and_make_targets_exist(name: str) -> None:
     text = (GITHUB / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         assert (GITHUB / target).exists(), target
@@ -123,9 +123,9 @@ def test_an_address_that_is_set() -> None:
         '<picture><img src="docs/p.svg"></picture>\n\n![p](docs/p.png)\n\nend\n'
     )
     assert render_package_readme(readme, "") == "a [b](https://b)\n\nend\n"
-    screens = "a\n\n## What it looks like\n\nb\n\n## Commands\n"
+    screens = "a\n\n## Examples\n\nb\n\n## Commands\n"
     assert render_package_readme(screens, "") == "a\n\n## Commands\n"
-    assert "\n## What it looks like\n" in (REPOSITORY / "README.md").read_text("utf-8")
+    assert "\n## Examples\n" in (REPOSITORY / "README.md").read_text("utf-8")
     hosted = render_package_readme(readme, "o/n")
     assert re.search(r"\[a\]\(https://github.com/o/n/blob/v[^/]+/docs/a.md\)", hosted)
     assert len(re.findall(r"https://raw.githubusercontent.com/o/n/v[^/]+/docs/p\.", hosted)) == 2

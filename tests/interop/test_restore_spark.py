@@ -69,7 +69,7 @@ def ensure_same_commit(theirs: Path, ours: Path, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_the_same_commit(tmp_path: Path, name: str) -> None:
+def test_a_restore_commits_the_same_actions_as_spark(tmp_path: Path, name: str) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     unpack(name, theirs)
     info = json.loads((theirs / commit_path(0)).read_text("utf-8").splitlines()[0])["commitInfo"]

@@ -44,7 +44,7 @@ def test_orders_differ_for_long_arrays_and_either_will_do() -> None:
         assert hint(json.dumps({"version": 3, "a": letters, "checksum": checksum})) == (3, [])
 
 
-def test_a_version() -> None:
+def test_a_hint_gives_its_version() -> None:
     assert hint('{"version":7,"size":2,"parts":3,"more":{"x":[null,true,1.5]}}') == (7, [])
 
 

@@ -38,7 +38,7 @@ def commits(first: int, last: int) -> list[str]:
     return [f"{version}.json" for version in range(first, last + 1)]
 
 
-def test_from_the_start() -> None:
+def test_without_a_checkpoint_all_commits_from_0_are_chosen() -> None:
     assert chosen(store_with(*commits(0, 2))) == (-1, [".json", "1.json", "2.json"])
     assert chosen(store_with(*commits(0, 2)), 1) == (-1, [".json", "1.json"])
 
@@ -89,17 +89,17 @@ def test_compacted_files_stand_in_for_commits() -> None:
     assert len(chosen(backwards)[1]) == 4
 
 
-def test_gaps_are_named() -> None:
-    with pytest.raises(LogGapError, match="commit 1, 2 missing"):
+def test_a_gap_error_lists_the_missing_commits() -> None:
+    with pytest.raises(LogGapError, match="from version 0 .*: commits 1, 2 are missing"):
         chosen(store_with("0.json", "3.json"))
-    with pytest.raises(LogGapError, match="the checkpoint at 3 below"):
+    with pytest.raises(LogGapError, match="from the checkpoint of version 3: commit 4 is missing"):
         chosen(store_with("3.checkpoint.parquet", "5.json"))
-    with pytest.raises(LogGapError, match=r"1, 2, 3, 4, 5, \.\.\. missing"):
+    with pytest.raises(LogGapError, match=r"commits 1, 2, 3, 4, 5, \.\.\. are missing"):
         chosen(store_with("0.json", "9.json"))
 
 
 def test_an_extra_file_of_a_huge_version_is_a_gap() -> None:
-    with pytest.raises(LogGapError, match=r"3, 4, 5, 6, 7, \.\.\. missing"):
+    with pytest.raises(LogGapError, match=r"3, 4, 5, 6, 7, \.\.\. are missing"):
         chosen(store_with(*commits(0, 2), f"{2**62}.json"))
 
 

@@ -95,7 +95,7 @@ def test_plain_logs_are_read_as_by_the_whole_reader(
     assert found.segment == whole.segment
 
 
-def test_an_older_version(tmp_path: Path) -> None:
+def test_an_older_version_has_the_files_of_its_commits(tmp_path: Path) -> None:
     write_log(tmp_path, 5)
     found = read(tmp_path, 2)
     assert found is not None

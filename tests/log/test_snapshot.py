@@ -99,7 +99,7 @@ def test_without_anything_older_the_broken_checkpoint_is_the_error() -> None:
 def test_a_gap_stays_a_gap() -> None:
     builder = build()
     builder.store.delete_many([commit_path(3)])
-    with pytest.raises(LogGapError, match="commit 3 missing"):
+    with pytest.raises(LogGapError, match="commit 3 is missing"):
         load_snapshot(builder.store, warn=pytest.fail)
     assert load_snapshot(builder.store, 2, warn=pytest.fail).num_files == 2
 

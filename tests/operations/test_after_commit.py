@@ -81,7 +81,7 @@ def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
 
 
 @pytest.mark.parametrize(("commits", "interval"), [(3, "4"), (5, "10"), (9, "x")])
-def test_others_are_not(commits: int, interval: str) -> None:
+def test_a_commit_between_intervals_writes_no_checkpoint(commits: int, interval: str) -> None:
     builder = table(commits, checkpointInterval=interval)
     optimize(builder.store)
     assert checkpoint_versions(builder.store) == []

@@ -66,7 +66,7 @@ def test_row_as_delta_on_spark_gives_it(tmp_path: Path) -> None:
     }
 
 
-def test_an_older_version(tmp_path: Path) -> None:
+def test_an_older_version_has_its_own_files_and_time(tmp_path: Path) -> None:
     write_log(tmp_path, 5)
     report = load(tmp_path, 2)
     assert (report.version, report.row["numFiles"]) == (2, 2)
@@ -173,7 +173,7 @@ def test_a_schema_that_cannot_be_read(tmp_path: Path) -> None:
     assert load(tmp_path).columns is None
 
 
-def test_no_table(tmp_path: Path) -> None:
+def test_a_directory_without_commits_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(NotATableError, match="the directory is empty or missing"):
         load(tmp_path)
     write_log(tmp_path, 1)

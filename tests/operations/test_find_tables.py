@@ -84,7 +84,9 @@ def test_a_glob_finds_the_tables_that_match(
     assert find_tables(f"{root}/{pattern}", open_store) == sorted(f"{root}/{t}" for t in tables)
 
 
-def test_a_relative_glob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_glob_finds_relative_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     LocalStore("a/t").put("_delta_log/0.json", b"")
     assert find_tables("*/t", LocalStore) == ["a/t"]
@@ -99,7 +101,7 @@ def test_a_link_to_a_table_counts(tmp_path: Path) -> None:
     assert find_tables(f"{tmp_path}/lake/*", LocalStore) == [f"{tmp_path}/lake/linked"]
 
 
-def test_what_it_costs() -> None:
+def test_a_search_lists_nothing_inside_tables() -> None:
     """A listing a folder on the way and two names a candidate: none of what is inside tables."""
     root = f"memory://cost-{next(_NUMBERS)}"
     store = MemoryStore(root)
@@ -120,7 +122,7 @@ def test_what_it_costs() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["none*", "bronze/a/*", "bronze/_h*/*", "*/.h*"])
-def test_nothing_matches(lake: tuple[str, OpenStore], pattern: str) -> None:
+def test_a_glob_without_a_match_is_an_error(lake: tuple[str, OpenStore], pattern: str) -> None:
     root, open_store = lake
     with pytest.raises(NotATableError, match="no Delta table matches"):
         find_tables(f"{root}/{pattern}", open_store)
@@ -157,5 +159,5 @@ def test_a_bucket_is_no_glob(pattern: str) -> None:
         ("a[b", True),
     ],
 )
-def test_what_is_a_glob(address: str, answer: bool) -> None:
+def test_a_wildcard_makes_a_glob_and_a_query_string_does_not(address: str, answer: bool) -> None:
     assert is_glob(address) is answer

@@ -184,7 +184,7 @@ def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
     with scene.hold(Unable(store)):
         assert store.contents() == {}
     assert scene.warnings == [
-        f"running without a lease, so other runs are not excluded: {error.message}"
+        f"running without a lease, so other runs may run at the same time: {error.message}"
     ]
 
 
@@ -218,4 +218,4 @@ def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.Mo
             # Each time again: it may be renewed just between the look and the removal.
             store.delete_many(list(store.contents()))
             threading.Event().wait(0.01)
-    assert scene.warnings == ["another run took the lease on this table; this one continues"]
+    assert scene.warnings == ["another run took the lease on this table; this run continues"]

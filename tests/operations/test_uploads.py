@@ -185,7 +185,7 @@ def test_a_listing_that_fails_is_a_warning() -> None:
     memory = MemoryStore(f"memory://uploads-{next(_NUMBERS)}/t")
     faulty = FaultyStore(memory, Fault(1, "error", method="list_from"))
     (warning,) = _abort(_PartsStore(faulty), FixedClock())
-    assert "uploads of killed runs may be left" in warning
+    assert "uploads of killed runs may exist" in warning
 
 
 class _NotesRefused(_PartsStore):
@@ -198,7 +198,7 @@ def test_an_upload_that_may_not_be_noted_goes_on(caplog: pytest.LogCaptureFixtur
     note_uploads(store, find_uploading_run(store, "run", clock))
     assert store.on_upload is not None
     store.on_upload("a.parquet", "id")()
-    assert "a.parquet is not noted" in caplog.text
+    assert "a.parquet is not recorded" in caplog.text
 
 
 def test_no_part_is_sent_if_the_store_fails_to_take_the_note() -> None:

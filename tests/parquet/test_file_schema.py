@@ -59,7 +59,7 @@ def schema_of(table: pa.Table, **options: Any) -> FileSchema:
         (pa.array([[None]], pa.list_(pa.null())), "array<void>"),
     ],
 )
-def test_types(array: pa.Array, expected: str) -> None:
+def test_an_arrow_type_becomes_a_delta_type(array: pa.Array, expected: str) -> None:
     found = schema_of(pa.table({"before": [1], "it": array, "after": [["x"]]}))
     assert not found.unusable
     assert [(f.name, render_type(f.type)) for f in found.struct.fields] == [

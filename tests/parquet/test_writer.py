@@ -166,7 +166,9 @@ def test_physical_types_are_those_of_delta(store: Store) -> None:
         ("none", None, "UNCOMPRESSED"),
     ],
 )
-def test_codecs(store: Store, codec: str, level: int | None, stored: str) -> None:
+def test_a_file_has_the_requested_codec(
+    store: Store, codec: str, level: int | None, stored: str
+) -> None:
     table = pa.table({"c": range(10)})
     write(store, table, WriteOptions(codec, level))
     file = open_parquet(store)

@@ -26,13 +26,13 @@ def test_arrays_of_every_second_number() -> None:
     assert array_of(np.arange(6)[::2]).to_pylist() == [0, 2, 4]
 
 
-def test_flags_of_chunks() -> None:
+def test_flags_of_joins_the_chunks() -> None:
     chunks = pa.chunked_array([[True], [], [False, True]], pa.bool_())
     assert flags_of(chunks).tolist() == [True, False, True]
     assert flags_of(pa.chunked_array([], pa.bool_())).tolist() == []
 
 
-def test_texts() -> None:
+def test_texts_of_makes_a_valid_string_array() -> None:
     values = ["", "é", "ab"]
     made = texts_of(values)
     made.validate(full=True)
@@ -40,6 +40,6 @@ def test_texts() -> None:
     assert texts_of([]).equals(pa.array([], pa.string()))
 
 
-def test_an_empty_table() -> None:
+def test_empty_table_equals_that_of_arrow() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.map_(pa.string(), pa.string()))])
     assert empty_table(schema).equals(schema.empty_table())

@@ -83,7 +83,7 @@ def test_named_columns_override(names: str, expected: list[str]) -> None:
     assert choose(dataSkippingStatsColumns=names, dataSkippingNumIndexedCols="0") == expected
 
 
-def test_default_is_32() -> None:
+def test_by_default_the_first_32_columns_have_statistics() -> None:
     wide = struct(*(field(f"c{i}", "integer") for i in range(40)))
     assert choose(wide) == [f"c{i}" for i in range(32)]
 

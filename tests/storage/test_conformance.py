@@ -53,7 +53,9 @@ STORES: dict[str, Callable[[Path], Store]] = {
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("promise", conformance.PROMISES, ids=lambda promise: promise.__name__)
-def test_promise(promise: Callable[[Store], None], kind: str, tmp_path: Path) -> None:
+def test_a_store_passes_the_conformance_suite(
+    promise: Callable[[Store], None], kind: str, tmp_path: Path
+) -> None:
     if kind == "fsspec" and promise in NOT_FOR_FSSPEC_MEMORY:
         pytest.skip("fsspec's memory file system does not promise this itself")
     promise(STORES[kind](tmp_path))

@@ -28,7 +28,7 @@ from tests.support.stores import FaultyStore, MemoryStore, opened_as
         ("/tmp/a#b?c", "file:///tmp/a%23b%3Fc"),
     ],
 )
-def test_local_addresses(address: str, uri: str) -> None:
+def test_a_local_address_becomes_a_file_uri(address: str, uri: str) -> None:
     store = open_store(address)
     assert isinstance(store, LocalStore)
     assert store.uri == uri
@@ -79,7 +79,9 @@ def test_local_uris_are_recognized_without_opening() -> None:
         ("az://c/t", {"account_name": "acc", "anon": "true"}, "c/t", "abfs://o/x"),
     ],
 )
-def test_object_stores(address: str, options: dict[str, str], root: str, alias: str) -> None:
+def test_an_address_opens_a_store_that_hides_its_secrets(
+    address: str, options: dict[str, str], root: str, alias: str
+) -> None:
     store = open_store(address, options)
     assert isinstance(store, FsspecStore)
     assert store.uri == address.rstrip("/")

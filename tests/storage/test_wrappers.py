@@ -100,7 +100,7 @@ def test_wrappers_offer_the_capabilities_of_the_store_inside(
 
 
 @pytest.mark.parametrize("number", range(len(READS)))
-def test_dry_runs_read(number: int, memory: MemoryStore) -> None:
+def test_a_read_only_store_reads_as_its_store_does(number: int, memory: MemoryStore) -> None:
     assert READS[number](ReadOnlyStore(memory)) == READS[number](memory)
 
 

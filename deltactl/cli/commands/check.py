@@ -39,7 +39,8 @@ def command(
     ctx: typer.Context,
     table: TableArgument,
     version: Annotated[
-        int | None, typer.Option(min=0, help="Version whose files to check  [default: the latest]")
+        int | None,
+        typer.Option(min=0, help="Check the files of this version  [default: the latest]"),
     ] = None,
     all_versions: Annotated[
         bool,
@@ -48,9 +49,9 @@ def command(
     files: Annotated[
         Files,
         typer.Option(
-            help="What to check; each value includes those before it. exists: files exist; sizes: "
-            "size as in the log; footers: row counts, nulls and bounds agree with the statistics; "
-            "data: every row can be decoded"
+            help="How to check files; each value includes the checks of the values before it. "
+            "exists: files exist; sizes: size as in the log; footers: row counts, nulls "
+            "and bounds agree with the statistics; data: every row can be decoded"
         ),
     ] = Files[_DEFAULTS.depth.name],
     sample: Annotated[
@@ -66,7 +67,8 @@ def command(
         ),
     ] = False,
     dvs: Annotated[
-        bool, typer.Option("--dvs", help="Decode deletion vectors (--files data always does)")
+        bool,
+        typer.Option("--dvs", help="Decode deletion vectors; --files data always decodes them"),
     ] = False,
     proofs: Annotated[
         bool,
@@ -80,15 +82,15 @@ def command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Record progress in a local file, and continue from it if it exists",
+            help="Record progress in this local file; if it exists, continue from it",
         ),
     ] = None,
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="path-encoding: repair findings PATH_ENCODING: a removed file is still live, "
-            "because its remove action has another encoding of the path. Commits a remove action "
-            "that matches; asks first"
+            help="path-encoding: repair PATH_ENCODING findings: a removed file is still live, "
+            "because its remove action has another encoding of the path. Asks first, then "
+            "commits a remove action that matches"
         ),
     ] = None,
     path: Annotated[

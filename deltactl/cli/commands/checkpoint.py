@@ -30,24 +30,32 @@ def command(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     table: TableArgument,
     version: Annotated[
-        int | None, typer.Option(min=0, help="Version to checkpoint  [default: the latest]")
+        int | None,
+        typer.Option(min=0, help="Write a checkpoint of this version  [default: the latest]"),
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="auto: chosen by delta.checkpointPolicy and the protocol")
+        Kind, typer.Option(help="auto: delta.checkpointPolicy and the protocol decide")
     ] = _DEFAULTS.kind,
     sidecar_size: Annotated[
         int,
-        typer.Option(min=1, metavar="ROWS", help="v2: maximum number of file actions in a sidecar"),
+        typer.Option(
+            min=1,
+            metavar="ROWS",
+            help="For V2 checkpoints: maximum number of file actions in a sidecar",
+        ),
     ] = _DEFAULTS.sidecar_rows,
     part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
-        TopFormat, typer.Option(help="v2: format of the top-level file, which lists the sidecars")
+        TopFormat,
+        typer.Option(
+            help="For V2 checkpoints: format of the top-level file, which lists the sidecars"
+        ),
     ] = _DEFAULTS.top_format,
     compat: Annotated[
         Compat,
         typer.Option(
-            help="default: what every reader can read; spark: also the optional columns that "
-            "Delta on Spark writes; plain: no dictionary encoding, no compression"
+            help="default: files that every reader can read; spark: also the optional columns "
+            "that Delta on Spark writes; plain: no dictionary encoding, no compression"
         ),
     ] = _DEFAULTS.compat,
     cleanup: Annotated[
@@ -86,8 +94,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--check",
-            help="Change nothing; exit 3 if a checkpoint is due by delta.checkpointInterval, or, "
-            "with --repair, if something is wrong",
+            help="Change nothing; exit 3 if a checkpoint is due by delta.checkpointInterval, "
+            "or with --repair if there is a problem",
         ),
     ] = False,
     dry_run: DryRunOption = False,

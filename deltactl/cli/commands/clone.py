@@ -28,7 +28,10 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Argument(metavar="TARGET", help="Path or URI of the new table", show_default=False),
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Copy the files: an independent table")
+        bool,
+        typer.Option(
+            "--deep", help="Copy the files, so that the clone is independent of the source"
+        ),
     ] = False,
     shallow: Annotated[
         bool,

@@ -41,12 +41,13 @@ def command(
         str | None,
         typer.Argument(
             metavar="TABLE",
-            help="Table whose profile and properties apply",
+            help="Show the settings for this table: its profile and properties apply",
             show_default=False,
         ),
     ] = None,
     for_command: Annotated[
-        str | None, typer.Option("--command", metavar="NAME", help="Only settings of this command")
+        str | None,
+        typer.Option("--command", metavar="NAME", help="Show only settings of this command"),
     ] = None,
 ) -> None:
     """Show every setting: its value, and where the value comes from.

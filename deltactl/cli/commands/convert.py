@@ -29,7 +29,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="COLUMNS",
             help='Partition columns in order, with types: "date date, country string"  '
-            "[default: from the directories, types guessed]",
+            "[default: those in the directory names, with guessed types]",
         ),
     ] = None,
     no_statistics: Annotated[
@@ -38,7 +38,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     schema_mode: Annotated[
         SchemaMode,
         typer.Option(
-            help="If files have different types for a column: fail, or widen to a common type"
+            help="If a column has different types in different files: strict: fail; widen: "
+            "use a common type"
         ),
     ] = _DEFAULTS.schema_mode,
     column_mapping: Annotated[

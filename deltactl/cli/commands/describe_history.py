@@ -57,28 +57,34 @@ def command(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help='From this time: "2024-01-31 12:00", or "2h" for two hours ago'
+            metavar="TIME",
+            help='Show commits since this time: "2024-01-31 12:00", or "2h" for two hours ago',
         ),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until this time")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show commits until this time")
+    ] = None,
     version_range: Annotated[
         str | None,
-        typer.Option(metavar="A..B", help="Versions A to B; A.. and ..B have one open end"),
+        typer.Option(
+            metavar="A..B",
+            help="Show versions A to B; A.. ends at the latest version, ..B begins at the oldest",
+        ),
     ] = None,
     operation: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Only this operation, such as MERGE; may be repeated",
+            help="Show only commits of this operation, such as MERGE; may be repeated",
             show_default=False,
         ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only the version that was the latest at this time"),
+        typer.Option(metavar="TIME", help="Show only the version that was the latest at this time"),
     ] = None,
     version: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only version N", show_default=False)
+        int | None, typer.Option(min=0, metavar="N", help="Show only version N", show_default=False)
     ] = None,
     files: Annotated[
         bool,
@@ -90,15 +96,17 @@ def command(
     diff: Annotated[
         str | None,
         typer.Option(
-            metavar="A..B", help="Differences between versions A and B; A.. means up to the latest"
+            metavar="A..B",
+            help="Show the differences between versions A and B; A.. compares A with the "
+            "latest version",
         ),
     ] = None,
     blame: Annotated[
         str | None,
         typer.Option(
             metavar="PARTITION",
-            help="Commits that changed files of a partition: day=2024-01-31, or a predicate as in "
-            "optimize --where",
+            help="Show the commits that changed files of a partition: day=2024-01-31, or a "
+            "predicate as in optimize --where",
         ),
     ] = None,
     follow: Annotated[
@@ -222,7 +230,8 @@ def _ensure_belongs(option: str, is_given: bool, to: str, is_there: bool) -> Non
 def _parse_diff(text: str) -> tuple[int, int | None]:
     if ".." not in text:
         raise UsageError(
-            f"{text!r} is not two versions", hint='Write "3..7", or "3.." to the latest.'
+            f"{text!r} is not two versions",
+            hint='Write "3..7", or "3.." to compare with the latest version.',
         )
     return parse_version_range(text)
 

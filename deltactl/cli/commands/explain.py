@@ -20,7 +20,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="CODE",
-            help="Error code, as error.code in -o json; without one, list all codes",
+            help="Error code, such as LOG_GAP; without a code, list all codes",
             show_default=False,
         ),
     ] = None,

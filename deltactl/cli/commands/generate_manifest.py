@@ -21,24 +21,28 @@ def command(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     table: TableArgument,
     mode: Annotated[
-        str, typer.Option(metavar="MODE", help="Kind of manifest; symlink is the only one")
+        str,
+        typer.Option(
+            metavar="MODE", help="Kind of manifests; symlink_format_manifest is the only kind"
+        ),
     ] = _DEFAULTS.mode,
     version: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="Version to write manifests for  [default: the latest]"
+            min=0, metavar="N", help="Write the manifests of this version  [default: the latest]"
         ),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Only partitions that match this SQL condition, e.g. \"date >= '2024-01-01'\"",
+            help="Write only partitions that match this SQL condition, e.g. "
+            "\"date >= '2024-01-01'\"",
         ),
     ] = None,
     since: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Only partitions changed after version N"),
+        typer.Option(min=0, metavar="N", help="Write only partitions that changed after version N"),
     ] = None,
     scheme_map: Annotated[
         list[str] | None,

@@ -96,7 +96,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option("--no-lease", help="Run even if another run holds the lease of a table"),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 if anything is due")
+        bool, typer.Option("--check", help="Change nothing; exit 3 if an action is due")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:

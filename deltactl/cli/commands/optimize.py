@@ -50,7 +50,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Only partitions that match this SQL condition, e.g. \"date >= '2024-01-01'\"",
+            help="Rewrite only partitions that match this SQL condition, e.g. "
+            "\"date >= '2024-01-01'\"",
         ),
     ] = None,
     purge: Annotated[
@@ -107,13 +108,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="N|last-run",
-            help="Only partitions that changed after version N, or since the last complete "
-            "optimize",
+            help="Rewrite only partitions that changed after version N; last-run: since the "
+            "last complete optimize",
         ),
     ] = None,
     skip_hot: Annotated[
         str | None,
-        typer.Option(metavar="AGE", help="Skip partitions written within this time, e.g. 1h"),
+        typer.Option(
+            metavar="AGE", help="Skip partitions that were written within this time, e.g. 1h"
+        ),
     ] = None,
     include_clustered: Annotated[
         bool,
@@ -142,7 +145,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.min_input_files,
     max_deleted_rows_ratio: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Rewrite files with a larger share of deleted rows"),
+        typer.Option(min=0, max=1, help="Rewrite files if a larger share of their rows is deleted"),
     ] = _DEFAULTS.max_deleted_rows_ratio,
     max_bytes: Annotated[
         str | None,
@@ -176,8 +179,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="NAME[:LEVEL]",
-            help="zstd, snappy, gzip, lz4, brotli or none  [default: the table's property, else "
-            "what most inputs use]",
+            help="zstd, snappy, gzip, lz4, brotli or none  [default: the codec in the table "
+            "property, else that of most inputs]",
         ),
     ] = None,
     rewrite: Annotated[
@@ -208,7 +211,7 @@ def command(  # noqa: PLR0913 - one parameter an option
             metavar="WHAT=THRESHOLD",
             help="files=N, size=SIZE: run only if at least this much would be rewritten. "
             "skip=SHARE: run only if a query for one value of a clustering column skips less than "
-            "this share of the files. May be repeated: one condition is enough",
+            "this share of the files; may be repeated: one true condition is enough",
             show_default=False,
         ),
     ] = None,

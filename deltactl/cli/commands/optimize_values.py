@@ -74,5 +74,5 @@ def parse_commit_every(texts: list[str]) -> tuple[int | None, int | None]:
         except UsageError:
             sizes.append(parse_size(text))
     if len(times) > 1 or len(sizes) > 1:
-        raise UsageError("--commit-every takes one time and one size")
+        raise UsageError("--commit-every accepts at most one time and one size")
     return (times or [None])[0], (sizes or [None])[0]  # type: ignore[list-item]

@@ -95,8 +95,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if a larger share of the listed files is orphaned: not in any commit "
-            "of the log",
+            help="Refuse if more than this share of the listed files is in no commit of the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -117,8 +116,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that a run removed (run id, or last), from quarantine or from "
-            "object versions of the bucket",
+            help="Restore the files that a run removed: give its id, or last. They come from "
+            "quarantine, or from object versions of the bucket",
         ),
     ] = None,
     purge_quarantine: Annotated[

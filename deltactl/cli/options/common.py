@@ -1,7 +1,7 @@
 """Define options that commands share: one definition each.
 
-The global ones are added to every command by ``cli/group.py`` and may also stand before it; a
-command does not declare them, and finds them in its ``Session``.
+``cli/group.py`` adds the global options to every command; they may also be given before the
+command. A command does not declare them: their values are in its ``Session``.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ IfNeededOption = Annotated[
         "--if-needed",
         metavar="WHAT=THRESHOLD",
         help="Run only if at least this much would be done: files=N or size=SIZE; may be "
-        "repeated: one condition is enough",
+        "repeated: one true condition is enough",
         show_default=False,
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before removing")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")
+    bool, typer.Option("--dry-run", help="Show what would be done; change nothing")
 ]
 
 
@@ -79,7 +79,11 @@ class GlobalOptions(Options):
     verbose: Annotated[
         int,
         typer.Option(
-            "--verbose", "-v", count=True, help="More messages; may be repeated", show_default=False
+            "--verbose",
+            "-v",
+            count=True,
+            help="Show more messages; may be repeated",
+            show_default=False,
         ),
     ] = 0
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False

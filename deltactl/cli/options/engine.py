@@ -1,7 +1,7 @@
 """Define options of all commands that run tasks: the engine and where it runs.
 
-They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
-does not declare them, and gets the engine from its session.
+``cli/group.py`` adds them to each command with ``has_engine`` in the command table. A command does
+not declare them: it gets the engine from its session.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class FleetOptions(Options):
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Path or URI of the table; also several, or a glob such as 's3://lake/*'",
+            help="Path or URI of a table, or a glob such as 's3://lake/*'; several are allowed",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -42,7 +42,7 @@ class FleetOptions(Options):
         typer.Option(
             "--tables-from",
             metavar="FILE",
-            help="Also the tables in this file, one per line; - reads stdin",
+            help="Also process the tables in this file, one per line; - means standard input",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),

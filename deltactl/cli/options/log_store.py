@@ -1,6 +1,6 @@
 """Define options for commits through DynamoDB: ``--log-store``, ``--ddb-table-name``, ...
 
-They are added by ``cli/group.py`` to each command whose row of the command table says so.
+``cli/group.py`` adds them to each command with ``commits`` in the command table.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class LogStoreOptions(Options):
         LogStoreName | None,
         typer.Option(
             "--log-store",
-            help="Log store for commits on S3, compatible with Delta's S3DynamoDBLogStore; all "
-            "writers of a table must use the same  [default: conditional PUT on S3]",
+            help="Log store for commits on S3, compatible with Delta's S3DynamoDBLogStore; "
+            "all writers of a table must use the same log store  [default: conditional PUT on S3]",
             show_default=False,
         ),
     ] = None

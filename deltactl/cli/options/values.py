@@ -33,7 +33,7 @@ def parse_need(
     for key in pairs:
         if key not in known:
             raise UsageError(
-                f"--if-needed {key}: this command has no such threshold",
+                f"--if-needed {key}: this command has no threshold {key!r}",
                 hint=f"Use one of: {', '.join(known)}.",
             )
     size = pairs.get("size")
@@ -51,8 +51,8 @@ def _parse_share(key: str, text: str | None) -> float | None:
         return None
     if not _SHARE.fullmatch(text):
         raise UsageError(
-            f"--if-needed {key}={text}: that is not a share from 0 to 1",
-            hint=f"Give for example {key}=0.5, which is half of the files.",
+            f"--if-needed {key}={text}: {text!r} is not a share from 0 to 1",
+            hint=f"Write for example {key}=0.5, which is half of the files.",
         )
     return float(text)
 
@@ -61,7 +61,7 @@ def _parse_count(key: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"--if-needed {key}={text}: that is not a number")
+        raise UsageError(f"--if-needed {key}={text}: {text!r} is not a whole number")
     return int(text)
 
 

@@ -160,7 +160,7 @@ def render_repair(page: Page, report: RepairReport, argv: Sequence[str]) -> None
             page.line("  ", finding.remedy)
     if report.unproven:
         count = format_count(report.unproven, "checkpoint is", "checkpoints are")
-        text = f"{count} readable, but not verified: nothing is left to compare with"
+        text = f"{count} readable, but not verified: the log has nothing to compare with"
         page.line(Styled(text, Tone.FAINT))
     if report.dry_run and report.findings:
         _render_real_command(page, argv)

@@ -37,7 +37,10 @@ def render_graph(page: Page, graph: HistoryGraph) -> None:
     _render_axis(page, graph.points, each * len(buckets))
     if len(buckets) < len(graph.points):
         page.line(
-            Styled(f"a column is {len(buckets[0])} versions; a digit counts commits", Tone.FAINT)
+            Styled(
+                f"a column has {len(buckets[0])} versions; a digit counts commits",
+                Tone.FAINT,
+            )
         )
     if graph.num_unread:
         older = format_count(graph.num_unread, "older version")

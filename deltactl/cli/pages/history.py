@@ -148,7 +148,7 @@ def _format_time(timestamp_ms: int, wide: bool) -> str:
 
 
 def _who(row: Row, wide: bool = True) -> str:
-    """Return who committed: the user if the commit names one, else the program."""
+    """Return who committed: the user in the commit, else the program."""
     person = row["userName"] or row["userId"]
     if person:
         return str(person if wide else person.partition("@")[0] or person)[:_CUT]
@@ -232,7 +232,7 @@ def _render_problems(page: Page, rows: Sequence[Row]) -> None:
     if lost:
         page.line(
             Styled(f"x {_format_versions(lost)} cannot be rebuilt: ", Tone.CAUTION),
-            "no unbroken chain of commits from version 0 or a checkpoint",
+            "some commits since version 0 or the previous checkpoint are missing or invalid",
         )
 
 

@@ -89,5 +89,6 @@ def _render_result(page: Page, report: ManifestReport) -> None:
     if report.purged_from is not None:
         pairs.append(("purge", f"version {report.purged_from} had files with deleted rows"))
     if report.window_ms is not None:
-        pairs.append(("window", f"partitions could differ for {format_duration(report.window_ms)}"))
+        window = format_duration(report.window_ms)
+        pairs.append(("window", f"partitions had different versions for {window}"))
     page.fields(pairs)

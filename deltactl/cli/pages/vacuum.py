@@ -98,7 +98,8 @@ def _render_result(page: Page, report: VacuumReport, table: str) -> None:
         pairs.append(
             (
                 "not removed",
-                f"{len(report.changed):,} changed during the run, {report.vanished:,} already gone",
+                f"{len(report.changed):,} changed during the run, "
+                f"{report.vanished:,} already deleted",
             )
         )
     if report.plan.left_over:

@@ -126,7 +126,7 @@ EXPLANATIONS: Final = {
             "A directory that has the name of a log but contains other files.",
         ),
         _UNTOUCHED,
-        ("See what is left with `deltactl describe-history TABLE`, and restore the first files.",),
+        ("See what is left with `deltactl describe-history TABLE`; restore the first log files.",),
     ),
     "LOG_FILE_MISSING": Explanation(
         "A checkpoint or sidecar that the log refers to is missing.",
@@ -168,7 +168,7 @@ EXPLANATIONS: Final = {
     "CONFLICT": Explanation(
         "Another writer committed a change that conflicts with this one.",
         ("A concurrent change of the same files, of the schema, or of the protocol.",),
-        "The other writer's commit is kept; changes that conflict with it were not committed.",
+        "The other writer's commit is valid; changes that conflict with it were not committed.",
         (
             "Rerun: this is safe.",
             "Skip partitions that are being written with `deltactl optimize --skip-hot 1h`.",
@@ -182,7 +182,7 @@ EXPLANATIONS: Final = {
         "may list them.",
         (
             "See with `deltactl describe-history TABLE --limit 5` whether the version is there.",
-            "Rerun when the store answers.",
+            "Rerun when the store is available again.",
         ),
     ),
     "PARTIAL": Explanation(
@@ -198,7 +198,7 @@ EXPLANATIONS: Final = {
         "A rule that protects data refused the run.",
         (
             "A retention that is shorter than that of the table.",
-            "Unusually many files that are not in any commit: the directory may be wrong.",
+            "Unusually many files that no commit references: the directory may be wrong.",
             "A confirmation is needed, but --yes was not given and there is no terminal to ask on.",
             "A shallow clone that is recorded in the table, and that vacuum cannot read.",
         ),
@@ -222,7 +222,7 @@ EXPLANATIONS: Final = {
     ),
     "UNSUPPORTED_FEATURE": Explanation(
         "The table has a table feature that does not allow this operation.",
-        ("A newer writer enabled a feature that this version of deltactl does not know.",),
+        ("A newer writer enabled a feature that this version of deltactl does not support.",),
         _UNTOUCHED,
         (
             "See the features, and what deltactl can do, with `deltactl describe-detail TABLE`.",
@@ -230,7 +230,7 @@ EXPLANATIONS: Final = {
         ),
     ),
     "STORAGE": Explanation(
-        "The store refused or failed.",
+        "A request to the store failed or was refused.",
         (
             "The network, a full disk, or a limit on the number of requests.",
             "A file system that cannot create a file only if it is absent.",
@@ -251,7 +251,7 @@ EXPLANATIONS: Final = {
         ("Rerun.",),
     ),
     "ACCESS_DENIED": Explanation(
-        "The credentials or permissions do not allow this.",
+        "The credentials or permissions do not allow this request.",
         (
             "Credentials are missing, expired, or for another account.",
             "A role that may read but not list, write or delete.",
@@ -259,7 +259,7 @@ EXPLANATIONS: Final = {
         _FAILED_BEFORE_COMMIT,
         (
             "Check the environment's credentials, or give them with --storage-option.",
-            "A dry run needs to read and list only.",
+            "A dry run only needs permission to read and to list.",
         ),
     ),
     "MEMORY": Explanation(
@@ -276,7 +276,7 @@ EXPLANATIONS: Final = {
     ),
     "ENGINE_UNAVAILABLE": Explanation(
         "The requested engine cannot run here.",
-        ("No Java, no PySpark, or a cluster or Spark Connect server that does not answer.",),
+        ("No Java, no PySpark, or a cluster or Spark Connect server that does not respond.",),
         _UNTOUCHED,
         (
             "See what is installed with `deltactl --version -v`.",
@@ -284,7 +284,7 @@ EXPLANATIONS: Final = {
         ),
     ),
     "INTERRUPTED": Explanation(
-        "A signal ended the run: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.",
+        "A signal ended the run: exit status 130 for SIGINT (Ctrl-C), 143 for SIGTERM.",
         ("A person, a time limit of the scheduler, or a shutdown of the machine.",),
         _KEPT,
         ("Rerun to finish the rest.",),
@@ -312,7 +312,7 @@ EXPLANATIONS: Final = {
         ),
         _UNTOUCHED,
         (
-            "Rerun later; the message has the holder of the lease and its expiry.",
+            "Rerun later; the message shows the holder of the lease and when it expires.",
             "Use --no-lease to run now: two runs at a time are safe, but may do work twice.",
         ),
     ),

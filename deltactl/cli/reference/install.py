@@ -56,8 +56,8 @@ def detect_shell(environ: Mapping[str, str]) -> Shell:
         return Shell(name)
     except ValueError:
         raise UsageError(
-            f"no completion for the shell {name!r}" if name else "cannot tell which shell this is",
-            hint="Name one: `SHELL=bash deltactl --install-completion`, or zsh, or fish.",
+            f"no completion for the shell {name!r}" if name else "the shell cannot be detected",
+            hint="Give the shell: `SHELL=bash deltactl --install-completion`, or zsh or fish.",
         ) from None
 
 

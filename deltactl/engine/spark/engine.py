@@ -220,7 +220,7 @@ def _wait_for(
         raise error
     raise DeltactlError(
         f"the row exchange failed on Spark: {describe_failure(str(error))}",
-        hint="Read the executors' logs; a worker that ended usually had too little memory.",
+        hint="Read the logs of the executors: a worker process often ends because memory ran out.",
     ) from error
 
 
@@ -236,7 +236,7 @@ def _read_exchange(
             raise found
         (reports if number == REPORT else results).append(found)
     if len(reports) != num_sources:
-        raise DeltactlError(f"Spark gave {len(reports)} reports of {num_sources} sources")
+        raise DeltactlError(f"Spark returned {len(reports)} reports for {num_sources} sources")
     return reports, results
 
 
@@ -323,7 +323,7 @@ class _Run(Generic[R]):
             else:
                 yield Failed(task_id, attempt, result)
         for task in packed.values():
-            lost = DeltactlError(f"Spark gave no result for task {task.id}")
+            lost = DeltactlError(f"Spark returned no result for task {task.id}")
             yield Failed(task.id, task.tries, lost)
 
     def _lose(self, job: Job, error: Exception) -> Iterator[Done[R] | Failed]:

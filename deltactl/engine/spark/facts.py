@@ -88,7 +88,7 @@ def _find_cluster(environ: Mapping[str, str], master: str | None, remote: str | 
         if environ.get(name):
             return f"{name} is set"
     if _master_of_arguments(environ.get("PYSPARK_SUBMIT_ARGS", "")):
-        return "PYSPARK_SUBMIT_ARGS names a master"
+        return "PYSPARK_SUBMIT_ARGS has a master"
     return _find_default_master(environ)
 
 
@@ -114,4 +114,4 @@ def _find_default_master(environ: Mapping[str, str]) -> str | None:
     except OSError:
         return None
     named = any(line.replace("=", " ").split()[:1] == ["spark.master"] for line in lines)
-    return f"{defaults} names a master" if named else None
+    return f"{defaults} has a master" if named else None

@@ -39,17 +39,17 @@ def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
 def went_away(error: Exception) -> EngineUnavailableError:
     """Return the error for all tasks that cannot run because Spark was lost."""
     return EngineUnavailableError(
-        f"Spark went away: {describe_failure(str(error))}",
-        hint="Read the log of Spark, then rerun: its Java process or server has ended, often "
-        "because memory ran out.",
+        f"Spark has ended: {describe_failure(str(error))}",
+        hint="Read the log of Spark, then rerun. The Java process or the server of Spark often "
+        "ends because memory ran out.",
     )
 
 
 def given_up(task: PackedTask, error: Exception) -> Failed:
     """Return the outcome of a task whose workers died in each attempt."""
     lost = DeltactlError(
-        f"Spark lost the task in {task.tries} attempts: {describe_failure(str(error))}",
-        hint="Read the executors' logs; a worker that ended usually had too little memory.",
+        f"Spark did not finish the task in {task.tries} attempts: {describe_failure(str(error))}",
+        hint="Read the logs of the executors: a worker process often ends because memory ran out.",
     )
     lost.__cause__ = error
     return Failed(task.id, task.tries - 1, lost)

@@ -155,7 +155,7 @@ def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
     """
     for key, value in conf.items():
         if session.conf.get(key, None) != value:
-            _log.warning("the Spark Connect server did not take the setting %s", key)
+            _log.warning("the Spark Connect server did not accept the setting %s", key)
 
 
 def stop_session(session: SparkSession) -> None:

@@ -94,7 +94,7 @@ def _check(
     try:
         replayed = _load(store, listing, checkpoint.version, others)
     except (CorruptLogError, ObjectNotFoundError):
-        return Verdict(checkpoint, "unproven", "nothing is left to compare it with")
+        return Verdict(checkpoint, "unproven", "the log has nothing left to compare it with")
     own = _load_alone(store, checkpoint)
     difference = _describe_difference(own, replayed)
     if difference is None:
@@ -103,7 +103,7 @@ def _check(
     unproven = any(v.checkpoint == base and v.trust == "unproven" for v in before)
     problem = f"it disagrees with the log: {difference}"
     if unproven and base is not None:
-        problem += f" (or {base.names[0]} does)"
+        problem += f" (or {base.names[0]} disagrees with it)"
     return Verdict(checkpoint, "ambiguous" if unproven else "bad", problem)
 
 
@@ -116,7 +116,7 @@ def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
     infos = store.stat_many(head.sidecars)
     for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
         if info is not None and size != info.size_bytes:
-            return f"it says that {name} has {size} bytes, but the file has {info.size_bytes}"
+            return f"it records {size} bytes for {name}, but the file has {info.size_bytes}"
     return None
 
 
@@ -178,7 +178,7 @@ def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) ->
         return HintVerdict(None, missing, is_missing=missing is not None)
     if not any(c.version == version for c in usable):
         return HintVerdict(
-            version, f"{HINT_NAME} names version {version}, which has no good checkpoint"
+            version, f"{HINT_NAME} refers to version {version}, which has no usable checkpoint"
         )
     return HintVerdict(version, None)
 

@@ -56,20 +56,17 @@ def find_disagreements(
         ("numFiles", found.num_files, num_files),
         ("tableSizeBytes", found.size_bytes, size_bytes),
     )
-    wrong = [
-        f"{key} is not what the log says ({a}, the log: {b})" for key, a, b in counts if a != b
-    ]
+    wrong = [f"{key} is {a}, but the log has {b}" for key, a, b in counts if a != b]
     if found.protocol is not None and found.protocol != snapshot.protocol:
-        wrong.append("protocol is not what the log says")
+        wrong.append("protocol differs from the log")
     if found.metadata is not None and not is_same_metadata(found.metadata, snapshot.metadata):
-        wrong.append("metadata is not what the log says")
+        wrong.append("metadata differs from the log")
     if found.domains is not None and found.domains != dict(snapshot.domains):
-        wrong.append("domainMetadata is not what the log says")
-    # If the table has a retention for transactions, the current time decides which of them are
-    # valid.
+        wrong.append("domainMetadata differs from the log")
+    # If transactions expire, the current time decides which of them are still valid.
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
-        wrong.append("setTransactions is not what the log says")
+        wrong.append("setTransactions differs from the log")
     return [f"{name}: {text}" for text in wrong]
 
 

@@ -45,9 +45,12 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
     if expected == found:
         return
     if expected.count != found.count:
-        detail = f"{expected.count} were written, {found.count} are stored"
+        detail = f"{expected.count} were written, but {found.count} are stored"
     elif expected.size_bytes != found.size_bytes:
-        detail = f"files of {expected.size_bytes} bytes were written, {found.size_bytes} are stored"
+        detail = (
+            f"files of {expected.size_bytes} bytes were written, but {found.size_bytes} bytes are "
+            "stored"
+        )
     else:
         detail = "the stored keys differ from the written keys"
     raise VerificationError(
@@ -80,7 +83,7 @@ def verify_head(
     ):
         if found != wanted:
             raise VerificationError(
-                f"{where}: {what} was stored with a different content than was written",
+                f"{where}: the stored {what} differs from the written one",
                 hint="Rerun; no file refers to the new checkpoint.",
             )
 

@@ -191,5 +191,5 @@ def _read(
         memory_pool=pa.system_memory_pool(),
     )
     if table.num_rows != num_rows:
-        raise pa.ArrowInvalid(f"{num_rows} lines hold {table.num_rows} objects")
+        raise pa.ArrowInvalid(f"{num_rows} lines have {table.num_rows} objects")
     return table

@@ -75,7 +75,7 @@ def parse_json_line(line: bytes) -> Any:
     text = line.strip().decode()
     value, end = _DECODER.raw_decode(text)
     if end != len(text):
-        raise ValueError(f"something follows the object: char {end}")
+        raise ValueError(f"text follows the object: char {end}")
     return value
 
 

@@ -166,7 +166,7 @@ def list_versions(
 def _holes(first: int, last: int) -> list[CommitRecord]:
     count = last - first + 1
     if count > _LONGEST_LISTED_GAP:
-        problem = f"the commits {first} to {last} are missing ({count:,} versions)"
+        problem = f"commits {first} to {last} are missing ({count:,} versions)"
         return [CommitRecord(last, None, problem=problem)]
     missing = "the commit file is missing"
     return [CommitRecord(v, None, problem=missing) for v in range(last, first - 1, -1)]
@@ -275,7 +275,7 @@ class _Reading:
 
     def _lack(self, record: CommitRecord) -> str | None:
         if record.file is not None and self.times.lacks_timestamp(record.version):
-            return "the commit has no inCommitTimestamp; the time shown is its file's"
+            return "the commit has no inCommitTimestamp; the time of the commit file is shown"
         return None
 
 

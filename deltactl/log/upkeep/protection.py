@@ -55,9 +55,10 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
-            f"checkpoints before version {protected} are protected, and the log before version "
-            f"{base} cannot be removed by this program: {error}",
-            hint="Wait until all files before that version can be removed at once.",
+            f"checkpoints before version {protected} are protected, and this program cannot remove "
+            f"the log before version {base}: {error}",
+            hint=f"Wait until all versions before {protected} have expired: then one cleanup can "
+            "remove them.",
         ) from error
 
 

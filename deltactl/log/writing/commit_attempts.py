@@ -188,7 +188,7 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
         if store.stat_many([missing]) == [None]:
             break
     raise ConflictError(
-        f"version {newest + 1} of {store.uri} is not in the log, although later ones are: its "
+        f"version {newest + 1} of {store.uri} is not in the log, although later versions are: its "
         "changes are not known",
         hint="Rerun: the log was cleaned up during this run.",
     )

@@ -51,5 +51,5 @@ def write_archive(
 
 def _exists(path: Path) -> SafetyError:
     return SafetyError(
-        f"{path} exists: it is not overwritten", hint="Name another file, or add --force."
+        f"{path} exists already, and was not replaced", hint="Give another file, or add --force."
     )

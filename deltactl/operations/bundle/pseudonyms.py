@@ -108,7 +108,7 @@ class Pseudonyms:
             return part
         column, equals, content = part.partition("=")
         if equals:
-            # What stands before "=" may also be the text of a user, or of an address.
+            # The part before "=" may also be the text of a user, or of an address.
             once = unquote(column)
             is_column = not self._columns.isdisjoint((column, once, unquote(once)))
             return f"{column if is_column else self.hide(column)}={self.hide(content)}"

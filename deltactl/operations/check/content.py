@@ -279,7 +279,7 @@ def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
 
 
 def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher: Matcher) -> bool:
-    """Return whether a file has a leaf, with the same search as readers."""
+    """Return whether a file has a leaf; search for it as readers do."""
     field = next(f for f in fields if f.physical_name == path[0])
     index = matcher.find(field, stored)
     if index is None or len(path) == 1:

@@ -50,8 +50,8 @@ def check_path_pairs(
         )
     if wanted:
         findings.note(
-            f"{format_count(wanted, 'file')} that a remove action has under another path text: "
-            "restored by a later RESTORE, so readers return the rows, as intended"
+            f"{format_count(wanted, 'file is', 'files are')} live, as intended: a remove action "
+            "has another path text of the file, but a later RESTORE restored the file"
         )
 
 

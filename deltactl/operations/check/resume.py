@@ -69,7 +69,7 @@ class ResumeFile:
 
     def _describe_differences(self, head: object) -> str:
         if not isinstance(head, dict):
-            return "it does not say which check"
+            return "it has no description of its check"
         return "; ".join(
             f"its {name.replace('_', ' ')} is {_describe(head.get(name))}, "
             f"that of this check is {_describe(value)}"

@@ -134,7 +134,7 @@ class StateChecker:
             *(c.filter(wrong).to_pylist() for c in (batch["path"], deleted, rows)), strict=True
         )
         for path, count, all_rows in found:
-            problem = f"the log says that its vector deletes {count} of {all_rows} rows"
+            problem = f"in the log, its vector deletes {count} of {all_rows} rows"
             self._add("VECTOR_CARDINALITY", problem, path)
 
     def _check_duplicates(self) -> None:
@@ -195,7 +195,7 @@ class StateChecker:
                 "ROW_IDS_OVERLAP",
                 f"{len(overlaps)} files have row ids that overlap those of other files; the first "
                 f"of them begins at {bases[place]}, but ids up to {reached[place - 1] - 1} are "
-                f"taken",
+                "in use",
                 self._find_base(int(bases[place])),
             )
         self._check_mark(int(ends.max(initial=0)) - 1)

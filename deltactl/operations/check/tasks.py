@@ -157,7 +157,7 @@ class _BatchChecker:
         if self._spec.depth >= Depth.SIZES and info.size_bytes != file.data.size_bytes:
             self._findings.add(
                 "FILE_SIZE",
-                f"it has {info.size_bytes} bytes, the log says {file.data.size_bytes}",
+                f"it has {info.size_bytes} bytes, but the log has {file.data.size_bytes}",
                 file=path,
             )
         return info

@@ -71,10 +71,10 @@ def check_vector(store: Store, file: DataFile, num_rows: int | None, findings: F
         return BROKEN_VECTOR
     problems = []
     if len(bitmap) != vector.cardinality:
-        problem = f"{what} deletes {len(bitmap)} rows, the log says {vector.cardinality}"
+        problem = f"{what} deletes {len(bitmap)} rows, but the log has {vector.cardinality}"
         problems.append(("VECTOR_CARDINALITY", problem))
     if num_rows is not None and bitmap and bitmap.max() >= num_rows:
-        problem = f"{what} deletes row {bitmap.max()}, the data file has {num_rows} rows"
+        problem = f"{what} deletes row {bitmap.max()}, but the data file has {num_rows} rows"
         problems.append(("VECTOR_ROWS", problem))
     for code, problem in problems:
         findings.add(code, problem, file=named)

@@ -104,13 +104,13 @@ def find_all_files(
     """Find the files of all versions and check them in the log; return the level of readability.
 
     Raises:
-        CorruptLogError: the oldest version cannot be rebuilt, or the schema of one is invalid.
+        CorruptLogError: the oldest version cannot be rebuilt, or a schema is invalid.
     """
     first = first_rebuildable(latest.store, listing)
     oldest = load_snapshot(latest.store, first, warn=ignore_warning, listing=listing)
     readable = _check_states(oldest, latest, commits, findings)
     if readable is Readable.NOTHING:
-        raise CorruptLogError("the schema of one is invalid")
+        raise CorruptLogError("the schema of a version is invalid")
     runs = [_Run(oldest.metadata, [])]
     for version in range(first + 1, latest.version + 1):
         if (metadata := commits.metadata.get(version)) is not None:

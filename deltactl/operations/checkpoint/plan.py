@@ -62,7 +62,7 @@ def plan_checkpoint(
 ) -> CheckpointPlan:
     """Decide what to write for the snapshot's version.
 
-    ``listing`` holds at least that version.
+    ``listing`` has at least that version.
 
     Raises:
         UnsupportedFeatureError: the protocol forbids a checkpoint, or one of this kind.

@@ -221,7 +221,7 @@ def _make_shallow(
         ensure_present(snapshot, plan, context)
         _commit(target, plan, options, context)
     _follow(target, plan, context)
-    # A vacuum of another tool does not know of the note.
+    # A vacuum of another tool does not read the note.
     gone = look_again(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 

@@ -54,11 +54,11 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
 
 
 def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
-    """Refuse to refer to files that a vacuum may be removing without knowing of the note.
+    """Refuse to refer to files that a vacuum may be removing, if it did not read the note.
 
-    A vacuum reads the notes after its START commit. So one whose START is not in the log now reads
-    this note before it removes anything, and one with an END removes nothing more. In between it
-    keeps the files that were live right before its START, or were added since.
+    A vacuum reads the notes after its START commit. If its START is not in the log now, the vacuum
+    will read this note before it removes a file. If its END is in the log, it removes nothing more.
+    Between START and END, it keeps the files that were live just before START or were added later.
 
     Raises:
         ConflictError: a vacuum began after the version of the clone, and did not end.
@@ -86,7 +86,7 @@ def noted(
     """Write notes of the clone to its source, and to the tables whose files the source references.
 
     Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
-    in the context, the notes are deleted, else those of others at the same address.
+    in the context, delete these notes; otherwise delete the notes of other clones at the address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.

@@ -104,7 +104,7 @@ def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | N
     if info is None:
         return _MISSING if is_placed(name) else find_path_problem(name)
     if size is not None and info.size_bytes != size:
-        return f"it has {info.size_bytes} bytes, the log says {size}"
+        return f"it has {info.size_bytes} bytes, but the log has {size}"
     return None
 
 

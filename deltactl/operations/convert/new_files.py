@@ -34,10 +34,10 @@ class NewFiles:
         if not self.unsure:
             return
         warn(
-            f"{len(self.unsure)} files are about as old as the last listing and were left out, "
-            "because old commits were cleaned up and may have listed them: "
-            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; run `touch` on these files if they "
-            f"are new"
+            f"{len(self.unsure)} files were left out, because they are about as old as the last "
+            "listing, and old commits that may have removed them are no longer in the log: "
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; if these files are new, run `touch` "
+            f"on them"
         )
 
 

@@ -69,7 +69,7 @@ def _parse_type(text: str) -> PrimitiveType:
         if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
             return PrimitiveType(f"decimal({precision},{scale})")
     raise UsageError(
-        f"--partition-by: {text!r} is not a type of partition columns",
+        f"--partition-by: {text!r} is not a type that partition columns can have",
         hint="Use byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
         "date, timestamp, timestamp_ntz or binary.",
     )

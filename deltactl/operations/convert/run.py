@@ -137,7 +137,7 @@ def _ensure_no_old_log(store: Store) -> None:
         last = info.name.rpartition("/")[2]
         if not last.startswith("."):
             raise SafetyError(
-                f"{store.uri} has a _delta_log without commits, but with {last!r}",
+                f"{store.uri} has a _delta_log that contains {last!r}, but no commits",
                 hint="Restore the log from a backup if there was a table; else delete _delta_log "
                 "and rerun.",
             )

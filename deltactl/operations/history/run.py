@@ -71,7 +71,7 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
         StorageError: the log cannot be read.
     """
     if options.limit is not None and options.limit < 1:
-        raise UsageError(f"a history of {options.limit} commits")
+        raise UsageError(f"the limit must be at least 1 commit, not {options.limit}")
     listing = list_log(store)
     if options.first_version == options.last_version:
         ensure_in_log(store, listing, options.first_version)
@@ -97,10 +97,10 @@ def _check_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
     try:
         truncated = truncated_file(store, checkpoint)
     except StorageError as error:
-        warn(f"the checkpoint at version {checkpoint.version} cannot be read: {error.message}")
+        warn(f"the checkpoint of version {checkpoint.version} cannot be read: {error.message}")
         return
     if truncated is not None:
-        warn(f"the checkpoint at version {checkpoint.version} is broken: {truncated} is truncated")
+        warn(f"the checkpoint of version {checkpoint.version} is broken: {truncated} is truncated")
 
 
 @dataclass(frozen=True, slots=True)

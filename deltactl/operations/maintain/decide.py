@@ -60,10 +60,10 @@ def decide(observations: Mapping[str, Observation], spending: Spending, jobs: in
     ]
     scored.sort(key=lambda action: -action.score)  # stable: then by table and order
     ranked = [replace(action, rank=rank) for rank, action in enumerate(scored, 1)]
-    purse = _Purse(spending, jobs)
+    remaining = _Remaining(spending, jobs)
     chosen: list[Action] = []
     for action in ranked:
-        taken, rest = purse.take(action)
+        taken, rest = remaining.take(action)
         if taken is not None:
             chosen.append(taken)
         if rest is not None:
@@ -140,14 +140,14 @@ class _Limits:
         self.requests -= effect.requests or 0
 
 
-class _Purse:
-    """The rest of the budget while actions are chosen."""
+class _Remaining:
+    """What is left of the budget while actions are chosen."""
 
     def __init__(self, spending: Spending, jobs: int) -> None:
         self._budget, self._limits = spending.budget, _Limits.of(spending, jobs)
 
     def take(self, action: Action) -> tuple[Action | None, Action | None]:
-        """Return the action or the part of it that fits, and what is left of it."""
+        """Return the action or the part of it that fits, and the rest of the action."""
         if self._limits.fit(action.predicted):
             self._limits.spend(action.predicted)
             return action, None

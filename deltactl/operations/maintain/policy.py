@@ -146,7 +146,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
 class MaintainPolicy:
     """The policy for a table; times in ms, sizes in bytes.
 
-    ``None``: as the table properties say. The defaults are safe: files are removed after the
+    ``None``: the table properties decide. The defaults are safe: files are removed after the
     retention of the table, and rows are placed only by the clustering columns of the table.
     ``KEYS`` describes each field.
     """

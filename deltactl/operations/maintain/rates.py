@@ -57,8 +57,8 @@ class Rate:
 class Rates:
     """The corrections by kind of storage and action; safe to share between threads.
 
-    ``known`` are those of earlier runs: a run predicts all of its actions by them, before the first
-    one. ``found`` are those for later runs.
+    ``known`` are those of earlier runs: with them, a run predicts all of its actions before it does
+    the first one. ``found`` are those for later runs.
     """
 
     known: Mapping[str, Rate] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Rates:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin with what is known."""
+        """Begin with the corrections of earlier runs."""
         self.found = dict(self.known)
 
     @classmethod
@@ -138,14 +138,14 @@ def _default_seconds(uri: str, bytes_moved: int, requests: int) -> float:
 
 
 def _find_right(used: float, predicted: float, measured: float | None) -> float | None:
-    """Return the factor that would have been right in place of the one that was used."""
+    """Return the factor with which the prediction would have been exact."""
     if measured is None or measured <= 0 or predicted <= 0:
         return None
     return used * measured / predicted
 
 
 def _move(factor: float, right: float | None, bounds: tuple[float, float]) -> float:
-    """Return a factor moved towards what would have been right."""
+    """Return a factor that is nearer to the right one."""
     if right is None:
         return factor
     low, high = bounds

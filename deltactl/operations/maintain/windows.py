@@ -71,7 +71,7 @@ def _parse(text: str) -> Window:
     start, end = _parse_time(text, match[1], match[2]), _parse_time(text, match[3], match[4])
     if start == end:
         raise UsageError(
-            f"window {text!r} begins when it ends",
+            f"window {text!r} begins and ends at the same time",
             hint="Omit the window if work may begin at any time.",
         )
     return Window(text, start, end, _find_zone(match[5] or "UTC"))
@@ -82,7 +82,7 @@ def _parse_time(text: str, hours: str, minutes: str) -> time:
     if (hour, minute) == (24, 0):  # the end of a day
         return time(0)
     if hour > 23 or minute > 59:
-        raise UsageError(f"window {text!r}: there is no {hours}:{minutes}", hint=_HINT)
+        raise UsageError(f"window {text!r}: {hours}:{minutes} is not a time of day", hint=_HINT)
     return time(hour, minute)
 
 

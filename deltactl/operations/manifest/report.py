@@ -12,7 +12,9 @@ from deltactl.operations.manifest.plan import CHANGED, NEW, STALE, UNCHANGED, Ma
 
 @dataclass(frozen=True, slots=True)
 class ManifestReport:
-    """The result: ``root`` contains the manifests; partitions could differ for ``window_ms``.
+    """The result; ``root`` contains the manifests.
+
+    Partitions had different versions for ``window_ms``.
 
     ``purged_from`` is the version before a purge, ``ddl`` the requested statements.
     """

@@ -70,5 +70,5 @@ def look_up(store: Store, task: PresenceTask) -> PresenceResult:
             info.size_bytes < size if task.at_least else info.size_bytes != size
         ):
             least = "at least " if task.at_least else ""
-            problems[name] = f"it has {info.size_bytes} bytes, the log says {least}{size}"
+            problems[name] = f"it has {info.size_bytes} bytes, but the log has {least}{size}"
     return PresenceResult(problems, elsewhere)

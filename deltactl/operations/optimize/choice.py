@@ -259,7 +259,7 @@ def limit_bytes(
 ) -> list[Array]:
     """Return the bins that save most files per byte within a limit, in partition order.
 
-    Bins that alone exceed the limit are never taken: the reason and a warning say what to do.
+    A bin that exceeds the limit is never selected: the reason and a warning say what to do.
     """
     if max_bytes is None:
         return bins
@@ -289,8 +289,8 @@ def _explain_too_large(
     size = _round_up(needed)
     choice.left_alone[f"in bins larger than --max-bytes (raise it to {size})"] = files
     warn(
-        f"{format_count(files, 'file is', 'files are')} not rewritten, because they are rewritten "
-        f"together and are larger than --max-bytes: raise it to {size} or more"
+        f"{format_count(files, 'file is', 'files are')} not rewritten: their bins are larger than "
+        f"--max-bytes; raise it to {size} or more"
     )
 
 

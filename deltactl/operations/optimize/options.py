@@ -53,8 +53,8 @@ class OptimizeOptions:
     ``partitions``: only these, by the names of their Hive directories, such as ``day=2024-01-31``
     (empty for a table without partitions); ``None``: all.
 
-    ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``: rows are placed by them, those of
-    ``cluster_by`` as ``layout`` says. ``full``: also files that are placed so already.
+    ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``, by which rows are placed.
+    ``layout`` is the layout of ``cluster_by``. ``full``: also files that have this layout already.
     Clusters of fewer than ``min_cluster_bytes`` are rewritten together with new files. Rows that
     do not fit the memory are written to ``spill_dir`` in between.
     """
@@ -128,7 +128,7 @@ class OptimizeOptions:
 
     @property
     def copies_from_bytes(self) -> int | None:
-        """Return the least size of a row group that is copied; ``None`` if none is.
+        """Return the minimum size of a row group that is copied; ``None``: none is copied.
 
         With a codec and a level, no row group is copied, because the level of existing pages is
         unknown.
@@ -184,7 +184,7 @@ class OptimizeOptions:
             return
         levels = range(0) if codec is None else CODEC_LEVELS[codec]
         if not levels:
-            raise UsageError(f"--codec {codec or ''}: it has no compression levels")
+            raise UsageError(f"--codec {codec or ''} has no compression levels")
         if level not in levels:
             raise UsageError(
                 f"--codec {codec}: level {level} is not between {levels[0]} and {levels[-1]}"

@@ -4,9 +4,9 @@ Pure: works on weights only, called bytes here.
 
 **Drivers and fillers.** Bins are made for *drivers*: files never rewritten for this target of which
 ``min_input_files`` fit into it (so of half the target at most), and files that must be rewritten
-(*forced*). *Settled* files, outputs of earlier runs, are *fillers*: they complete bins where that
-pays off, but are no reason to make one. A file of more than half the target that was never
-rewritten is not rewritten: whatever fits into the target with it is smaller than it.
+(*forced*). *Settled* files, which are outputs of earlier runs, are *fillers*: they are added to
+bins if that pays off, but no bin is made for them. A file of more than half the target that was
+never rewritten is not rewritten: the files that fit into the target with it are smaller than it.
 
 **Drivers are packed in order**, next-fit. A bin closes when the next file does not fit the target,
 unless the bin is lighter than ``min_bytes`` (its output would be a candidate again) or its largest
@@ -14,18 +14,19 @@ input outweighs the others: then it takes that file as well. So all bins but the
 need no more inputs, at 1.5 targets at most (1.75 with forced files over half the target). The
 remainder at the end is a bin of its own, or is added to the last bin.
 
-**All drivers or none.** If a bin is made then all drivers are in bins, except *dominant* ones:
-those that outweigh all lighter drivers and all settled and forced files of the partition together.
+**All drivers or none.** If a bin is made, all drivers are in bins, except *dominant* drivers: those
+that outweigh all lighter drivers and all settled and forced files of the partition together.
 
-**Therefore it converges**: the plan after an executed plan is empty, however much the outputs
-shrank, each by its own factor, and in whatever order they are. If no bin was made, nothing has
-changed. Else the drivers left are the dominant ones of the first plan. Every output is settled and
-weighs no more than its inputs, so what a driver has to outweigh has not grown: each is dominant
-again. No driver remains, and without drivers there is no bin.
+**Therefore it converges**: the plan after an executed plan is empty. This is true for any sizes of
+the outputs up to those of their inputs, and for any order of the files. If no bin was made, nothing
+has changed. Otherwise the remaining drivers are the dominant ones of the first plan. Every output
+is settled and weighs no more than its inputs, so the weight that a driver must outweigh has not
+increased: each driver is dominant again. So no driver is packed, and without drivers there is no
+bin.
 
-**It does not rewrite repeatedly**: a byte is written once as part of a driver. Each further time it
-is part of a filler, in a bin whose largest input is at most the sum of the others: its file (before
-compression) at least doubles, which happens log2(target / first output) times at most.
+**It does not rewrite repeatedly**: a byte is written once as part of a driver. Each further time,
+it is part of a filler, in a bin whose largest input is at most the sum of the others. So its file
+(before compression) at least doubles, which happens at most log2(target / first output) times.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class PackingRule:
     Attributes:
         target_bytes: the target weight.
         min_bytes: candidates are lighter than this, so an output that reaches it is not rewritten.
-        min_input_files: bins have at least this many inputs, unless they hold a forced file or are
-            the remainder of a partition that is rewritten anyway.
+        min_input_files: bins have at least this many inputs, unless they contain a forced file or
+            are the remainder of a partition that is rewritten anyway.
     """
 
     target_bytes: int

@@ -53,7 +53,7 @@ def build_spec(
     """
     reader = _reader(snapshot)
     if not len(reader.schema):
-        raise UnsupportedFeatureError("the table has no column whose values files store")
+        raise UnsupportedFeatureError("the table has no columns that are stored in files")
     calls: list[Callable[[], Any]] = [
         partial(_write_options, snapshot, plan, options),
         partial(find_uploading_run, snapshot.store, run_id, context.clock),

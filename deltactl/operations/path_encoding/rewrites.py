@@ -1,7 +1,7 @@
 """Track the files written by commits that also removed files, and whether those are still live.
 
-If a ``remove`` did not match its file, and another commit removed the files that were written as a
-replacement, that file may hold the only copy of its rows.
+If a ``remove`` did not match its file, and a later commit removed the files that replaced it, the
+file may have the only copy of its rows.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ class PredicateReader:
         column = self._column(node)
         if not pa.types.is_boolean(column.type):
             raise PredicateError(
-                f"column {column.name!r} is of type {describe_type(column.type)}: it is not "
-                "a condition by itself",
+                f"column {column.name!r} is of type {describe_type(column.type)}: only a boolean "
+                "column is a condition without a comparison",
                 hint=FORMS_HINT,
             )
         return self._compare(column, "=", _TRUE)
@@ -142,7 +142,7 @@ class PredicateReader:
         _constant(right), _constant(left)
         raise PredicateError(
             f"the predicate compares two literals{quote_node(node)}",
-            hint="Write a name bare or in backticks: double quotes make it a string.",
+            hint="Write a column name without quotes or in backticks: double quotes make a string.",
         )
 
     def _compare(self, column: Column, operator: Operator, constant: Constant) -> Term:

@@ -103,7 +103,7 @@ def refuse(node: Any) -> PredicateError:
         )
     if isinstance(node, exp.Concat):
         return PredicateError(
-            f"strings side by side are ambiguous{quote_node(node)}",
+            f"adjacent strings are ambiguous{quote_node(node)}",
             hint="Write a quote inside a string as \\'.",
         )
     if isinstance(node, exp.Func):

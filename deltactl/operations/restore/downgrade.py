@@ -69,8 +69,8 @@ def find_downgrade_refusal(
     if current.segment.checkpoint_version != current.version:
         return _refuse(
             readers,
-            f"the commits after the checkpoint of version {current.segment.checkpoint_version} "
-            "would be replayed by readers that do not support them",
+            f"readers without these features would replay the commits after the checkpoint of "
+            f"version {current.segment.checkpoint_version}",
             hint=f"Run `deltactl checkpoint {where}`, then rerun.",
         )
     if V2_CHECKPOINT.name in dropped and _has_v2_checkpoint(current):
@@ -107,7 +107,7 @@ def _find_vectors(
         return None
     return _refuse(
         readers,
-        "tombstones in the log carry deletion vectors",
+        "tombstones in the log have deletion vectors",
         hint=f"Wait until {format_timestamp(newest + retention_ms)}, run `deltactl checkpoint "
         f"{current.store.uri}`, which drops expired tombstones, then rerun.",
     )

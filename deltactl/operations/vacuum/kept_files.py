@@ -34,7 +34,7 @@ _REFERENCE = ("path", "deletion_vector")
 
 @dataclass(frozen=True, slots=True)
 class KeepRules:
-    """The input of the keep set.
+    """The rules that select the files to keep.
 
     ``current_at_cutoff`` is the version that was current at the cutoff, ``None`` if the table is
     younger; ``sweep`` covers at least the commits after it, and those after ``oldest_kept``.

@@ -72,13 +72,13 @@ class Planner:
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
-                f"lite cannot see which files were removed before version {oldest}: "
+                f"mode lite cannot find the files that were removed before version {oldest}: "
                 + (
-                    "those commits are no longer in the log, and no earlier run handled them"
+                    "those commits are no longer in the log, and no vacuum handled them before"
                     if vacuumed_version is None
-                    else f"the last vacuum saw the commits up to version {vacuumed_version}"
+                    else f"the last vacuum handled commits only up to version {vacuumed_version}"
                 ),
-                hint="Run once with --mode full, which lists the files; lite works from then on.",
+                hint="Run once with --mode full, which lists the files; then --mode lite works.",
             )
         if self._lists(vacuumed_version):
             return self._plan_full(vacuumed_version)

@@ -1,6 +1,6 @@
 """Calculate the retention cutoff of a vacuum.
 
-``removal`` makes it earlier if the clock of the store is behind.
+``removal`` changes the cutoff to an earlier time if the clock of the store is behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from deltactl.units import format_duration
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The retention of removed files. ``rule``: the setting that decides it; times in ms."""
+    """The retention of removed files, in ms; ``rule`` is the setting that determines it.
+
+    ``table_ms`` is the retention in the table property, ``requested_ms`` that of ``--retain``.
+    Files that were removed before ``cutoff_ms`` may be deleted.
+    """
 
     retain_ms: int
     table_ms: int
@@ -25,18 +29,18 @@ class Retention:
 
     @property
     def is_short(self) -> bool:
-        """Return whether it is shorter than the table property."""
+        """Return whether the retention is shorter than that in the table property."""
         return self.retain_ms < self.table_ms
 
 
 def resolve_retention(
     properties: TableProperties, options: VacuumOptions, now_ms: int
 ) -> Retention:
-    """Return the retention and the cutoff before which files may be removed.
+    """Return the retention, and the cutoff before which files may be removed.
 
     Raises:
-        SafetyError: the retention is shorter than the table's without ``force_retention``, or the
-            table's property is invalid.
+        SafetyError: the retention is shorter than in the table property, and ``force_retention`` is
+            not set; or the table property is invalid.
     """
     with ensure_valid_property("delta.deletedFileRetentionDuration", "nothing is removed"):
         table_ms = properties.deleted_file_retention_ms

@@ -123,8 +123,8 @@ def find_refusal(plan: VacuumPlan) -> SafetyError | None:
         return None
     share = plan.orphans / max(plan.listed_files or 0, 1)
     return SafetyError(
-        f"no commit in the log names {plan.orphans:,} of {plan.listed_files:,} files here "
-        f"({share:.0%}), more than --max-orphan-fraction {plan.max_orphan_fraction:g} "
-        f"allows; by directory: {plan.orphan_folders}",
+        f"no commit in the log references {plan.orphans:,} of {plan.listed_files:,} files in the "
+        f"table directory ({share:.0%}), more than --max-orphan-fraction "
+        f"{plan.max_orphan_fraction:g} allows; by directory: {plan.orphan_folders}",
         hint="See these files with --dry-run; if they may be removed, raise --max-orphan-fraction.",
     )

@@ -90,8 +90,8 @@ def _reason(record: RunRecord, error: StorageError) -> str:
     if not isinstance(error, ObjectNotFoundError):
         return error.message
     if record.quarantined_until_ms is None:
-        return "it was deleted, not quarantined, and the store keeps no version of it"
-    return "it is not in the quarantine, and the store keeps no version of it"
+        return "it was deleted, not quarantined, and the store has no older version of it"
+    return "it is not in the quarantine, and the store has no older version of it"
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:
@@ -128,7 +128,7 @@ def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """The result of a purge: run ids, files and bytes deleted; ``waiting`` runs are not due."""
+    """The result of a purge: run ids, files and bytes deleted; ``waiting``: runs to keep."""
 
     dry_run: bool
     runs: tuple[str, ...]

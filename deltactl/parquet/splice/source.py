@@ -255,7 +255,7 @@ def _prepare_leaf(
     if indexes.offset_index is not None:
         offsets = page_offsets(indexes.offset_index, span)
         if pages is not None and not offsets <= {span.start + start for start, _ in pages.heads}:
-            raise ThriftError("an offset index names other pages than the column chunk has")
+            raise ThriftError("an offset index lists other pages than the column chunk has")
     return LeafCopy(path, chunk, span, indexes, pages)
 
 
@@ -285,7 +285,7 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
     dictionary_first = bool(column.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET))
     starts = {span.start + start for start, _ in pages.heads}
     if pages.heads and data not in starts:
-        raise ThriftError("the first data page is not where the metadata say")
+        raise ThriftError("the first data page is not at the offset in the metadata")
     if pages.is_compressed and not column.integer(ColumnMetaData.CODEC):
         raise ThriftError(
             "the pages of a column chunk are compressed, and its metadata have no codec"

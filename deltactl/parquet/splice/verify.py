@@ -38,10 +38,10 @@ def ensure_stored(
         DataFileError: the footer contradicts itself, for example with chunks that overlap.
     """
     if stored.data != written:
-        raise VerificationError(f"{name}: the footer was stored in another form")
+        raise VerificationError(f"{name}: the stored footer differs from the written one")
     found = read_source(name, stored)
     if list(found.columns.values()) != columns:
-        raise VerificationError(f"{name}: the columns are not those of the table")
+        raise VerificationError(f"{name}: the columns differ from those of the table")
     return found
 
 

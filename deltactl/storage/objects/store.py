@@ -364,7 +364,7 @@ class FsspecStore:
         try:
             with self._keys.mapped("move", old):
                 if self._stat(new) is not None:
-                    return ObjectExistsError(f"cannot move {old!r} to {new!r}: that name is taken")
+                    return ObjectExistsError(f"cannot move {old!r} to {new!r}: that name exists")
                 self._service.copy(self._keys.writable(old), self._keys.writable(new))
         except StorageError as error:
             return error

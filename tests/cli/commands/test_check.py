@@ -29,7 +29,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     return builder
 
 
-def test_a_valid_table(cli: RunCli, table: TableBuilder) -> None:
+def test_a_valid_table_has_no_findings(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("check", "events", "--files", "data")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (

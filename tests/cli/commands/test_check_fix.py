@@ -45,7 +45,7 @@ def test_a_dry_run_shows_the_pair(cli: RunCli, table: TextTable) -> None:
     assert version_of(table) == 2
 
 
-def test_yes_removes_it(cli: RunCli, table: TextTable) -> None:
+def test_yes_commits_the_missing_remove(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX, "--yes", "-o", "json")
     assert ran.code == 0
     found = json.loads(ran.out)

@@ -226,7 +226,7 @@ def test_what_was_not_repaired_is_partial_success(cli: RunCli, table: TableBuild
         (["--cleanup-only", "--cleanup"], 2, "--cleanup-only"),
     ],
 )
-def test_what_is_refused(
+def test_a_refused_checkpoint_changes_nothing(
     cli: RunCli, table: TableBuilder, words: list[str], code: int, said: str
 ) -> None:
     before = names(table)

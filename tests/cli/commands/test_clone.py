@@ -28,7 +28,9 @@ def ids(table: str) -> list[int]:
     return sorted(Table(table).scan().read_all()["id"].to_pylist())
 
 
-def test_deep_as_text(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+def test_deep_shows_the_copied_files_and_the_command_to_check(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
     ran = cli("clone", "events", "copy", "--deep", "--dry-run")
     assert ran.code == 0
     assert ran.out.startswith(
@@ -48,7 +50,9 @@ def test_deep_as_text(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     assert ran.out == "Nothing to clone: the target is already at version 2\n"
 
 
-def test_shallow_as_text(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+def test_shallow_shows_whose_files_the_clone_needs(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
     ran = cli("clone", "events", "try", "--shallow", "--where", "p = 'b'")
     assert ran.code == 0
     assert ran.out.startswith(f"Cloned version 2 where p = 'b' to file://{tmp_path}/try, version 0")
@@ -59,7 +63,7 @@ def test_shallow_as_text(cli: RunCli, table: TableBuilder, tmp_path: Path) -> No
     assert len(list(Path("events/_deltactl/clones").iterdir())) == 1
 
 
-def test_no_note(cli: RunCli, table: TableBuilder) -> None:
+def test_no_note_writes_nothing_to_the_source(cli: RunCli, table: TableBuilder) -> None:
     assert cli("clone", "events", "try", "--shallow", "--no-note").code == 0
     assert not Path("events/_deltactl").exists()
     assert ids("try") == [1, 2, 3]
@@ -108,7 +112,7 @@ def test_sync_copies_only_what_is_new(cli: RunCli, table: TableBuilder) -> None:
         (("--deep", "--source-storage-option", "x"), 2, "KEY=VALUE"),
     ],
 )
-def test_what_is_refused(
+def test_a_refused_clone_creates_nothing(
     cli: RunCli, table: TableBuilder, args: tuple[str, ...], code: int, text: str
 ) -> None:
     ran = cli("clone", "events", "copy", *args)

@@ -55,7 +55,7 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
     assert not (events / "_delta_log").exists()
 
 
-def test_one_row_is_one(cli: RunCli, events: Path) -> None:
+def test_one_row_is_singular(cli: RunCli, events: Path) -> None:
     for path in sorted(events.rglob("*.parquet"))[1:]:
         path.unlink()
     assert " 1 row)\n" in cli("convert", "events", "--dry-run").out

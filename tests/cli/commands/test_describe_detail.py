@@ -130,7 +130,7 @@ def test_the_table_above_a_directory_is_named(cli: RunCli, tmp_path: Path) -> No
     assert f"hint: Open the table at file://{tmp_path}/t.\n" in ran.err
 
 
-def test_layout(cli: RunCli, tmp_path: Path) -> None:
+def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path: Path) -> None:
     def file(name: str, low: int, high: int) -> Any:
         action = add(name, 2048)
         bounds = {"minValues": {"id": low}, "maxValues": {"id": high}, "nullCount": {"id": 0}}

@@ -67,7 +67,7 @@ x    7  2023-11-14 22:13  1 h  WRITE                      +1     +100B    +10
 
 ! version 6: the commit file is missing
 ! version 5: the commit, line 2: not valid JSON (Unterminated string starting at: line 1 column 9 (char 8))
-x versions 5-7 cannot be rebuilt: no unbroken chain of commits from version 0 or a checkpoint
+x versions 5-7 cannot be rebuilt: some commits since version 0 or the previous checkpoint are missing or invalid
 """  # noqa: E501
 
 WIDE = """\
@@ -95,7 +95,9 @@ def test_rows_that_are_not_known(cli: RunCli, tmp_path: Path) -> None:
     assert lines[3].endswith(" +10")
 
 
-def test_a_wide_page(cli: RunCli, incident: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_page_shows_seconds_and_parameters(
+    cli: RunCli, incident: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     ran = cli("describe-history", incident, "--version-range", "1..5")
     squeezed = [line.split() for line in WIDE.splitlines()]
@@ -127,7 +129,7 @@ def test_a_terminal_gets_a_screenful(
     assert "10 older versions not shown" in cli("describe-history", table).out
 
 
-def test_limit_and_all(cli: RunCli, tmp_path: Path) -> None:
+def test_limit_bounds_the_rows_and_all_shows_every_commit(cli: RunCli, tmp_path: Path) -> None:
     table = str(write_log(tmp_path, 30))
 
     def shown(*args: str) -> int:
@@ -139,7 +141,7 @@ def test_limit_and_all(cli: RunCli, tmp_path: Path) -> None:
     assert len(ran.out.splitlines()) == 29
 
 
-def test_json(cli: RunCli, incident: str) -> None:
+def test_json_has_the_versions_and_all_columns_of_a_commit(cli: RunCli, incident: str) -> None:
     ran = cli("describe-history", incident, "-o", "json", "--all")
     envelope = json.loads(ran.out)
     assert (envelope["version_before"], envelope["version_after"]) == (7, 7)
@@ -270,7 +272,7 @@ def test_text_of_the_table_cannot_act(cli: RunCli, tmp_path: Path, form: str) ->
         assert not set("\x1b\u202e\r") & set(ran.out)
 
 
-def test_absurd_times(cli: RunCli, tmp_path: Path) -> None:
+def test_a_time_after_the_year_9999_is_shown(cli: RunCli, tmp_path: Path) -> None:
     write_log(tmp_path, 1, **ict_properties())
     write_commit(tmp_path, 1, info(inCommitTimestamp=9_404_914_161_600_000))
     ran = cli("describe-history", str(tmp_path), "-o", "json")
@@ -292,7 +294,9 @@ def test_absurd_times(cli: RunCli, tmp_path: Path) -> None:
         (["--limit", "0"], "Invalid value for '--limit'"),
     ],
 )
-def test_wrong_usage(cli: RunCli, tmp_path: Path, args: list[str], message: str) -> None:
+def test_wrong_usage_exits_2_and_says_why(
+    cli: RunCli, tmp_path: Path, args: list[str], message: str
+) -> None:
     ran = cli("describe-history", str(write_log(tmp_path, 1)), *args)
     assert ran.code == 2
     assert message in ran.err

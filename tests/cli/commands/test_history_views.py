@@ -58,7 +58,9 @@ def diff(cli: RunCli, place: Path, versions: str) -> dict[str, Any]:
     return result
 
 
-def test_a_diff_of_files(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:
+def test_a_diff_shows_added_files_by_partition(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
     found = diff(cli, tmp_path, "1..2")
     assert (found["added"]["num_files"], found["added"]["num_rows"]) == (1, 3)
     assert found["removed"]["num_files"] == 0

@@ -83,7 +83,9 @@ def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
 
 
 @pytest.mark.parametrize("form", ["ndjson", "csv", "junit", "github"])
-def test_other_forms(lake: Path, cli: RunCli, form: str) -> None:
+def test_every_format_has_the_exit_status_of_the_worst_table(
+    lake: Path, cli: RunCli, form: str
+) -> None:
     one = cli("maintain", "a", "--check", "-o", form)
     assert one.code == 3
     several = cli("maintain", "a", "b", "broken", "--check", "-o", form)

@@ -102,7 +102,7 @@ def test_the_command_to_type_next(cli: RunCli, table: TableBuilder) -> None:
     assert "hunter2" not in ran.out + ran.err
 
 
-def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
+def test_a_run_shows_sizes_rows_engine_and_undo(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events")
     assert (ran.code, ran.err) == (0, "")
     size = sum(path.stat().st_size for path in Path("events").rglob("part-*.parquet"))
@@ -121,7 +121,7 @@ def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
     ]
 
 
-def test_nothing_to_do(cli: RunCli, table: TableBuilder) -> None:
+def test_a_second_run_has_nothing_to_do(cli: RunCli, table: TableBuilder) -> None:
     cli("optimize", "events")
     ran = cli("optimize", "events")
     assert ran.code == 0
@@ -148,7 +148,7 @@ def test_looking_changes_nothing_at_all(cli: RunCli, table: TableBuilder) -> Non
     assert contents(Path("events")) == before
 
 
-def test_the_plan_as_csv(cli: RunCli, table: TableBuilder) -> None:
+def test_csv_has_a_row_for_each_partition_of_the_plan(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "--dry-run", "-o", "csv")
     assert list(csv.DictReader(io.StringIO(ran.out))) == [
         {
@@ -163,7 +163,7 @@ def test_the_plan_as_csv(cli: RunCli, table: TableBuilder) -> None:
     ]
 
 
-def test_a_run_as_json(cli: RunCli, table: TableBuilder) -> None:
+def test_json_describes_the_run(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "-o", "json", "--where", "day = DATE '2024-01-01'")
     node = json.loads(ran.out)
     result = node.pop("result")
@@ -238,7 +238,9 @@ def test_commits_in_batches(cli: RunCli, table: TableBuilder) -> None:
         (["--wheer", "x"], "--wheer"),
     ],
 )
-def test_wrong_usage(cli: RunCli, table: TableBuilder, arguments: list[str], word: str) -> None:
+def test_wrong_usage_shows_the_value_and_changes_nothing(
+    cli: RunCli, table: TableBuilder, arguments: list[str], word: str
+) -> None:
     before = contents(Path("events"))
     ran = cli("optimize", "events", *arguments)
     assert (ran.code, ran.out) == (2, "")

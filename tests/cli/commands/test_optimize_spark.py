@@ -95,7 +95,7 @@ def test_on_an_executor_in_a_process_of_its_own(table: Path, tmp_path: Path, mas
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_SPARK)])
-def test_on_this_machine(table: Path, mark: str) -> None:
+def test_spark_on_this_machine_prints_no_warnings(table: Path, mark: str) -> None:
     err = ensure_done(table, ["--engine", "spark", "--master", "local[2]", *QUICK_JAVA])
     assert "WARN" not in err, "without -v Spark keeps silent"
 

@@ -46,7 +46,7 @@ def test_the_plan_and_the_restore_as_text(cli: RunCli, table: TableBuilder) -> N
     assert ran.out == "Nothing to restore: version 4 is the same as version 1\n"
 
 
-def test_some_partitions(cli: RunCli, table: TableBuilder) -> None:
+def test_where_restores_only_matching_partitions(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("restore", "events", "--to-version", "1", "--where", "p = 'a'")
     assert ran.out.startswith("Restored version 1 where p = 'a' in version 4\n")
     assert "  deltactl restore events --to-version 3 --where 'p = '\"'\"'a'\"'\"''\n" in ran.out
@@ -54,7 +54,7 @@ def test_some_partitions(cli: RunCli, table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
-def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
+def test_every_format_reports_the_restore(cli: RunCli, table: TableBuilder, form: str) -> None:
     ran = cli("restore", "events", "--to-version", "1", "-o", form)
     assert ran.code == 0
     if form == "json":
@@ -85,7 +85,7 @@ def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
         ),
     ],
 )
-def test_what_is_refused(
+def test_a_refused_restore_commits_nothing(
     cli: RunCli, table: TableBuilder, args: tuple[str, ...], code: int, text: str
 ) -> None:
     ran = cli("restore", "events", *args)

@@ -60,7 +60,9 @@ def steady(text: str) -> str:
     return re.sub(r"\d{8}T\d{6}Z-[0-9a-f]{8}", "RUN", text)
 
 
-def test_a_dry_run(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_plan_and_removes_nothing(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
     before = contents(tmp_path)
     ran = cli("vacuum", "events", "--mode", "full", "--dry-run")
     assert (ran.code, ran.err) == (0, "")
@@ -171,7 +173,7 @@ def test_a_long_list_of_what_cannot_come_back_is_cut_and_says_so(
     assert undone.endswith("\nand 3 more (-o json lists all)\n")
 
 
-def test_check_is_a_gate(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+def test_check_exits_3_until_a_vacuum_ran(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     before = contents(tmp_path)
     ran = cli("vacuum", "events", "--check", "-o", "json")
     assert ran.code == 3
@@ -241,7 +243,7 @@ def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_
     assert ran.code == 6
     error = json.loads(ran.out)["error"]
     assert error["code"] == "SAFETY"
-    assert "10 of 14 files here (71%)" in error["message"]
+    assert "10 of 14 files in the table directory (71%)" in error["message"]
     assert "stray: 9; p=c: 1" in error["message"]
     assert "--max-orphan-fraction" in error["hint"]
     shown = cli("vacuum", "events", "--dry-run")
@@ -250,7 +252,7 @@ def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_
     assert cli("vacuum", "events", "--yes", "--max-orphan-fraction", "0.8").code == 0
 
 
-def test_json_and_rows(cli: RunCli, table: TableBuilder) -> None:
+def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("vacuum", "events", "--mode", "full", "--dry-run", "-o", "json")
     envelope = json.loads(ran.out)
     assert (envelope["command"], envelope["dry_run"], envelope["engine"]) == (
@@ -302,7 +304,7 @@ def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> N
     ],
     ids=" ".join,
 )
-def test_wrong_usage(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_2(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -> None:
     assert cli("vacuum", "events", *words).code == 2
 
 

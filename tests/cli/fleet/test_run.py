@@ -159,7 +159,7 @@ def test_tables_come_from_a_file_or_stdin(
         (["--tables-from", "binary"], 2, "--tables-from binary: is not UTF-8 text: "),
         (["--tables-from", "empty"], 2, "--tables-from empty contains no table"),
         (["lake/x*"], 1, "no Delta table matches 'lake/x*'"),
-        (["s3://*/events"], 2, "'s3://*/events': a bucket cannot be a glob"),
+        (["s3://*/events"], 2, "'s3://*/events': the name of a bucket cannot be a glob"),
         (["a", "b", "--jobs", "0"], 2, "Invalid value for '--jobs'"),
     ],
 )

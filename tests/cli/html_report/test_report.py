@@ -278,7 +278,7 @@ def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     assert "not needed Not needed: 8 files of at least 99" in read_page().one("main").text
     assert cli("optimize", "t").code == 0
     assert cli("optimize", "t", "--min-interval", "1h", "--report", "r.html").code == 0
-    assert "not needed Not due: the last run began at" in read_page().one("main").text
+    assert "not needed Skipped: the last run began at" in read_page().one("main").text
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def run_fake(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("table", "code"), [("x/wait", 5), ("x/wait-idle", 1)])
-def test_the_time_is_up(table: str, code: int) -> None:
+def test_a_run_stops_when_the_time_is_up(table: str, code: int) -> None:
     ran = run_fake(table, "--timeout", "1s")
     assert (ran.returncode, ran.stdout) == (code, "ready\n")
     assert ran.stderr == (

@@ -14,7 +14,7 @@ from tests.cli.fleet.test_run import make_table
 TABLES = ("x/fine", "x/warn", "x/exit-3", "x/raise-ConflictError")
 
 
-def test_annotations(fake_cli: RunCli) -> None:
+def test_github_annotates_warnings_errors_and_results(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", *TABLES, "-o", "github")
     assert ran.code == 4
     assert ran.out.splitlines() == [
@@ -34,7 +34,7 @@ def test_a_text_cannot_begin_a_command_of_its_own() -> None:
     assert line == ("::error title=a%3Ab%2Cc%25\\n::50%25\\n::set-env name=x::y\\r\\x1b[31m")
 
 
-def test_junit(fake_cli: RunCli) -> None:
+def test_junit_has_one_case_for_each_table(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", *TABLES, "x/<&\"'>", "-o", "junit")
     root = ElementTree.fromstring(ran.out)  # noqa: S314 our own text
     [suite] = root

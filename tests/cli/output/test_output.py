@@ -43,7 +43,7 @@ def emit(form: OutputFormat, rows: Any = None, stdout: io.StringIO | None = None
     return stdout.getvalue()
 
 
-def test_table() -> None:
+def test_the_table_format_prints_the_page() -> None:
     assert emit(OutputFormat.TABLE, ROWS) == "hello\n"
 
 

@@ -27,7 +27,7 @@ any_text = st.text(st.characters(codec=None))  # lone surrogates included
         ("C:\\new", "C:\\new"),
     ],
 )
-def test_examples(text: str, safe: str) -> None:
+def test_characters_that_control_a_terminal_are_escaped(text: str, safe: str) -> None:
     assert safe_text(text) == safe
 
 
@@ -43,7 +43,7 @@ _BIDI_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 @given(any_text)
-def test_twice_is_once(text: str) -> None:
+def test_escaping_again_changes_nothing(text: str) -> None:
     assert safe_text(safe_text(text)) == safe_text(text)
 
 

@@ -109,7 +109,7 @@ DRAWN = """\
 """
 
 
-def test_the_page(cli: RunCli, table: Path) -> None:
+def test_the_page_shows_bars_without_colour(cli: RunCli, table: Path) -> None:
     ran = cli("describe-history", str(table), "--graph")
     assert (ran.code, ran.err, ran.out) == (0, "", DRAWN)
     assert "\x1b" not in ran.out

@@ -107,7 +107,7 @@ def test_a_lost_job_is_halved_until_its_bad_task_is_alone(jobs: ThreadJobs) -> N
     jobs.breaks = lambda ids: "Task 0 failed 2 times, it died" if 5 in ids else None
     outcomes = run(double, 16)
     assert results(outcomes) == {number: number * 2 for number in range(16) if number != 5}
-    assert str(failures(outcomes)[5]).startswith("Spark lost the task in 4 attempts")
+    assert str(failures(outcomes)[5]).startswith("Spark did not finish the task in 4 attempts")
     with_bad = [ids for ids in jobs.jobs if 5 in ids]
     assert [len(ids) for ids in with_bad] == [16, 8, 4, 2, 1, 1]
 
@@ -129,7 +129,7 @@ def test_when_spark_is_gone_the_rest_fails_at_once(jobs: ThreadJobs) -> None:
     assert len(jobs.jobs) <= 25, "nobody knocks at a closed door"
     error = failures(outcomes)[99]
     assert isinstance(error, EngineUnavailableError)
-    assert str(error) == "Spark went away: connection refused"
+    assert str(error) == "Spark has ended: connection refused"
 
 
 def closed() -> None:
@@ -144,7 +144,7 @@ def test_spark_may_be_gone_before_the_first_job(
     with pytest.raises(RuntimeError, match="o33"):  # it lives: what is this?
         run(double, 1)
     jobs.alive = False
-    with pytest.raises(EngineUnavailableError, match="Spark went away: An error occurred"):
+    with pytest.raises(EngineUnavailableError, match="Spark has ended: An error occurred"):
         run(double, 1)
 
 
@@ -155,7 +155,7 @@ def test_spark_may_be_gone_before_it_is_prepared(
     monkeypatch.setattr(jobs, "ship_package", closed)
     jobs.alive = False
     session: Any = Session()
-    with pytest.raises(EngineUnavailableError, match="Spark went away: An error occurred"):
+    with pytest.raises(EngineUnavailableError, match="Spark has ended: An error occurred"):
         SparkEngine(session).prepare()
 
 

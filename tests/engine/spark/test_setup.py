@@ -42,7 +42,9 @@ from tests.support.spark_servers import worker_environ
         (SparkSettings(), {"MASTER": "yarn"}, None),
     ],
 )
-def test_the_master(settings: SparkSettings, environ: dict[str, str], master: str | None) -> None:
+def test_options_and_environment_choose_the_master(
+    settings: SparkSettings, environ: dict[str, str], master: str | None
+) -> None:
     assert choose_master(settings, environ) == master
 
 
@@ -89,7 +91,7 @@ times, most recent failure: Lost task 0.3 in stage 1.0 (TID 4) (node-7 executor 
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in "
             "driver: 3.11, PySpark cannot run with different minor versions.",
-            "Python 3.9 runs on host node-7, and Python 3.",
+            "Python 3.9 runs on host node-7, but Python 3.",
             "PYSPARK_PYTHON",
         ),
         (
@@ -213,4 +215,4 @@ def test_only_we_speak_of_a_java_that_died() -> None:
         cwd=REPOSITORY,
         check=True,
     )
-    assert (told.stdout[:17], told.stderr) == ("Spark went away: ", "")
+    assert (told.stdout[:17], told.stderr) == ("Spark has ended: ", "")

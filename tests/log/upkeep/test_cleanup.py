@@ -242,7 +242,7 @@ def test_a_protocol_that_cannot_be_read_deletes_no_protected_history() -> None:
     set_age(builder, commit_path(1), 55)
     builder.checkpoint(0)
     builder.checkpoint(2)
-    with pytest.raises(SafetyError, match="cannot be removed"):
+    with pytest.raises(SafetyError, match="cannot remove"):
         plan(builder)
 
 
@@ -259,7 +259,7 @@ def test_a_protected_version_that_cannot_be_understood_deletes_no_history() -> N
     properties = {"delta.requireCheckpointProtectionBeforeVersion": "v4"}
     builder = make_log([60, 55, 50, 1], features=["checkpointProtection"], properties=properties)
     builder.checkpoint(1)
-    with pytest.raises(SafetyError, match="cannot be understood"):
+    with pytest.raises(SafetyError, match="the table property .* is invalid"):
         plan(builder)
 
 

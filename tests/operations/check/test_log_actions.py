@@ -239,7 +239,7 @@ def test_schemas_of_older_versions() -> None:
     assert codes(report) == ["SCHEMA_INVALID"]
     assert report.looked.num_checked == 1
     assert report.notes == (
-        "files of older versions were not checked: the schema of one is invalid",
+        "files of older versions were not checked: the schema of a version is invalid",
     )
 
 

@@ -36,7 +36,9 @@ def tracked(enabled: str = ENABLED, **properties: str) -> TableBuilder:
         ({"baseRowId": 1}, ["ROW_IDS_OVERLAP"]),
     ],
 )
-def test_ids_of_a_file(changes: dict[str, Any], expected: list[str], enabled: str) -> None:
+def test_wrong_row_ids_of_a_file_are_found(
+    changes: dict[str, Any], expected: list[str], enabled: str
+) -> None:
     """Writers have to give ids where row tracking is only supported, too: the same is wrong."""
     builder = tracked(enabled)
     edit_action(builder, 2, "add", **changes)

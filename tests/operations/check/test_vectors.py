@@ -109,7 +109,7 @@ def miscount(builder: TableBuilder) -> None:
     ("code", "damage", "problem"),
     [
         ("VECTOR_UNREADABLE", break_the_checksum, "checksum does not match"),
-        ("VECTOR_CARDINALITY", miscount, "deletes 1 rows, the log says 2"),
+        ("VECTOR_CARDINALITY", miscount, "deletes 1 rows, but the log has 2"),
     ],
 )
 def test_a_vector_in_a_file_is_found_under_that_file(code: str, damage: Any, problem: str) -> None:
@@ -129,7 +129,7 @@ def test_a_vector_that_reaches_past_its_data_file(kind: str) -> None:
     builder.delete_rows(FIRST, [7], kind)
     found = check(builder.store, **DEEP).findings.to_pylist()[-1]
     assert found["code"] == "VECTOR_ROWS"
-    assert "deletes row 7, the data file has 2 rows" in found["problem"]
+    assert "deletes row 7, but the data file has 2 rows" in found["problem"]
     if kind == "i":
         assert found["file"] == FIRST
     else:

@@ -297,7 +297,7 @@ def test_two_thousand_columns_void_and_empty_structs() -> None:
     assert load_snapshot(builder.store, warn=fail).num_files == 2
 
 
-def test_an_empty_table() -> None:
+def test_a_checkpoint_of_an_empty_table_has_no_files() -> None:
     for features in ([], ["v2Checkpoint"]):
         kinds = ("auto", "v2") if features else ("auto", "classic")
         for kind in kinds:
@@ -472,7 +472,7 @@ def test_a_version_without_its_commit_is_not_checkpointed() -> None:
         checkpoint(builder.store, kind="v2")
 
 
-def test_no_such_version() -> None:
+def test_a_checkpoint_of_a_future_version_is_refused() -> None:
     with pytest.raises(VersionNotFoundError, match="latest is 2"):
         checkpoint(table().store, version=3)
 

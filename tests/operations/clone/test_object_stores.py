@@ -28,7 +28,9 @@ def build(folder: Path) -> TableBuilder:
     return builder.copy_to(LocalStore(str(folder)))
 
 
-def test_there_and_back(server: ObjectServer, root: str, tmp_path: Path) -> None:
+def test_clones_between_disk_and_object_store_have_the_same_rows(
+    server: ObjectServer, root: str, tmp_path: Path
+) -> None:
     builder = build(tmp_path / "source")
     expected = multiset(builder.rows())
     there = Table(root, server.options)

@@ -283,7 +283,7 @@ def test_what_is_about_commits_of_the_source_does_not_travel() -> None:
     assert (txn["appId"], txn["version"]) == (f"deltactl.clone:{table_id}", 1)
 
 
-def test_domains() -> None:
+def test_a_clone_has_only_the_clustering_domain() -> None:
     builder = memory_table(features=["clustering", "domainMetadata"])
     builder.append([{"id": 1}])
     clustering = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
@@ -324,7 +324,7 @@ def test_only_partitions_that_match_are_cloned() -> None:
         clone(builder.store, new_target(), where="id = 1")
 
 
-def test_an_empty_table() -> None:
+def test_a_clone_of_an_empty_table_is_empty() -> None:
     builder = memory_table()
     for deep in (True, False):
         target = new_target()
@@ -494,7 +494,7 @@ def test_a_source_that_is_not_whole(deep: bool) -> None:
     assert commit_path(0) not in names(target)
     assert read_notes(store) == ()
     store.put(path, data + b"x")
-    with pytest.raises(DataFileError, match="the log says"):
+    with pytest.raises(DataFileError, match="but the log has"):
         clone(store, target, deep=deep)
     store.put(path, data)
     report = clone(store, target, deep=deep)

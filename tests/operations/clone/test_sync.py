@@ -264,7 +264,7 @@ def test_a_log_without_the_last_clone_is_refused() -> None:
     assert ids(target) == [1, 3, 9, 10]
 
 
-def test_append_only() -> None:
+def test_a_sync_removes_no_file_of_an_append_only_clone() -> None:
     builder = memory_table(properties={"delta.appendOnly": "true"})
     (path,) = builder.append([{"id": 1}])
     source, target, free = builder.store, new_target(), new_target()
@@ -281,7 +281,7 @@ def test_append_only() -> None:
     assert ids(free) == ids(target) == [2]
 
 
-def test_row_ids() -> None:
+def test_a_sync_keeps_row_ids_and_sets_its_own_commit_version() -> None:
     builder = memory_table(features=["rowTracking", "domainMetadata"])
     builder.append([{"id": 1}, {"id": 2}])
     source, target = builder.store, new_target()

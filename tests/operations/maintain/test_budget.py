@@ -25,7 +25,7 @@ def test_what_is_no_budget_is_refused(texts: list[str]) -> None:
         parse_budget(texts)
 
 
-def test_what_is_used_up() -> None:
+def test_a_budget_names_the_limit_that_is_used_up() -> None:
     clock = FixedClock()
     spending = Spending(Budget(100, 60_000, 10), clock)
     assert spending.find_used_up(100, 10) is None

@@ -33,7 +33,7 @@ def parse(text: str) -> dict[tuple[str, str], float]:
     return found
 
 
-def test_what_is_written() -> None:
+def test_metrics_have_the_known_values_of_each_table() -> None:
     facts = TableFacts("events", "file:///events", "id", 3, small_files=7, size_bytes=1 << 40)
     facts.last_run_ms = 1_700_000_000_000
     report = TableReport(facts, Budget(), (), seconds=1.25)

@@ -21,7 +21,7 @@ def test_each_field_has_a_key() -> None:
     assert {about.field for about in KEYS.values()} == {it.name for it in fields(MaintainPolicy)}
 
 
-def test_values() -> None:
+def test_texts_become_the_values_of_a_policy() -> None:
     policy = MaintainPolicy.of(
         {
             "actions": "vacuum, optimize",

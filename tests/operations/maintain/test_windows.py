@@ -30,7 +30,7 @@ def at(text: str, zone: object = UTC) -> int:
         ("2026-01-11T12:00", False),
     ],
 )
-def test_over_midnight(time: str, is_open: bool) -> None:
+def test_a_window_may_end_after_midnight(time: str, is_open: bool) -> None:
     [window] = parse_windows("22:00-06:00 Europe/Berlin")
     assert window.is_open(at(time, BERLIN)) == is_open
 

@@ -145,7 +145,7 @@ def test_forced_files_near_the_target_stay_apart() -> None:
     assert bins_of([190, 190], forced=[0, 1]) == [[0], [1]]
 
 
-def test_min_input_files() -> None:
+def test_a_bin_has_at_least_min_input_files() -> None:
     rule = PackingRule(256, 192, 5)
     assert bins_of([10] * 4, rule=rule) == []
     assert bins_of([10] * 5, rule=rule) == [[0, 1, 2, 3, 4]]

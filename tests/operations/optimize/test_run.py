@@ -291,7 +291,7 @@ def test_deleted_rows_of_unknown_share(stats: str | None) -> None:
     assert run(builder).rows_rewritten == 99
 
 
-def test_a_limit_of_bytes() -> None:
+def test_max_bytes_limits_the_bins_of_a_plan() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
     whole = plan(builder).plan
     sizes = whole.partitions["bytes_to_rewrite"].to_pylist()
@@ -306,7 +306,7 @@ def test_a_limit_of_bytes() -> None:
     assert plan(builder, max_bytes=0).plan.is_empty
 
 
-def test_commits_by_time() -> None:
+def test_commit_every_divides_a_run_by_time() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
 
     class Hurried(FixedClock):

@@ -117,7 +117,7 @@ def refusal(text: str, fields: tuple[Field, ...] = FIELDS) -> str:
         ("i = 1 -- and why", ["1", "2"], "1"),
     ],
 )
-def test_integers(text: str, values: list[str | None], expected: str) -> None:
+def test_integers_match_as_in_spark(text: str, values: list[str | None], expected: str) -> None:
     found = [v for v, hit in zip(values, match(text, i=values), strict=True) if hit]
     assert " ".join(map(str, found)) == expected
     assert match(parse(text).sql, i=values) == match(text, i=values)
@@ -155,7 +155,7 @@ ALL_STRINGS = ["a", "a\n", "a\\n", "a.c", "abc", "it's", "100%", "ü", "", None]
         ("s = CAST(100 AS STRING)", []),
     ],
 )
-def test_strings(text: str, expected: list[str]) -> None:
+def test_strings_match_as_in_spark(text: str, expected: list[str]) -> None:
     hits = match(text, s=ALL_STRINGS)
     assert [v for v, hit in zip(ALL_STRINGS, hits, strict=True) if hit] == expected
     assert match(parse(text).sql, s=ALL_STRINGS) == hits
@@ -197,12 +197,14 @@ def test_strings(text: str, expected: list[str]) -> None:
         ("`order key` = 'x'", "Order_Key", ["x", "X"], [1, 0]),
     ],
 )
-def test_other_types(text: str, column: str, values: list[str], expected: list[int]) -> None:
+def test_other_types_match_by_value(
+    text: str, column: str, values: list[str], expected: list[int]
+) -> None:
     assert match(text, **{column: values}) == list(map(bool, expected))
     assert match(parse(text).sql, **{column: values}) == list(map(bool, expected))
 
 
-def test_several_columns() -> None:
+def test_conditions_on_several_columns_combine() -> None:
     predicate = "date >= '2024-01-01' AND (s = 'eu' OR flag)"
     values: dict[str, Sequence[str | None]] = {
         "date": ["2024-01-01", "2024-01-01", "2023-01-01"],
@@ -291,8 +293,8 @@ def test_keywords_are_spelled_in_backticks() -> None:
         ("bin = x'ab'", r"unsupported syntax"),
         ("1 = 1", r"compares two literals: 1 = 1"),
         ("\"date\" >= '2024-01-01'", r"compares two literals.*double quotes"),
-        ("s = 'it''s'", r"side by side.*as \\'"),
-        ("i", r"column 'i' is of type integer: it is not a condition"),
+        ("s = 'it''s'", r"adjacent strings.*as \\'"),
+        ("i", r"column 'i' is of type integer: only a boolean column"),
         ("", r"empty"),
         (" -- nothing", r"empty"),
         ("i = 1; i = 2", r"without semicolons"),
@@ -306,7 +308,7 @@ def test_keywords_are_spelled_in_backticks() -> None:
         ("s = '\ud800'", r"not valid Unicode"),
     ],
 )
-def test_what_is_refused(text: str, words: str) -> None:
+def test_a_refused_predicate_says_why(text: str, words: str) -> None:
     assert re.search(words, refusal(text))
 
 

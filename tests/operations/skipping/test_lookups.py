@@ -162,6 +162,6 @@ def test_a_set_without_bounds_may_have_any_value() -> None:
     assert sets.expect_skipped(column, np.array([1.0, 0.5])) == pytest.approx(1 - 3 / 5)
 
 
-def test_bytes_of_strings() -> None:
+def test_bytes_of_short_strings_are_padded_with_zeros() -> None:
     found = bytes_matrix(pa.array([b"abc", b"", b"abcdefg"])[1:], 2, 3)
     assert found.tolist() == [[0, 0, 0], [99, 100, 101]]

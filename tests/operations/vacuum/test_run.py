@@ -48,7 +48,7 @@ def test_a_dry_run_writes_nothing() -> None:
     assert scene.store.contents() == before
 
 
-def test_both_ages_count() -> None:
+def test_a_removed_file_that_was_written_again_stays() -> None:
     """A file that was removed long ago and written again since stays."""
     scene = Scene()
     old, rewritten = scene.append(30, "a", "b")

@@ -83,7 +83,7 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
     assert set(undone.restored) == gone - {"p=a/orphan.parquet", lost}
     assert undone.impossible == {
         "p=a/orphan.parquet": "another file has its name now",
-        lost: "it is not in the quarantine, and the store keeps no version of it",
+        lost: "it is not in the quarantine, and the store has no older version of it",
     }
     assert scene.store.read("p=a/orphan.parquet") == b"new"
 
@@ -94,7 +94,7 @@ def test_what_was_deleted_cannot_come_back() -> None:
     undone = undo_vacuum(scene.store, "last")
     assert undone.restored == ()
     assert undone.impossible == dict.fromkeys(
-        sorted(gone), "it was deleted, not quarantined, and the store keeps no version of it"
+        sorted(gone), "it was deleted, not quarantined, and the store has no older version of it"
     )
 
 

@@ -54,7 +54,9 @@ _numbers = itertools.count()
         ("unknown", "https://s3.amazonaws.com", False),
     ],
 )
-def test_known_endpoints(package: str, endpoint: str, known: bool) -> None:
+def test_only_endpoints_of_cloud_services_are_known(
+    package: str, endpoint: str, known: bool
+) -> None:
     assert is_known(package, endpoint) is known
 
 

@@ -30,7 +30,9 @@ NOT_OF_THE_SERVER = {
 
 
 @pytest.mark.parametrize("promise", conformance.PROMISES, ids=lambda promise: promise.__name__)
-def test_promise(promise: Callable[[Store], None], server: ObjectServer, root: str) -> None:
+def test_an_object_store_passes_the_conformance_suite(
+    promise: Callable[[Store], None], server: ObjectServer, root: str
+) -> None:
     if promise in NOT_OF_THE_SERVER[server.kind]:
         pytest.skip("the server of the tests does not promise this itself")
     promise(open_store(root, server.options))

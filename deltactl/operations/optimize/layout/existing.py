@@ -76,7 +76,7 @@ def find_kept(snapshot: Snapshot, files: pa.Table, groups: PartitionGroups) -> K
 
 
 def _newest(numbers: Array, files: pa.Table, groups: PartitionGroups) -> Array:
-    """Return for each partition the number of its newest file that has one."""
+    """Return for each partition the layout number of its newest file with a layout; -1 for none."""
     times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
     rows = np.flatnonzero(numbers >= 0)
     rows = rows[np.lexsort((numbers[rows], times[rows]))]

@@ -33,8 +33,8 @@ _RANK_BITS = MAX_RANK.bit_length() - 1
 class Placement:
     """Assign rows to destinations; each destination is a file of about the target size.
 
-    ``ranges`` of each column have equal row counts, and are as many as the bits of a curve tell
-    apart. Within a file of tiles the rows follow a Hilbert curve.
+    The ``ranges`` of a column have equal row counts; their number is the number of values that the
+    bits of a curve can distinguish. Within a file of tiles, the rows follow a Hilbert curve.
     """
 
     layout: Layout

@@ -147,7 +147,7 @@ def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutC
         raise UsageError(f"{option} needs at least one column")
     if len(paths) > _MOST_COLUMNS:
         raise UsageError(
-            f"{option} names {len(paths)} columns; {_MOST_COLUMNS} are the most",
+            f"{option} names {len(paths)} columns; at most {_MOST_COLUMNS} are allowed",
             hint="Keep the columns that queries filter by most: with each additional column, "
             "queries skip fewer files by the other columns.",
         )

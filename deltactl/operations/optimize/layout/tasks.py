@@ -239,7 +239,8 @@ class _Job:
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
-        # Twice while they are joined; then a row group, decoded and encoded, is beside them.
+        # The rows are in memory twice while they are joined. Then a row group, decoded and encoded,
+        # is in memory too.
         most_bytes = max(1 << 20, self.task.memory_bytes // (6 * self.task.workers))
         schema = self.spec.reader.schema.append(PLACE)
         ordered = self._sort(gather(batches, schema, most_bytes, rows))

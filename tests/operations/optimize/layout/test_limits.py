@@ -100,7 +100,7 @@ def test_a_cluster_that_is_too_large_is_named_with_the_size_to_raise() -> None:
         assert plan.left_alone[reason] == 10
         assert reason.startswith("in bins larger than --max-bytes (raise it to ")
         (warning,) = warnings_of(builder, **options)
-        assert warning.startswith("10 files are not rewritten, because")
+        assert warning.startswith("10 files are not rewritten: their bins are larger")
         raised = warning.partition("raise it to ")[2].removesuffix(" or more")
         assert raised in reason
         options["max_bytes"] = parse_size(raised)
