@@ -161,7 +161,7 @@ class _SchemaReader:
             return PrimitiveType("long")
         if pa.types.is_decimal(kind):
             if kind.precision > MAX_DECIMAL_DIGITS or kind.scale < 0:
-                raise _UnusableTypeError(f"{kind} has more digits than Delta's decimals (38)")
+                raise _UnusableTypeError(f"{kind} has more than the 38 digits of Delta's decimals")
             return PrimitiveType(f"decimal({kind.precision},{kind.scale})")
         for matches, name in _SIMPLE:
             if matches(kind):

@@ -50,5 +50,5 @@ def test_a_file_with_ambiguous_columns_is_refused_each_time(tmp_path: Path) -> N
     reader, store = RowReader(SCHEMA, (), "none"), LocalStore(str(tmp_path))
     for _ in range(2):
         assert len(list(reader.read(store, good))) == 1
-        with pytest.raises(DataFileError, match="twice"):
+        with pytest.raises(DataFileError, match="two columns with the name"):
             list(reader.read(store, bad))

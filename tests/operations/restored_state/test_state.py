@@ -165,7 +165,7 @@ def test_a_downgrade_waits_until_older_readers_read_right() -> None:
         restore(store, 1, allow_protocol_downgrade=True)
     restore(store, 1, now=True)
     Table("x", store=store).checkpoint()
-    with pytest.raises(SafetyError, match="tombstones in the log carry deletion vectors") as caught:
+    with pytest.raises(SafetyError, match="tombstones in the log have deletion vectors") as caught:
         restore(store, 1, allow_protocol_downgrade=True)
     assert "Wait until " in (caught.value.hint or "")
     assert latest(store) == 4
