@@ -32,7 +32,7 @@ from deltactl.protocol.deletion_vectors import ensure_within
 from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 
-MAX_FOOTERS: Final = 1_000
+MAX_FOOTERS: Final = 256
 """Maximum number of footers that a dry run reads."""
 _FOOTERS_AHEAD: Final = 4
 
