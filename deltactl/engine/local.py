@@ -69,6 +69,8 @@ class LocalEngine:
         following = next(waiting, None)
         with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
             while True:
+                for entry in running.values():
+                    entry.has_core = not entry.left.done()
                 cancelled = cancel is not None and cancel.is_set()
                 while (
                     following is not None
@@ -107,16 +109,17 @@ class LocalEngine:
         return max(self.workers, self.max_unfinished)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Running(Generic[P]):
-    """A task that has not ended; ``left`` is done when it has called ``leave_core``."""
+    """A task that has not ended; ``left`` is done when it has called ``leave_core``.
+
+    ``has_core`` is what the engine last saw: if it decides by this value and then waits for
+    ``left``, it misses no call.
+    """
 
     task: Task[P]
     left: Future[None] = field(default_factory=Future)
-
-    @property
-    def has_core(self) -> bool:
-        return not self.left.done()
+    has_core: bool = True
 
 
 def _outcome(task_id: int, future: Future[R]) -> Done[R] | Failed:
