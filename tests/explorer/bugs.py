@@ -333,7 +333,7 @@ BUGS: Sequence[Bug] = (
         "no commit violates the protocol",
     ),
     Bug(
-        "restore over commits that it did not check",
+        "a restore that does not check newer commits",
         lambda: patch.object(restore, "_ensure_no_change", lambda *args: None),
         "restore against append",
         "ConsistentRead",

@@ -74,7 +74,7 @@ def _keep_vectors_of_lost_attempts() -> AbstractContextManager[object]:
 
 CARRY_BUGS: Sequence[Bug] = (
     Bug(
-        "rows deleted before the run counted in output positions",
+        "output positions that count rows deleted before the run",
         _forget_the_vector_read,
         "optimize with vectors against deletion vector",
         "ConsistentRead",
