@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Final, TypeVar
@@ -19,7 +19,7 @@ PARALLEL_REQUESTS: Final = 16
 
 def each_in_parallel(
     work: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
-) -> Iterator[R]:
+) -> Generator[R]:
     """Yield the result of ``work`` for each item, in order; up to ``at_once`` run in advance."""
     rest = iter(items)
     first = list(islice(rest, 2))
