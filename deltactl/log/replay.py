@@ -148,11 +148,13 @@ class _Gathered:
             return result
         adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
         removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
-        result = reconcile(adds, removes, file_keys)
+        result = reconcile(adds, removes, text_keys)
         paths = [table["encoded_path"] for table in (adds, removes)]
-        if any(normalize_paths(column) is not column for column in paths):
-            result.by_text = reconcile(adds, removes, text_keys)
-        return result
+        if all(normalize_paths(column) is column for column in paths):
+            return result  # then both keys are the same
+        by_path = reconcile(adds, removes, file_keys)
+        by_path.by_text = result
+        return by_path
 
 
 def _last_commits(found: EventCollector, names: Sequence[str]) -> LogSweep | None:

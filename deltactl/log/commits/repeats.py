@@ -21,6 +21,7 @@ _Layout: TypeAlias = tuple[Hashes, Rows, Rows]
 
 _WORD_BYTES: Final = 8
 _COMPARED_PAIRS: Final = 1 << 13
+_BLOCK_ROWS: Final = 1 << 14  # then the words of a block stay in the cache
 _MOST_WORDS: Final = 32
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(29)
@@ -138,11 +139,23 @@ def _hash_chunk(texts: pa.Array) -> Hashes:
         lengths: Hashes = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.uint64)
         return lengths
     words, starts, ends = layout
-    hashes = (ends - starts).astype(np.uint64)
-    active = np.flatnonzero(ends - starts >= _WORD_BYTES)  # the length is the hash of others
+    blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(texts), _BLOCK_ROWS)]
+    return np.concatenate([_hash_block(words, starts[block], ends[block]) for block in blocks])
+
+
+def _hash_block(words: Hashes, starts: Rows, ends: Rows) -> Hashes:
+    lengths = ends - starts
+    hashes, last = lengths.astype(np.uint64), ends - _WORD_BYTES
+    active = np.flatnonzero(lengths >= _WORD_BYTES)  # the length is the hash of others
     _mix(hashes, active, words, starts[active])
-    last = ends - _WORD_BYTES
-    for _ in range(_MOST_WORDS):
+    # Paths of a table have nearly the same length: all have so many further words.
+    shared = min(max(int(lengths.min()) - 1, 0) // _WORD_BYTES, _MOST_WORDS)
+    for _ in range(shared):
+        hashes ^= words[last]
+        hashes *= _MULTIPLIER
+        hashes ^= hashes >> _SHIFT
+        last -= _WORD_BYTES
+    for _ in range(_MOST_WORDS - shared):
         active = active[last[active] > starts[active]]
         if not len(active):
             break
