@@ -22,9 +22,9 @@ from deltactl.log.checkpoint.read import (
     action_pieces,
     read_add_structs,
 )
-from deltactl.log.checkpoint.row_groups import GroupCopy, empty_footer
 from deltactl.log.checkpoint.rows import add_structs
 from deltactl.log.checkpoint.schema import CheckpointLayout
+from deltactl.log.checkpoint.spliced_groups import GroupCopy, empty_footer
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.key_sets import KeySet
 from deltactl.parquet.footer_bytes import TAIL_BYTES, parse_footer_bytes, read_footer_bytes
@@ -34,7 +34,6 @@ from deltactl.parquet.splice.pages import Pages
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.source import Group, Source, ensure_chunk_pages, read_source
 from deltactl.parquet.thrift import ThriftError, ThriftStruct
-from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 
 _LEAST_ROWS: Final = 1 << 15
@@ -75,14 +74,11 @@ class CheckpointCopies:
 def find_candidates(
     store: Store, head: CheckpointHead, layout: CheckpointLayout, stack: ExitStack
 ) -> CheckpointCopies:
-    """Open the files of a checkpoint that have row groups to copy; ``stack`` closes them.
-
-    Only local files: on object stores, a copy would need further requests.
-    """
+    """Open the local files of a checkpoint that have row groups to copy; ``stack`` closes them."""
     groups: list[GroupCopy] = []
     num_groups: dict[str, int] = {}
     is_usual = layout.compat == "default" and not layout.partition_types
-    if is_usual and layout.stats_type is None and is_local_uri(store.uri):
+    if is_usual and layout.stats_type is None:
         footer = empty_footer(layout.whole_schema, layout)
         for piece in action_pieces(head):
             if piece.name.endswith(".json"):

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 
@@ -23,15 +23,13 @@ from deltactl.errors import (
     VerificationError,
 )
 from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest, join_fingerprints
-from deltactl.log.checkpoint.row_groups import (
-    EncodedGroups,
-    GroupCopy,
-    RowGroupWriter,
-    SplicedGroups,
-)
+from deltactl.log.checkpoint.row_groups import EncodedGroups, RowGroupWriter
 from deltactl.log.checkpoint.rows import add_structs, remove_structs
 from deltactl.log.checkpoint.schema import CheckpointLayout
 from deltactl.storage.store import FileInfo, Store
+
+if TYPE_CHECKING:  # only a checkpoint that copies needs them
+    from deltactl.log.checkpoint.spliced_groups import GroupCopy, SplicedGroups
 
 _ROW_GROUP_ROWS: Final = 1 << 17
 _ROW_GROUP_BYTES: Final = 64 << 20
@@ -255,6 +253,8 @@ class ActionFileWriter:
     def _open_writer(self, *, copies: bool) -> RowGroupWriter:
         if not copies:
             return EncodedGroups(self._sink, self._schema, self._layout)
+        from deltactl.log.checkpoint.spliced_groups import SplicedGroups
+
         self._spliced = SplicedGroups(self._sink, self._schema, self._layout)
         return self._spliced
 

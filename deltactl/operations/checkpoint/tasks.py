@@ -10,21 +10,20 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VerificationError
-from deltactl.log.checkpoint.copies import CheckpointCopies, find_candidates, find_live_group
 from deltactl.log.checkpoint.key_digest import Fingerprint
 from deltactl.log.checkpoint.nodes import Node
 from deltactl.log.checkpoint.read import (
     FILE_COLUMNS,
     TOMBSTONE_COLUMNS,
     CheckpointHead,
+    action_pieces,
 )
-from deltactl.log.checkpoint.row_groups import GroupCopy
 from deltactl.log.checkpoint.schema import CheckpointLayout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_actions
 from deltactl.log.checkpoint.write import (
@@ -35,10 +34,16 @@ from deltactl.log.checkpoint.write import (
 )
 from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import FileInfo, Store
 
+if TYPE_CHECKING:  # only a checkpoint that copies needs them
+    from deltactl.log.checkpoint.copies import CheckpointCopies
+    from deltactl.log.checkpoint.spliced_groups import GroupCopy
+
+_LEAST_COPIED_BYTES: Final = 1 << 20
 _MOST_THREADS: Final = 4
 _MOST_REFUSED: Final = 2
 
@@ -104,7 +109,7 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
     store = open_store(spec.table_uri, spec.storage_options)
     schema = spec.layout.whole_schema
     with ExitStack() as stack:
-        copies = find_candidates(store, spec.head, spec.layout, stack) if spec.head else None
+        copies = _open_copies(store, spec, stack)
         found = stack.enter_context(closing(_live_groups(spec, copies)))
         first = list(islice(found, 1))
         writer = stack.enter_context(
@@ -127,6 +132,21 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
     return tuple(written)
 
 
+def _open_copies(store: Store, spec: WriteSpec, stack: ExitStack) -> CheckpointCopies | None:
+    """Open the older checkpoint if it may have row groups to copy; ``stack`` closes its files.
+
+    Only local files: on object stores, a copy would need further requests.
+    """
+    if spec.head is None or not is_local_uri(store.uri):
+        return None
+    found = store.stat_many([piece.name for piece in action_pieces(spec.head)])
+    if all(file is None or file.size_bytes < _LEAST_COPIED_BYTES for file in found):
+        return None
+    from deltactl.log.checkpoint.copies import find_candidates
+
+    return find_candidates(store, spec.head, spec.layout, stack)
+
+
 def _live_groups(
     spec: WriteSpec, copies: CheckpointCopies | None
 ) -> Generator[tuple[GroupCopy, Fingerprint]]:
@@ -137,6 +157,8 @@ def _live_groups(
     """
     if copies is None or not copies.groups:
         return
+    from deltactl.log.checkpoint.copies import find_live_group
+
     gone = spec.tail.load(copies.store).keys
 
     def find(copy: GroupCopy) -> tuple[GroupCopy, Fingerprint] | None:

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import VerificationError
-from deltactl.log.checkpoint import copies, row_groups, write
-from deltactl.log.checkpoint.row_groups import GroupCopy, SplicedGroups
+from deltactl.log.checkpoint import copies, spliced_groups, write
+from deltactl.log.checkpoint.spliced_groups import GroupCopy, SplicedGroups
 from deltactl.log.commits.file_rows import HeldRows
 from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.checkpoint import tasks
 from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.checkpoints import checkpoint, fail, log_names
@@ -33,6 +34,7 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HeldRows, "batches", batches)
     monkeypatch.setattr(write, "_ROW_GROUP_ROWS", ROWS)
     monkeypatch.setattr(copies, "_LEAST_ROWS", ROWS // 2)
+    monkeypatch.setattr(tasks, "_LEAST_COPIED_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)
@@ -318,7 +320,7 @@ def test_pages_that_are_stored_otherwise_are_found(
 def test_bytes_are_copied_in_pieces(
     copied: list[GroupCopy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_groups, "_COPIED_BYTES", 7)
+    monkeypatch.setattr(spliced_groups, "_COPIED_BYTES", 7)
     scene = partitioned(tmp_path)
     scene.checkpoint()
     before = scene.path()
@@ -327,3 +329,14 @@ def test_bytes_are_copied_in_pieces(
     assert len(copied) == 4
     assert count_equal(scene, before) == 5  # with that of protocol and metadata
     ensure_all_readers_see(scene, list(range(4 * ROWS + 1)))
+
+
+def test_a_small_checkpoint_is_encoded(
+    copied: list[GroupCopy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = partitioned(tmp_path)
+    scene.checkpoint()
+    monkeypatch.setattr(tasks, "_LEAST_COPIED_BYTES", scene.path().stat().st_size + 1)
+    scene.add_files(1)
+    scene.checkpoint()
+    assert not copied
