@@ -165,7 +165,7 @@ def _live_groups(
         return find_live_group(copies, copy, gone, spec.layout)
 
     num_refused = 0
-    at_once = min(_MOST_THREADS, pa.cpu_count()) + 1  # one waits while another is copied
+    at_once = min(_MOST_THREADS, pa.cpu_count())
     with closing(each_in_parallel(find, copies.groups, at_once=at_once)) as results:
         for found in results:
             if found is not None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import VerificationError
+from deltactl.errors import CorruptLogError, VerificationError
 from deltactl.log.checkpoint import copies, spliced_groups, write
 from deltactl.log.checkpoint.spliced_groups import GroupCopy, SplicedGroups
 from deltactl.log.commits.file_rows import HeldRows
@@ -340,3 +340,42 @@ def test_a_small_checkpoint_is_encoded(
     scene.add_files(1)
     scene.checkpoint()
     assert not copied
+
+
+def test_a_checkpoint_that_is_replaced_meanwhile_is_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = partitioned(tmp_path)
+    scene.checkpoint()
+    before = scene.path()
+    copy = SplicedGroups.copy
+
+    def replace(self: SplicedGroups, wanted: GroupCopy) -> None:
+        # Another writer writes the same actions in other row groups.
+        other = before.with_suffix(".other")
+        pq.write_table(pq.read_table(before), other, row_group_size=5)
+        other.rename(before)
+        copy(self, wanted)
+
+    monkeypatch.setattr(SplicedGroups, "copy", replace)
+    scene.remove(2 * ROWS)
+    scene.checkpoint()
+    monkeypatch.undo()
+    ensure_all_readers_see(scene, [n for n in range(4 * ROWS) if n != 2 * ROWS])
+
+
+def test_damage_in_a_row_group_is_named(tmp_path: Path) -> None:
+    scene = partitioned(tmp_path)
+    parquet = scene.checkpoint()
+    before = scene.path()
+    group = parquet.metadata.row_group(2)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    (stats,) = [c for c in columns if c.path_in_schema == "add.stats"]
+    data = bytearray(before.read_bytes())
+    start = stats.data_page_offset
+    data[start : start + stats.total_compressed_size] = b"\xff" * stats.total_compressed_size
+    before.write_bytes(bytes(data))
+    scene.add_files(1)
+    with pytest.raises(CorruptLogError, match=before.name):
+        scene.checkpoint()
+    assert not scene.path().exists()
