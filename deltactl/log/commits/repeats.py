@@ -39,9 +39,13 @@ class Repeats:
     codes: Rows
 
 
-def find_repeats(texts: pa.ChunkedArray) -> Repeats:
-    """Return the rows of texts that may occur more than once; no text is null."""
-    hashes = hash_texts(texts)
+def find_repeats(texts: pa.ChunkedArray, hashes: Hashes | None = None) -> Repeats:
+    """Return the rows of texts that may occur more than once; no text is null.
+
+    ``hashes`` are those of ``hash_texts``, if they are known.
+    """
+    if hashes is None:
+        hashes = hash_texts(texts)
     in_order = np.sort(hashes)
     if not (in_order[1:] == in_order[:-1]).any():
         none = np.zeros(0, np.int64)
