@@ -252,6 +252,8 @@ def format_timestamp(ms: int) -> str:
     cycles, within = divmod(ms, _CYCLE_MS)
     # 1970 plus at most 400 years is in the range of datetime.
     moment = _EPOCH + timedelta(milliseconds=within)
+    if not cycles:
+        return f"{moment.isoformat(timespec='milliseconds')}Z"
     year = moment.year + cycles * _CYCLE_YEARS
     shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
     return f"{shown}{moment:-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"

@@ -28,7 +28,14 @@ from deltactl.log.commits.key_sets import Flags, KeyHashes, KeySet, KeyTexts
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser, ParsedActions
-from deltactl.log.commits.repeats import Repeats, Rows, find_repeated_hashes, find_repeats
+from deltactl.log.commits.repeats import (
+    Hashes,
+    Repeats,
+    Rows,
+    find_repeated_hashes,
+    find_repeats,
+    hash_texts,
+)
 from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
@@ -128,6 +135,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self._parts: list[ParsedActions] = []
+        self._hashes: tuple[list[Hashes], list[Hashes]] = [], []
         self._size_bytes = 0
         self._stores: tuple[RowStore, RowStore] | None = None
 
@@ -139,6 +147,9 @@ class _Gathered:
         """
         if self._stores is None:
             self._parts.append(part)
+            # Other threads parse the next commits meanwhile.
+            for hashes, table in zip(self._hashes, (part.adds, part.removes), strict=True):
+                hashes.append(hash_texts(text_keys(table)))
             self._size_bytes += part.adds.nbytes + part.removes.nbytes
             if self._size_bytes > _HELD_BYTES:
                 self._move_to_disk()
@@ -147,6 +158,7 @@ class _Gathered:
 
     def _move_to_disk(self) -> None:
         self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
+        self._hashes = [], []
         while self._parts:
             self._store(self._parts.pop(0), *self._stores)
         pa.system_memory_pool().release_unused()  # else the C library keeps the memory
@@ -165,11 +177,14 @@ class _Gathered:
             return result
         adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
         removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
-        result = reconcile(adds, removes, file_keys)
+        hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes[0], *self._hashes[1]])
+        result = reconcile(adds, removes, text_keys, hashes)
         paths = [table["encoded_path"] for table in (adds, removes)]
-        if any(normalize_paths(column) is not column for column in paths):
-            result.by_text = reconcile(adds, removes, text_keys)
-        return result
+        if all(normalize_paths(column) is column for column in paths):
+            return result  # then both keys are the same
+        by_path = reconcile(adds, removes, file_keys)
+        by_path.by_text = result
+        return by_path
 
 
 def _last_commits(found: EventCollector, names: Sequence[str]) -> LogSweep | None:
@@ -193,11 +208,16 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else empty_table(full)
 
 
-def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
-    """Keep the newest action of each key: the action with the greatest ``seq``."""
+def reconcile(
+    adds: pa.Table, removes: pa.Table, keys_of: _KeysOf, hashes: Hashes | None = None
+) -> Tail:
+    """Keep the newest action of each key: the action with the greatest ``seq``.
+
+    ``hashes`` are those of the keys, of adds and then of removes, if they are known.
+    """
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
-    repeats = find_repeats(keys)
+    repeats = find_repeats(keys, hashes)
     if len(repeats.rows):
         won = _pick_newest(
             repeats, np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])

@@ -175,10 +175,12 @@ def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -
         empty = texts_of([])
         return pa.MapArray.from_arrays(offsets, empty, empty, _MAP_TYPE)
     names = texts_of(list(columns))
+    if width == 1:
+        return pa.MapArray.from_arrays(offsets, pa.repeat(names[0], rows), arrays[0], _MAP_TYPE)
     keys = names.take(array_of(np.tile(np.arange(width), rows)))
     # Convert column order to row order.
     order = np.arange(width * rows).reshape(width, rows).T.ravel()
-    items = arrays[0] if width == 1 else pa.concat_arrays(arrays).take(pa.array(order))
+    items = pa.concat_arrays(arrays).take(array_of(order))
     return pa.MapArray.from_arrays(offsets, keys, items, _MAP_TYPE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from operator import call
@@ -20,7 +20,7 @@ PARALLEL_REQUESTS: Final = 16
 
 def each_in_parallel(
     work: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
-) -> Iterator[R]:
+) -> Generator[R]:
     """Yield the result of ``work`` for each item, in order.
 
     Up to ``at_once`` items are in progress, or finished before the caller needs their results.

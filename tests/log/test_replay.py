@@ -63,7 +63,9 @@ def test_replay_by_hashes_of_a_byte_equals_the_model(data: st.DataObject) -> Non
     with (
         patch.object(repeats, "hash_texts", lambda texts: whole(texts) & np.uint64(255)),
         patch.object(key_sets, "hash_texts", lambda texts: whole(texts) & np.uint64(255)),
+        patch.object(replay, "hash_texts", lambda texts: whole(texts) & np.uint64(255)),
         patch.object(key_sets, "_FEW", 0),
+        patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000, 8 << 20]))),
     ):
         _check_replay(data)
 

@@ -1,11 +1,13 @@
 """Compute a digest of file actions in their order: how many there are, their sizes and keys.
 
-Two streams of the same rows give the same digest, whatever the sizes of batches are.
+Two streams of the same rows give the same digest, whatever the sizes of batches are. The digest of
+a file is computed from the digests of its row groups, which threads can compute in parallel.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,22 +34,34 @@ class KeyDigest:
         self._paths, self._vectors = _TextHash(), _TextHash()
         self._sizes = hashlib.sha256()
 
-    def add(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.RecordBatch) -> None:
         """Add the next rows."""
+        sizes = rows.column("size_bytes")
         self._count += rows.num_rows
-        self._size_bytes += pc.sum(rows["size_bytes"]).as_py() or 0
-        for chunk in rows["encoded_path"].chunks:
-            self._paths.add(chunk)
-        for chunk in rows["size_bytes"].chunks:
-            self._sizes.update(pc.fill_null(chunk, -1).to_numpy().tobytes())
-        for chunk in rows["deletion_vector"].chunks:
-            self._vectors.add(pc.fill_null(unique_ids(chunk), ""))
+        self._size_bytes += pc.sum(sizes).as_py() or 0
+        self._paths.add(rows.column("encoded_path"))
+        self._sizes.update(pc.fill_null(sizes, -1).to_numpy().tobytes())
+        self._vectors.add(pc.fill_null(unique_ids(rows.column("deletion_vector")), ""))
 
     def finish(self) -> Fingerprint:
         """Return the digest of all rows so far."""
         parts = (*self._paths.digests(), *self._vectors.digests(), self._sizes.hexdigest())
         digest = hashlib.sha256("".join(parts).encode()).hexdigest()
         return Fingerprint(self._count, self._size_bytes, digest)
+
+
+def join_fingerprints(parts: Iterable[Fingerprint]) -> Fingerprint:
+    """Return the digest of the row groups of a file, given in order; those without rows count not.
+
+    The result depends on how rows are divided into row groups.
+    """
+    digest = hashlib.sha256()
+    count = size_bytes = 0
+    for part in parts:
+        if part.count:
+            count, size_bytes = count + part.count, size_bytes + part.size_bytes
+            digest.update(part.digest.encode())
+    return Fingerprint(count, size_bytes, digest.hexdigest())
 
 
 class _TextHash:

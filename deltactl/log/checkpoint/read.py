@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Checkpoints", "V2 Spec", "Sidecar Files".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -111,10 +111,15 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of the file actions of a checkpoint: a file, or some of its row groups."""
+    """Some of the file actions of a checkpoint: a file, or some of its row groups.
+
+    ``opened`` is the file itself, if the row groups are those of an open file: another writer could
+    replace the file with this name.
+    """
 
     name: str
     row_groups: tuple[int, ...] | None = None
+    opened: pa.NativeFile | None = field(default=None, repr=False, compare=False)
 
 
 def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
@@ -126,6 +131,16 @@ def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
     """
     parts = head.parts if head.is_mixed or not head.sidecars else ()
     return tuple(map(Piece, (*head.sidecars, *parts)))
+
+
+def count_row_groups(store: Store, head: CheckpointHead, name: str) -> int:
+    """Return the number of row groups of a Parquet file.
+
+    Raises:
+        CorruptLogError: it cannot be read.
+    """
+    with _named(name, head.version), store.open_input(name) as source:
+        return int(_open_parquet(source).metadata.num_row_groups)
 
 
 def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
@@ -149,6 +164,13 @@ def read_adds(
     """Yield batches of adds with given columns of :data:`ADD_SCHEMA`, from all or some pieces."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "add", columns)
+
+
+def read_add_structs(
+    store: Store, head: CheckpointHead, piece: Piece, columns: Sequence[str]
+) -> Iterator[tuple[pa.StructArray, pa.Table]]:
+    """Yield the same from a Parquet file, each batch after its non-null structs as stored."""
+    return _read_structs(store, head, piece, "add", columns)
 
 
 def read_removes(
@@ -220,7 +242,15 @@ def _read_actions(
             table = parsed.adds if action == "add" else parsed.removes
             yield table.select(columns)
         return
-    with _named(name, version), store.open_input(name) as source:
+    for _, table in _read_structs(store, head, piece, action, columns):
+        yield table
+
+
+def _read_structs(
+    store: Store, head: CheckpointHead, piece: Piece, action: str, columns: Sequence[str]
+) -> Iterator[tuple[pa.StructArray, pa.Table]]:
+    name = piece.name
+    with _named(name, head.version), _opened(store, piece) as source:
         parquet = _open_parquet(source)
         if name in head.sidecars:  # for the other files, `read_head` has checked this
             ensure_single_actions(parquet, 0)
@@ -237,7 +267,14 @@ def _read_actions(
             structs.validate(full=True)  # Parquet does not check that strings are UTF-8
             # To drop nulls copies the data, even if there are no nulls.
             structs = structs.drop_null() if structs.null_count else structs
-            yield _to_table(structs, action, columns, head.non_file_actions.metadata)
+            yield structs, _to_table(structs, action, columns, head.non_file_actions.metadata)
+
+
+def _opened(store: Store, piece: Piece) -> AbstractContextManager[pa.NativeFile]:
+    if piece.opened is not None:
+        return nullcontext(piece.opened)
+    opened: AbstractContextManager[pa.NativeFile] = store.open_input(piece.name)
+    return opened
 
 
 def _read_json(store: Store, name: str, version: int) -> CommitBytes:

@@ -5,17 +5,37 @@ This includes a check that Spark makes: the checkpoint has as many adds as the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError, VerificationError
-from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
-from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_head, read_removes
+from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest, join_fingerprints
+from deltactl.log.checkpoint.read import (
+    CheckpointHead,
+    Piece,
+    count_row_groups,
+    read_adds,
+    read_head,
+    read_removes,
+)
 from deltactl.log.checkpoint.write import WrittenActions, read_ahead
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.listing import Checkpoint
 from deltactl.protocol.action_nodes import encode_protocol
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
+_Read: TypeAlias = Callable[
+    [Store, CheckpointHead, Sequence[str], Sequence[Piece]], Iterator[pa.Table]
+]
+
+_MOST_THREADS: Final = 4
 _KEY_COLUMNS = ("encoded_path", "deletion_vector", "size_bytes")
 
 
@@ -27,18 +47,57 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
         StorageError: the store failed. The file may still be valid.
     """
     head = CheckpointHead(version, (written.file.name,))
-    pieces = (Piece(written.file.name),)
-    for kind, expected, read in (
-        ("add", written.adds, read_adds),
-        ("remove", written.removes, read_removes),
+    for kind, expected, counts, read in (
+        ("add", written.adds, written.group_adds, read_adds),
+        ("remove", written.removes, written.group_removes, read_removes),
     ):
-        digest = KeyDigest()
         try:
-            for batch in read_ahead(read(store, head, _KEY_COLUMNS, pieces)):
-                digest.add(batch)
+            shares = _share_groups(store, head, counts)
+            work = partial(_digest_share, store, head, counts, read)
+            parts = [part for share in each_in_parallel(work, shares) for part in share]
         except CorruptLogError as error:
             raise VerificationError(f"{written.file.name} cannot be read back: {error}") from error
-        _compare(f"{written.file.name}: {kind} actions", expected, digest.finish())
+        _compare(f"{written.file.name}: {kind} actions", expected, join_fingerprints(parts))
+
+
+def _share_groups(store: Store, head: CheckpointHead, counts: Sequence[int]) -> list[range]:
+    """Divide the row groups of a local file among threads; ``counts`` are their actions.
+
+    On object stores, each thread would send requests of its own.
+    """
+    whole = range(len(counts))
+    most = min(_MOST_THREADS, pa.cpu_count(), sum(count > 0 for count in counts))
+    if most < 2 or not is_local_uri(store.uri):
+        return [whole]
+    if count_row_groups(store, head, head.parts[0]) != len(counts):
+        raise CorruptLogError("it has another number of row groups than were written")
+    ends = np.cumsum(counts)
+    cuts = [int(np.abs(ends - ends[-1] * n / most).argmin()) + 1 for n in range(1, most)]
+    return [whole[first:last] for first, last in pairwise([0, *cuts, len(counts)]) if first < last]
+
+
+def _digest_share(
+    store: Store, head: CheckpointHead, counts: Sequence[int], read: _Read, share: range
+) -> list[Fingerprint]:
+    """Return the digests of some row groups, and one of the rows that they have too many."""
+    is_whole = len(share) == len(counts)
+    piece = Piece(head.parts[0], None if is_whole else tuple(share))
+    tables = read(store, head, _KEY_COLUMNS, (piece,))
+    rest = iter(counts[share.start : share.stop])
+    found = [KeyDigest()]
+    room = next(rest, None)
+    for table in read_ahead(tables) if is_whole else tables:
+        for batch in table.to_batches():
+            start = 0
+            while start < batch.num_rows:
+                while room == 0:
+                    found.append(KeyDigest())
+                    room = next(rest, None)
+                part = batch.slice(start, room)
+                found[-1].add(part)
+                start += part.num_rows
+                room = None if room is None else room - part.num_rows
+    return [digest.finish() for digest in found]
 
 
 def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:

@@ -21,6 +21,7 @@ _Layout: TypeAlias = tuple[Hashes, Rows, Rows]
 
 _WORD_BYTES: Final = 8
 _COMPARED_PAIRS: Final = 1 << 13
+_BLOCK_ROWS: Final = 1 << 14  # then the words of a block stay in the cache
 _MOST_WORDS: Final = 32
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(29)
@@ -38,9 +39,13 @@ class Repeats:
     codes: Rows
 
 
-def find_repeats(texts: pa.ChunkedArray) -> Repeats:
-    """Return the rows whose text may occur more than once. The texts must not be null."""
-    hashes = hash_texts(texts)
+def find_repeats(texts: pa.ChunkedArray, hashes: Hashes | None = None) -> Repeats:
+    """Return the rows whose text may occur more than once. The texts must not be null.
+
+    ``hashes`` are those of ``hash_texts``, if they are known.
+    """
+    if hashes is None:
+        hashes = hash_texts(texts)
     in_order = np.sort(hashes)
     if not (in_order[1:] == in_order[:-1]).any():
         none = np.zeros(0, np.int64)
@@ -141,11 +146,23 @@ def _hash_chunk(texts: pa.Array) -> Hashes:
         lengths: Hashes = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.uint64)
         return lengths
     words, starts, ends = layout
-    hashes = (ends - starts).astype(np.uint64)
-    active = np.flatnonzero(ends - starts >= _WORD_BYTES)  # others: the hash is the length
+    blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(texts), _BLOCK_ROWS)]
+    return np.concatenate([_hash_block(words, starts[block], ends[block]) for block in blocks])
+
+
+def _hash_block(words: Hashes, starts: Rows, ends: Rows) -> Hashes:
+    lengths = ends - starts
+    hashes, last = lengths.astype(np.uint64), ends - _WORD_BYTES
+    active = np.flatnonzero(lengths >= _WORD_BYTES)  # others: the hash is the length
     _mix(hashes, active, words, starts[active])
-    last = ends - _WORD_BYTES
-    for _ in range(_MOST_WORDS):
+    # Paths of a table have nearly the same length: all have so many further words.
+    shared = min(max(int(lengths.min()) - 1, 0) // _WORD_BYTES, _MOST_WORDS)
+    for _ in range(shared):
+        hashes ^= words[last]
+        hashes *= _MULTIPLIER
+        hashes ^= hashes >> _SHIFT
+        last -= _WORD_BYTES
+    for _ in range(_MOST_WORDS - shared):
         active = active[last[active] > starts[active]]
         if not len(active):
             break

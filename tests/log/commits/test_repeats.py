@@ -62,6 +62,15 @@ def test_equal_texts_in_different_places_have_one_hash() -> None:
     assert len(np.unique(first)) == len(texts)
 
 
+@given(st.lists(st.text("abé", max_size=40), max_size=40), st.integers(1, 50))
+def test_a_hash_does_not_depend_on_the_other_texts(texts: list[str], block: int) -> None:
+    # Words that all texts of a block have are mixed for all of them at once.
+    with patch.object(repeats, "_BLOCK_ROWS", block):
+        together = hash_texts(chunked(texts, 7))
+    alone = [hash_texts(chunked([text], 7)) for text in texts]
+    assert together.tolist() == [value for values in alone for value in values.tolist()]
+
+
 @given(TEXTS, st.integers(1, 3))
 def test_chunks_that_are_shorter_than_a_word(texts: list[str], size: int) -> None:
     chunks = [pa.array(texts[i : i + size]) for i in range(0, len(texts), size)]
