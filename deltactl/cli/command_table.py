@@ -86,7 +86,7 @@ COMMANDS: Final = (
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "maintain",
-        "Run the most useful work on many tables, within a budget",
+        "Do the most useful work on many tables, within a budget",
         has_engine=True,
         commits=True,
         has_time_limit=True,
@@ -117,7 +117,7 @@ COMMANDS: Final = (
     ),
     CommandSpec(
         "clone",
-        "Create a copy of a table, deep or shallow",
+        "Copy a table, or create a table that refers to its files",
         has_engine=True,
         commits=True,
         has_time_limit=True,

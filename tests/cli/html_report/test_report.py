@@ -270,7 +270,9 @@ def test_a_run_that_fails_replaces_the_page_of_the_one_before(
     assert "deltactl explain NOT_A_TABLE" in text
     assert "exit status1: failure" in text
     assert cli("optimize", "t", "--check", "--report", "r.html").code == 3
-    assert "exit status3: a check failed, or work is needed" in read_page().one("main").text
+    assert (
+        "exit status3: a check found a problem, or work is needed" in read_page().one("main").text
+    )
 
 
 def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
