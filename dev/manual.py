@@ -45,7 +45,7 @@ _ENVIRONMENT: Final = (
         "If this variable has a value other than 0, deltactl prints colours even if the output "
         "does not go to a terminal. With 0, it prints no colours. NO_COLOR has precedence.",
     ),
-    ("TERM", "If this variable is dumb, deltactl prints no colours and draws no progress bar."),
+    ("TERM", "If the value is dumb, deltactl prints no colours and draws no progress bar."),
     ("COLUMNS", "Width of the output in characters, instead of the width of the terminal."),
     ("JAVA_HOME", "Directory of the Java installation that Spark uses."),
     (

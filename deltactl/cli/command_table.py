@@ -79,7 +79,7 @@ COMMANDS: Final = (
     ),
     _maintenance(
         "vacuum",
-        "Remove files that no version inside the retention needs",
+        "Remove files that no recent version of the table needs",
         has_report=True,
         uses_system_pool=True,
     ),

@@ -72,7 +72,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     cleanup_only: Annotated[
         bool,
-        typer.Option("--cleanup-only", help="Clean up as --cleanup does, but write no checkpoint"),
+        typer.Option(
+            "--cleanup-only", help="Delete log files as --cleanup does, but write no checkpoint"
+        ),
     ] = False,
     compact_log: Annotated[
         bool,

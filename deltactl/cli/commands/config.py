@@ -48,7 +48,7 @@ def command(
     ] = None,
     for_command: Annotated[
         str | None,
-        typer.Option("--command", metavar="NAME", help="Show only settings of this command"),
+        typer.Option("--command", metavar="NAME", help="Show only the settings of this command"),
     ] = None,
 ) -> None:
     """Show every setting: its value, and where the value comes from.

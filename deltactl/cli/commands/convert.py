@@ -72,7 +72,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="TIME",
             help="With --sync: also add files that were written up to this time before the last "
-            f"run  [default: {format_duration(_DEFAULTS.margin_ms)}]",
+            f"run of convert  [default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,
     dry_run: DryRunOption = False,

@@ -139,7 +139,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help=f"Target size of files  [default: delta.targetFileSize, else {DEFAULT_TARGET}]",
+            help="Target size of the new files  [default: delta.targetFileSize, else "
+            f"{DEFAULT_TARGET}]",
         ),
     ] = None,
     min_file_size: Annotated[

@@ -137,9 +137,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that an earlier vacuum removed. RUN is the id of that "
-            "vacuum, or last. The files come from the quarantine, or from old object "
-            "versions in the bucket",
+            help="Restore the files that an earlier vacuum removed. RUN is the id of the "
+            "vacuum, or the word last for the latest vacuum. The files come from the "
+            "quarantine, or from old object versions in the bucket",
         ),
     ] = None,
     purge_quarantine: Annotated[
@@ -166,11 +166,12 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Remove files that no version inside the retention needs.
+    """Remove files that no recent version of the table needs.
 
-    The retention is the time in --retain. The command keeps live files, their deletion vectors, and
-    all files that are younger than the retention. It asks before it removes files. Without a
-    terminal, it cannot ask, and needs --yes.
+    A version is recent if it was the latest version within the retention (--retain). The command
+    keeps all data files and deletion vectors of recent versions, and all files that are younger
+    than the retention. It asks before it removes files. Without a terminal, it cannot ask, and
+    needs --yes.
 
     \b
     Examples:
