@@ -16,39 +16,52 @@ from deltactl.cli.settings.sources import variable_name
 _DATE: Final = "2026-11-24"
 
 _ABOUT: Final = (
-    "Results go to standard output, everything else to standard error. Options below may stand "
-    "before or after the command."
+    "deltactl writes results to standard output, and everything else to standard error. You can "
+    "give the options below before or after the command."
 )
 _FILES: Final = (
     ("TABLE/_delta_log/", "The transaction log of a table: commits and checkpoints."),
     (
         "TABLE/_deltactl/",
-        "Journals and quarantine of vacuum, leases, and the last run of each command. Readers "
-        "and writers of Delta ignore it.",
+        "Files of deltactl: journals and quarantine of vacuum, leases, and a record of the last "
+        "run of each command. Readers and writers of Delta ignore this directory.",
     ),
-    ("deltactl.toml", "Settings: in the working directory, else in the nearest one above it."),
+    (
+        "deltactl.toml",
+        "The settings. deltactl reads the file in the working directory or, if there is none, in "
+        "the nearest directory above it.",
+    ),
     (
         "$XDG_CONFIG_HOME/deltactl/deltactl.toml",
-        "Settings of the user, by default in ~/.config; the nearest file overrides them.",
+        "Settings of the user. If XDG_CONFIG_HOME is not set, the file is in ~/.config/deltactl. "
+        "The settings in the nearest deltactl.toml override it.",
     ),
 )
 _ENVIRONMENT: Final = (
-    ("DELTACTL_CONFIG", "The only file of settings to read."),
-    ("NO_COLOR", "No colours, if set to any value."),
-    ("FORCE_COLOR", "Colours also where the output is no terminal, unless it is 0."),
-    ("TERM", "No colours and no moving progress, if it is dumb."),
-    ("COLUMNS", "Width of tables, instead of that of the terminal."),
-    ("JAVA_HOME", "Where Spark finds Java."),
-    ("SPARK_REMOTE", "The Spark Connect server, unless --spark-remote or --master is given."),
+    ("DELTACTL_CONFIG", "Path of a settings file, which replaces both deltactl.toml files."),
+    ("NO_COLOR", "If this variable has a value, deltactl prints no colours."),
+    (
+        "FORCE_COLOR",
+        "If this variable has a value other than 0, deltactl prints colours even if the output "
+        "does not go to a terminal. With 0, it prints no colours. NO_COLOR has precedence.",
+    ),
+    ("TERM", "If the value is dumb, deltactl prints no colours and draws no progress bar."),
+    ("COLUMNS", "Width of the output in characters, instead of the width of the terminal."),
+    ("JAVA_HOME", "Directory of the Java installation that Spark uses."),
+    (
+        "SPARK_REMOTE",
+        "Address of the Spark Connect server, if neither --spark-remote nor --master is given.",
+    ),
     (
         "AWS_*, GOOGLE_APPLICATION_CREDENTIALS, AZURE_*",
-        "Credentials of stores, as their own libraries read them.",
+        "Credentials for S3, Google Cloud Storage and Azure. The names and meanings are those of "
+        "the client library of each provider.",
     ),
 )
 
 
 def render_manual(program: ProgramDoc) -> dict[str, str]:
-    """Write all pages, by the name of their file."""
+    """Return the text of all pages, by file name."""
     pages = {"deltactl.1": _render_root(program)}
     for line, doc in program.commands:
         pages[f"deltactl-{doc.name}.1"] = _render_command(line, doc)
@@ -76,7 +89,7 @@ def _render_command(line: str, doc: CommandDoc) -> str:
 
 
 def _tail(doc: CommandDoc) -> list[str]:
-    """Options, statuses, examples, files and environment."""
+    """Return the sections for options, statuses, examples, files and environment."""
     lines = [".SH OPTIONS"]
     if doc.arguments:
         lines += [".SS Arguments", *_terms((a.value, f"{a.help}.") for a in doc.arguments)]
@@ -88,7 +101,12 @@ def _tail(doc: CommandDoc) -> list[str]:
     lines += [_line(example) for example in doc.examples]
     lines += [".fi", ".SH FILES", *_terms(_FILES), ".SH ENVIRONMENT"]
     variables = (
-        (variable_name(o.name), f"As --{o.name}.") for o in doc.options if o.name in SETTABLE
+        (
+            variable_name(o.name),
+            f"Value of --{o.name}, if the command line does not have this option.",
+        )
+        for o in doc.options
+        if o.name in SETTABLE
     )
     return [*lines, *_terms((*variables, *_ENVIRONMENT))]
 

@@ -44,7 +44,7 @@ def render_command(doc: CommandDoc) -> str:
     """Return the options of a command."""
     lines = [f"# Options of {doc.name}", "", f"`deltactl {doc.name} {doc.usage}`", ""]
     lines += [f"{paragraph}\n" for paragraph in map(_plain, doc.text)]
-    lines += [f"Screens and background: [{doc.name}](../{doc.name}.md).", ""]
+    lines += [f"The page [{doc.name}](../{doc.name}.md) explains the command with examples.", ""]
     if doc.examples:
         lines += ["```sh", *doc.examples, "```", ""]
     if doc.arguments:
@@ -74,16 +74,23 @@ def _plain(text: str) -> str:
 
 def render_errors() -> str:
     """Return the page of error codes and exit statuses."""
-    lines = ["# Error codes", "", "`error.code` of the JSON output; `deltactl explain CODE` prints"]
-    lines += ["the same. An exit status says how a run ended:", ""]
+    lines = [
+        "# Error codes",
+        "",
+        "This page explains the values of `error.code` in the JSON output.",
+    ]
+    lines += [
+        "`deltactl explain CODE` prints the same text. The exit status shows how a run ended:"
+    ]
+    lines += [""]
     lines += ["| status | meaning |", "|---:|---|"]
     lines += [f"| {int(code)} | {meaning} |" for code, meaning in MEANINGS.items()]
     classes = load_error_classes()
     for code, told in EXPLANATIONS.items():
         kind: type[DeltactlError] = classes[code]
-        again = "; may be tried again" if kind.retryable else ""
+        again = ". You can rerun the command" if kind.retryable else ""
         lines += ["", f"## {code}", "", f"Exit status {kind.exit_code}{again}.", ""]
-        lines += [_plain(told.meaning), "", "Why it comes up:", ""]
+        lines += [_plain(told.meaning), "", "Causes:", ""]
         lines += [f"- {_plain(cause)}" for cause in told.causes]
         lines += ["", f"The table: {_plain(told.table)}", "", "What to do:", ""]
         lines += [f"- {_plain(remedy)}" for remedy in told.remedies]
@@ -92,7 +99,12 @@ def render_errors() -> str:
 
 def render_schemas(folder: Path) -> str:
     """Return the page of JSON results: a table of fields for each schema."""
-    lines = ["# JSON output", "", "How to read these: [schemas](../schemas/README.md).", ""]
+    lines = [
+        "# JSON output",
+        "",
+        "The page [schemas](../schemas/README.md) explains these tables.",
+        "",
+    ]
     for path in sorted(folder.glob("*.json")):
         schema = json.loads(path.read_text("utf-8"))
         lines += [

@@ -36,14 +36,16 @@ def root(
         bool,
         typer.Option(
             "--version",
-            help="Show the version; with -v also the versions of engines and libraries",
+            help="Show the version of deltactl; with -v, also the versions of engines and "
+            "libraries",
             rich_help_panel=Group.OUTPUT,
         ),
     ] = False,
     install_completion: Annotated[
         bool,
         typer.Option(
-            "--install-completion", help="Install completion for this shell: bash, zsh or fish"
+            "--install-completion",
+            help="Install command completion for your shell: bash, zsh or fish",
         ),
     ] = False,
 ) -> None:

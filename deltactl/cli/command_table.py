@@ -79,14 +79,14 @@ COMMANDS: Final = (
     ),
     _maintenance(
         "vacuum",
-        "Remove files that no version inside the retention needs",
+        "Remove files that no recent version of the table needs",
         has_report=True,
         uses_system_pool=True,
     ),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "maintain",
-        "Run the most useful work on many tables, within a budget",
+        "Do the most useful work on many tables, within a budget",
         has_engine=True,
         commits=True,
         has_time_limit=True,
@@ -117,7 +117,7 @@ COMMANDS: Final = (
     ),
     CommandSpec(
         "clone",
-        "Create a copy of a table, deep or shallow",
+        "Copy a table, or create a table that refers to its files",
         has_engine=True,
         commits=True,
         has_time_limit=True,

@@ -27,18 +27,18 @@ class ExitCode(IntEnum):
 
 MEANINGS: Final = {
     ExitCode.DONE: "done, or nothing to do",
-    ExitCode.FAILURE: "failure",
-    ExitCode.USAGE: "wrong usage",
-    ExitCode.WORK_NEEDED: "a check failed, or work is needed",
-    ExitCode.CONFLICT: "conflict with a concurrent writer; rerun is safe",
-    ExitCode.PARTIAL: "partial success, or stopped by --timeout",
-    ExitCode.REFUSED: "refused by a safety rule",
-    ExitCode.UNSUPPORTED_FEATURE: "unsupported table feature",
-    ExitCode.STORAGE: "storage or credentials",
-    ExitCode.ENGINE_UNAVAILABLE: "engine unavailable",
-    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.FAILURE: "the run failed",
+    ExitCode.USAGE: "an option, an argument or a setting is wrong",
+    ExitCode.WORK_NEEDED: "a check found a problem, or work is needed",
+    ExitCode.CONFLICT: "conflict with another writer or run; you can rerun the command",
+    ExitCode.PARTIAL: "only a part of the work is done, for example because of --timeout",
+    ExitCode.REFUSED: "a safety rule refused the run",
+    ExitCode.UNSUPPORTED_FEATURE: "the table has a feature that deltactl does not support",
+    ExitCode.STORAGE: "a request to the storage failed, or the credentials are wrong",
+    ExitCode.ENGINE_UNAVAILABLE: "the requested engine is not available",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C (SIGINT)",
     ExitCode.BROKEN_PIPE: "the reader of stdout closed the pipe (SIGPIPE)",
-    ExitCode.TERMINATED: "terminated",
+    ExitCode.TERMINATED: "stopped by SIGTERM, or killed after --timeout-grace",
 }
 
 

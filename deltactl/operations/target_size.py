@@ -10,8 +10,8 @@ _SMALL_TARGET, _LARGE_TARGET = 256 * MIB, GIB
 _GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
 
 DEFAULT_TARGET = (
-    f"{format_compact_size(_SMALL_TARGET)}, growing to {format_compact_size(_LARGE_TARGET)} for "
-    f"tables of {_GROW_FROM / TIB:g} to {_GROW_TO / TIB:g} TiB"
+    f"{format_compact_size(_SMALL_TARGET)} for tables up to {_GROW_FROM / TIB:g} TiB, rising to "
+    f"{format_compact_size(_LARGE_TARGET)} at {_GROW_TO / TIB:g} TiB"
 )
 """The target size without an option and a property, as text."""
 

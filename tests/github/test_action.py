@@ -133,7 +133,7 @@ def test_an_allowed_status_does_not_fail_the_step(
     assert step.status == status
     assert step.outputs["exit-status"] == "3"
     assert step.out == (
-        "::error title=deltactl%3A exit status 3::a check failed, or work is needed\n"
+        "::error title=deltactl%3A exit status 3::a check found a problem, or work is needed\n"
     )
 
 

@@ -48,8 +48,8 @@ def command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Write the zip to this file  [default: deltactl-bundle-TIME.zip in the working "
-            "directory]",
+            help="Write the zip file to this path  [default: deltactl-bundle-TIME.zip in the "
+            "working directory]",
         ),
     ] = None,
     commits: Annotated[
@@ -58,16 +58,19 @@ def command(
     include_names: Annotated[
         bool,
         typer.Option(
-            "--include-names", help="Do not replace names of columns, properties and tags"
+            "--include-names",
+            help="Keep the real names of columns, properties and tags: do not replace them by "
+            "pseudonyms",
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists")] = False,
 ) -> None:
-    """Collect facts about a table in one zip, to attach to a bug report.
+    """Collect facts about a table in one zip file, which you can attach to a bug report.
 
-    The zip contains history, detail, check, the plans of optimize and vacuum, settings, versions
-    and the newest commits. User data is replaced by pseudonyms. If one of these parts fails, the
-    zip contains its error instead, and the exit status is 5. The table is not changed.
+    The file contains the results of describe-history, describe-detail and check, the plans of
+    optimize and vacuum, the settings, the versions of libraries, and the newest commits. User data
+    is replaced by pseudonyms. If deltactl cannot collect one of these parts, the file contains the
+    error instead, and the exit status is 5. The table is not changed.
 
     \b
     Examples:

@@ -49,9 +49,10 @@ def command(
     files: Annotated[
         Files,
         typer.Option(
-            help="How to check files; each value includes the checks of the values before it. "
-            "exists: files exist; sizes: size as in the log; footers: row counts, nulls "
-            "and bounds agree with the statistics; data: every row can be decoded"
+            help="How to check data files. Each value includes the checks of the values before "
+            "it. exists: the files exist; sizes: they have the sizes in the log; footers: "
+            "their row counts, null counts and bounds agree with the statistics in the "
+            "log; data: every row can be decoded"
         ),
     ] = Files[_DEFAULTS.depth.name],
     sample: Annotated[
@@ -62,42 +63,45 @@ def command(
         bool,
         typer.Option(
             "--checkpoints",
-            help="Compare every checkpoint with a replay of the commits; report problems of "
-            "_last_checkpoint and checksum files as findings",
+            help="Compare every checkpoint with the commits. Errors in _last_checkpoint and in "
+            "checksum files are then findings, not notes",
         ),
     ] = False,
     dvs: Annotated[
         bool,
-        typer.Option("--dvs", help="Decode deletion vectors; --files data always decodes them"),
+        typer.Option("--dvs", help="Decode the deletion vectors; --files data always decodes them"),
     ] = False,
     proofs: Annotated[
         bool,
         typer.Option(
             "--proofs",
-            help="Compare the rows of files with the digests that optimize --cluster-by and "
-            "--zorder-by wrote to the log",
+            help="Compute the row digests of files again, and compare them with the digests "
+            "that optimize --cluster-by and --zorder-by wrote to the log",
         ),
     ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Record progress in this local file; if it exists, continue from it",
+            help="Record the progress of the check in this local file. If the file exists, "
+            "continue the check that it records",
         ),
     ] = None,
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="path-encoding: repair PATH_ENCODING findings: a removed file is still live, "
-            "because its remove action has another encoding of the path. Asks first, then "
-            "commits a remove action that matches"
+            help="Repair findings of one kind. path-encoding repairs PATH_ENCODING: a removed "
+            "file is still live, because its remove action encodes the path in another way "
+            "than its add action. The command asks first, then commits a remove action "
+            "that matches"
         ),
     ] = None,
     path: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="With --fix: repair only this path, written as in the log; may be repeated",
+            help="With --fix: repair only this path, which is written exactly as in the log; "
+            "may be repeated",
             show_default=False,
         ),
     ] = None,
@@ -106,8 +110,8 @@ def command(
 ) -> None:
     """Check that the log, files and statistics of a table agree.
 
-    The whole log is always checked. Exits 3 if something is wrong. Nothing is written to the
-    table, except by --fix.
+    The command always checks the whole log. If it finds a problem, the exit status is 3. It writes
+    to the table only with --fix.
 
     \b
     Examples:

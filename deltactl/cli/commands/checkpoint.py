@@ -34,7 +34,11 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(min=0, help="Write a checkpoint of this version  [default: the latest]"),
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="auto: delta.checkpointPolicy and the protocol decide")
+        Kind,
+        typer.Option(
+            help="Kind of the checkpoint. auto: the kind that delta.checkpointPolicy and the "
+            "protocol of the table select"
+        ),
     ] = _DEFAULTS.kind,
     sidecar_size: Annotated[
         int,
@@ -54,8 +58,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     compat: Annotated[
         Compat,
         typer.Option(
-            help="default: files that every reader can read; spark: also the optional columns "
-            "that Delta on Spark writes; plain: no dictionary encoding, no compression"
+            help="Form of the checkpoint files. default: every Delta reader can read them; "
+            "spark: with the columns that Delta on Spark writes by default; plain: as "
+            "default, but without dictionary encoding and compression"
         ),
     ] = _DEFAULTS.compat,
     cleanup: Annotated[
@@ -67,26 +72,29 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     cleanup_only: Annotated[
         bool,
-        typer.Option("--cleanup-only", help="Clean up as --cleanup does, but write no checkpoint"),
+        typer.Option(
+            "--cleanup-only", help="Delete log files as --cleanup does, but write no checkpoint"
+        ),
     ] = False,
     compact_log: Annotated[
         bool,
         typer.Option(
             "--compact-log",
-            help="Also write one compacted file of the commits since the last checkpoint",
+            help="Also write one compacted log file with the commits since the last checkpoint",
         ),
     ] = False,
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Verify all checkpoints and _last_checkpoint; rewrite invalid ones"
+            "--repair",
+            help="Verify all checkpoints and _last_checkpoint, and rewrite those that are invalid",
         ),
     ] = False,
     if_needed: Annotated[
         list[str] | None,
         typer.Option(
             metavar="commits=N",
-            help="Run only after this many commits since the last checkpoint",
+            help="Run only if there are at least N commits since the last checkpoint",
             show_default=False,
         ),
     ] = None,
@@ -94,16 +102,16 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--check",
-            help="Change nothing; exit 3 if a checkpoint is due by delta.checkpointInterval, "
-            "or with --repair if there is a problem",
+            help="Change nothing, and exit with status 3 if delta.checkpointInterval requires a "
+            "checkpoint now. With --repair: if a checkpoint or _last_checkpoint is invalid",
         ),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Write a checkpoint of a table, verify it, then update _last_checkpoint.
 
-    Log files are deleted only with --cleanup or --cleanup-only. All versions inside the retention
-    stay readable.
+    The command deletes log files only with --cleanup or --cleanup-only. Versions that are younger
+    than delta.logRetentionDuration stay readable.
 
     \b
     Examples:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def command(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     table: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Path or URI of the table", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Path or URI of the table to clone", show_default=False
+        ),
     ],
     target: Annotated[
         str,
@@ -37,7 +40,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--shallow",
-            help="Copy no data files: the log of the clone refers to the files of the source",
+            help="Copy no data files. The log of the clone refers to the files of the source",
         ),
     ] = False,
     version: Annotated[
@@ -47,8 +50,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Clone the version that was the latest at this time: a timestamp, or a duration "
-            "before now, e.g. 2h",
+            help='Clone the version that was the latest at this time: "2024-01-31 12:00", or '
+            '"2h" for two hours ago',
         ),
     ] = None,
     where: Annotated[
@@ -68,13 +71,18 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     sync: Annotated[
         bool,
-        typer.Option("--sync", help="Update an earlier deep clone to the version of the source"),
+        typer.Option(
+            "--sync",
+            help="Update an existing deep clone to the latest version of the source, or to "
+            "--version",
+        ),
     ] = False,
     full: Annotated[
         bool,
         typer.Option(
             "--full",
-            help="With --sync: update the clone even if it was changed or the source was recreated",
+            help="With --sync: also update a clone that other writers have changed, or whose "
+            "source was created again",
         ),
     ] = False,
     no_note: Annotated[
@@ -82,23 +90,24 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--no-note",
             help="With --shallow: do not record the clone in the source. A vacuum of the source "
-            "may then delete files of the clone",
+            "may then delete files that the clone needs",
         ),
     ] = False,
     source_storage_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Storage option for SOURCE only; if given, SOURCE uses no --storage-option; "
-            "may be repeated",
+            help="Storage option for SOURCE; may be repeated. If you give it, --storage-option "
+            "applies only to TARGET",
         ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Copy a table, or make a new table that refers to its files.
 
-    The clone has the rows, schema and properties of one version, and no history. Copying can be
-    interrupted: a rerun copies what is missing, and until the end there is no table at TARGET.
+    The clone has the rows, schema and properties of one version, and no history. If a run is
+    interrupted, run the same command again: it copies only the missing files. TARGET becomes a
+    table only after all files are copied.
 
     \b
     Examples:

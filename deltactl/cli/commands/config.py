@@ -25,7 +25,7 @@ from deltactl.operations.maintain.policy import PolicyKey
 
 Row = dict[str, Any]
 
-_DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)|by default ([^:;,.]+)")
+_DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)")
 _PROPERTIES: Final = {
     "codec": "delta.parquet.compression.codec",
     "kind": "delta.checkpointPolicy",
@@ -41,19 +41,21 @@ def command(
         str | None,
         typer.Argument(
             metavar="TABLE",
-            help="Show the settings for this table: its profile and properties apply",
+            help="Show the settings that apply to this table, with its profile and its table "
+            "properties",
             show_default=False,
         ),
     ] = None,
     for_command: Annotated[
         str | None,
-        typer.Option("--command", metavar="NAME", help="Show only settings of this command"),
+        typer.Option("--command", metavar="NAME", help="Show only the settings of this command"),
     ] = None,
 ) -> None:
     """Show every setting: its value, and where the value comes from.
 
-    The first of these sources that has a value applies: option, DELTACTL_ variable, nearest
-    deltactl.toml, deltactl.toml in XDG_CONFIG_HOME, table property, default.
+    For each setting, deltactl uses the first of these sources that has a value: the option, the
+    DELTACTL_ variable, the nearest deltactl.toml, deltactl.toml in XDG_CONFIG_HOME, the table
+    property, the default.
 
     \b
     Examples:
@@ -126,8 +128,8 @@ def _resolve(
     key = _PROPERTIES.get(option.name)
     if key is not None and (value := TableProperties(properties).text(key)) is not None:
         return row(value, Origin.PROPERTY, key)
-    said = _DEFAULT.search(option.help)
-    default = next(filter(None, said.groups()), None) if said else None
+    found_default = _DEFAULT.search(option.help)
+    default = found_default.group(1) if found_default else None
     return row(default if option.value else "false", Origin.DEFAULT, None)
 
 

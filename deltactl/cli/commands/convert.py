@@ -29,51 +29,58 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="COLUMNS",
             help='Partition columns in order, with types: "date date, country string"  '
-            "[default: those in the directory names, with guessed types]",
+            "[default: the columns in the directory names, with types that are guessed "
+            "from the values]",
         ),
     ] = None,
     no_statistics: Annotated[
-        bool, typer.Option("--no-statistics", help="Do not write statistics of columns to the log")
+        bool, typer.Option("--no-statistics", help="Do not write column statistics to the log")
     ] = False,
     schema_mode: Annotated[
         SchemaMode,
         typer.Option(
-            help="If a column has different types in different files: strict: fail; widen: "
-            "use a common type"
+            help="What to do if a column has different types in different files. strict: fail; "
+            "widen: use a common type"
         ),
     ] = _DEFAULTS.schema_mode,
     column_mapping: Annotated[
         bool,
         typer.Option(
             "--column-mapping",
-            help="Enable column mapping by name: allows any column name, renames and drops",
+            help="Enable column mapping by name. Then columns can have any name, and can be "
+            "renamed and dropped",
         ),
     ] = False,
     table_property: Annotated[
         list[str] | None,
         typer.Option(
-            "--property", metavar="PROPERTY=VALUE", help="A property of the table; may be repeated"
+            "--property",
+            metavar="PROPERTY=VALUE",
+            help="Set this property of the table; may be repeated",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the table", show_default=False)] = None,
     sync: Annotated[
-        bool, typer.Option("--sync", help="Add files that appeared since the last listing")
+        bool,
+        typer.Option(
+            "--sync",
+            help="Add files that were written after the last run of convert on this directory",
+        ),
     ] = False,
     margin: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --sync: also accept new files that are up to this much older than the last "
-            "listing  "
-            f"[default: {format_duration(_DEFAULTS.margin_ms)}]",
+            help="With --sync: also add files that were written up to this time before the last "
+            f"run of convert  [default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Convert a directory of Parquet files to a Delta table, in place and in one commit.
 
-    No data is copied or changed. Files and directories whose names start with "_" or "." are left
-    out. If DIR is a table already, nothing is done.
+    The command does not copy or change the Parquet files. It ignores files and directories whose
+    names start with "_" or ".". If DIR is already a table, it does nothing without --sync.
 
     \b
     Examples:

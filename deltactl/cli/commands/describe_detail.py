@@ -31,7 +31,8 @@ def command(
     columns: Annotated[
         str | None,
         typer.Argument(
-            help="With --layout: columns to use instead of the clustering columns, e.g. a,b.c",
+            help="With --layout: use these columns, e.g. a,b.c, instead of the clustering "
+            "columns of the table",
             show_default=False,
         ),
     ] = None,
@@ -43,22 +44,23 @@ def command(
         str | None,
         typer.Option(
             metavar="TIME",
-            help='Show the version at this time: "2024-01-31 12:00", or "2h" for two hours ago',
+            help='Show the version that was the latest at this time: "2024-01-31 12:00", or '
+            '"2h" for two hours ago',
         ),
     ] = None,
     layout: Annotated[
         bool,
         typer.Option(
             "--layout",
-            help="Also show the share of files that a query for one value skips: now, and after "
-            "clustering",
+            help="Also show which share of the files a query for one value of a column skips, "
+            "now and after clustering",
         ),
     ] = False,
 ) -> None:
     """Show sizes, columns, properties, protocol and features of a table.
 
-    Only the log is read, so tables with unknown features and types are shown too.
-    Times are UTC.
+    The command reads only the log. So it also works for tables with features and types that
+    deltactl does not know. Times are in UTC.
 
     \b
     Examples:

@@ -49,7 +49,7 @@ def command(
             "-n",
             min=1,
             metavar="N",
-            help=f"The newest N commits, by default {DEFAULT_LIMIT} on a terminal, else all",
+            help=f"Show the newest N commits  [default: {DEFAULT_LIMIT} on a terminal, else all]",
             show_default=False,
         ),
     ] = None,
@@ -62,13 +62,18 @@ def command(
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Show commits until this time")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Show commits until this time; the format is the same as for --since",
+        ),
     ] = None,
     version_range: Annotated[
         str | None,
         typer.Option(
             metavar="A..B",
-            help="Show versions A to B; A.. ends at the latest version, ..B begins at the oldest",
+            help="Show versions A to B. A.. means from A to the latest version; ..B means from "
+            "the oldest version to B",
         ),
     ] = None,
     operation: Annotated[
@@ -90,27 +95,29 @@ def command(
         bool,
         typer.Option(
             "--files",
-            help="With --version: list the files that this version added and removed, by partition",
+            help="With --version: list the files that this version added and removed, grouped "
+            "by partition",
         ),
     ] = False,
     diff: Annotated[
         str | None,
         typer.Option(
             metavar="A..B",
-            help="Show the differences between versions A and B; A.. compares A with the "
-            "latest version",
+            help="Show the differences between versions A and B. A.. compares A with the latest "
+            "version",
         ),
     ] = None,
     blame: Annotated[
         str | None,
         typer.Option(
             metavar="PARTITION",
-            help="Show the commits that changed files of a partition: day=2024-01-31, or a "
-            "predicate as in optimize --where",
+            help="Show the commits that changed files of this partition, e.g. day=2024-01-31. "
+            "An SQL condition on partition columns is also possible",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print new commits as ndjson when they appear")
+        bool,
+        typer.Option("--follow", help="Wait for new commits, and print each one as a line of JSON"),
     ] = False,
     since_version: Annotated[
         int | None,
@@ -125,7 +132,7 @@ def command(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --follow: time between two listings  [default: "
+            help="With --follow: time between two listings of the log  [default: "
             f"{format_duration(DEFAULT_POLL_MS)}]",
         ),
     ] = None,
@@ -137,14 +144,15 @@ def command(
         bool,
         typer.Option(
             "--restorable",
-            help="Also show which files of each version exist; lists all files of the table",
+            help="Also show whether the files of each version still exist. This lists all files "
+            "of the table",
         ),
     ] = False,
 ) -> None:
     """Show the commits of a table, newest first.
 
-    For incidents: invalid checkpoints, truncated commits and gaps do not stop it. They are marked,
-    and all other commits are shown. Times are UTC.
+    The command also works if the log is damaged. It marks invalid checkpoints, truncated commits
+    and missing versions, and shows all other commits. Times are in UTC.
 
     \b
     Examples:

@@ -36,48 +36,61 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Write only partitions that match this SQL condition, e.g. "
+            help="Write only the manifests of partitions that match this SQL condition, e.g. "
             "\"date >= '2024-01-01'\"",
         ),
     ] = None,
     since: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Write only partitions that changed after version N"),
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Write only the manifests of partitions that changed after version N",
+        ),
     ] = None,
     scheme_map: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FROM=TO",
-            help="Replace the scheme of file addresses, e.g. s3a=s3; may be repeated",
+            help="Replace the scheme of the file addresses in the manifests: s3a=s3 writes "
+            "s3:// instead of s3a://. May be repeated",
         ),
     ] = None,
     output_root: Annotated[
         str | None,
         typer.Option(
             metavar="URI",
-            help="Directory for _symlink_format_manifest  [default: the table]",
+            help="Create _symlink_format_manifest in this directory  [default: the directory of "
+            "the table]",
         ),
     ] = None,
     purge_first: Annotated[
         bool,
         typer.Option(
-            "--purge-first", help="First rewrite files with deletion vectors, in a separate commit"
+            "--purge-first",
+            help="Before the manifests are written, rewrite the files that have deletion "
+            "vectors, in a separate commit",
         ),
     ] = False,
     ddl: Annotated[
         Engine | None,
-        typer.Option(help="Print the DDL statements for this engine's catalog"),
+        typer.Option(
+            help="Print the SQL statements that define the table in the catalog of this engine"
+        ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing; exit 3 if manifests differ from the table"),
+        typer.Option(
+            "--check",
+            help="Change nothing, and exit with status 3 if the manifests do not match the table",
+        ),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Write manifests for Athena, Trino, Hive and Redshift.
 
-    New and changed manifests are written first, each by one atomic write. Manifests of partitions
-    without files are deleted last.
+    A manifest is a list of the live files of a partition. The command first writes new and changed
+    manifests, each in one atomic write. Then it deletes the manifests of partitions without files.
 
     \b
     Examples:

@@ -47,8 +47,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="FILE",
-            help="File in the format of deltactl.toml; its settings override all other sources "
-            "except options",
+            help="Read the policy from this file, which has the format of deltactl.toml. Its "
+            "values override the environment and the other files, but not options on the "
+            "command line",
         ),
     ] = None,
     budget: Annotated[
@@ -57,23 +58,24 @@ def command(  # noqa: PLR0913 - one parameter an option
             "--budget",
             metavar="LIMIT",
             help="Limit for all tables together: input bytes (20GiB), time (30min) or requests "
-            "(5000requests); may be repeated  "
-            "[default: no limit]",
+            "(5000requests). May be repeated  [default: no limit]",
             show_default=False,
         ),
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
-            metavar="ACTIONS", help=f"Run only these actions of the policy: {','.join(ACTIONS)}"
+            metavar="ACTIONS",
+            help="Run only these actions, separated by commas, if the policy allows them. The "
+            f"actions are {','.join(ACTIONS)}",
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Also write metrics in the Prometheus text format, for the textfile collector of "
-            "node_exporter",
+            help="Also write metrics to this file, in the Prometheus text format, for the "
+            "textfile collector of node_exporter",
         ),
     ] = None,
     max_concurrent: Annotated[
@@ -93,19 +95,23 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     no_lease: Annotated[
         bool,
-        typer.Option("--no-lease", help="Run even if another run holds the lease of a table"),
+        typer.Option(
+            "--no-lease", help="Ignore leases: run even if another run is working on a table"
+        ),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 if an action is due")
+        bool,
+        typer.Option("--check", help="Change nothing, and exit with status 3 if an action is due"),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Run the most useful maintenance of many tables, within a budget.
+    """Do the most useful maintenance of many tables, within a budget.
 
-    Reads the log of each table, ranks the actions that are due by benefit per cost, and runs the
-    first of them until the budget is used up. Actions are optimize, checkpoint, manifest,
-    log-cleanup and vacuum. Vacuum always keeps the retention of the table. The policy is the
-    section [maintain] of deltactl.toml.
+    The command reads the log of each table and finds the actions that are due: optimize,
+    checkpoint, manifest, log-cleanup and vacuum. It ranks the actions of all tables by benefit per
+    cost, and runs the best ones until the budget is used up. A vacuum removes no file before the
+    retention of its table ends. The settings (the policy) are in the section [maintain] of
+    deltactl.toml.
 
     \b
     Examples:

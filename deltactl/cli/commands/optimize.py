@@ -56,21 +56,26 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     purge: Annotated[
         bool,
-        typer.Option("--purge", help="Rewrite every file with deletion vectors or dropped columns"),
+        typer.Option(
+            "--purge",
+            help="Rewrite every file that has a deletion vector or contains dropped columns",
+        ),
     ] = False,
     cluster_by: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Cluster rows by these columns, so that queries skip files, e.g. country,day",
+            help="Sort rows into files by these columns, e.g. country,day, so that queries with "
+            "filters read fewer files",
         ),
     ] = None,
     layout: Annotated[
         Layout | None,
         typer.Option(
-            help="With --cluster-by: tile: split each column into ranges of equal row counts; "
-            "hilbert, zorder: order rows along that curve; linear: sort rows  "
-            f"[default: {DEFAULT_LAYOUT}; of a table with clustering columns, {LIQUID_LAYOUT}]",
+            help="How --cluster-by arranges rows. tile: split each column into ranges with "
+            "equal row counts; hilbert, zorder: sort along the curve of this name; linear: "
+            f"sort by the columns  [default: {DEFAULT_LAYOUT}; {LIQUID_LAYOUT} if the table "
+            "has clustering columns]",
             show_default=False,
         ),
     ] = None,
@@ -78,7 +83,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Z-order rows by these columns, as OPTIMIZE ZORDER BY of Delta on Spark does",
+            help="Sort rows into files in Z-order of these columns, as OPTIMIZE ZORDER BY of "
+            "Delta on Spark does",
         ),
     ] = None,
     full: Annotated[
@@ -93,7 +99,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Clusters smaller than this are rewritten together with new files  "
+            help="A cluster is a group of files that one run sorted together. If a cluster is "
+            "smaller than this size, its files are sorted again together with new files  "
             f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
         ),
     ] = None,
@@ -101,71 +108,80 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Directory for rows that do not fit in memory  [default: TMPDIR, else /tmp]",
+            help="While rows are sorted, rows that do not fit in memory are written to a file "
+            "in this directory  [default: TMPDIR, else /tmp]",
         ),
     ] = None,
     since_version: Annotated[
         str | None,
         typer.Option(
             metavar="N|last-run",
-            help="Rewrite only partitions that changed after version N; last-run: since the "
-            "last complete optimize",
+            help="Rewrite only partitions that changed after version N; last-run: only "
+            "partitions that changed since the last complete optimize",
         ),
     ] = None,
     skip_hot: Annotated[
         str | None,
         typer.Option(
-            metavar="AGE", help="Skip partitions that were written within this time, e.g. 1h"
+            metavar="AGE",
+            help="Skip partitions whose newest file was written less than this time ago, e.g. 1h",
         ),
     ] = None,
     include_clustered: Annotated[
         bool,
         typer.Option(
             "--include-clustered",
-            help="Deprecated: use --cluster-by or --zorder-by. Also merge files that other "
-            "writers Z-ordered",
+            help="Also merge files that have liquid clustering or a Z-order; their layout is "
+            "lost. Deprecated: use --cluster-by or --zorder-by instead",
         ),
     ] = False,
     target_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help=f"Target size of files  [default: delta.targetFileSize, else {DEFAULT_TARGET}]",
+            help="Target size of the new files  [default: delta.targetFileSize, else "
+            f"{DEFAULT_TARGET}]",
         ),
     ] = None,
     min_file_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help=f"Merge files smaller than this  [default: {DEFAULT_MIN_SHARE:.0%} of target]",
+            help="Merge files that are smaller than this size  [default: "
+            f"{DEFAULT_MIN_SHARE:.0%} of target]",
         ),
     ] = None,
     min_input_files: Annotated[
-        int, typer.Option(min=1, help="Minimum number of files to merge")
+        int, typer.Option(min=1, help="Merge files only in groups of at least this many files")
     ] = _DEFAULTS.min_input_files,
     max_deleted_rows_ratio: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Rewrite files if a larger share of their rows is deleted"),
+        typer.Option(
+            min=0, max=1, help="Rewrite a file if more than this share of its rows is deleted"
+        ),
     ] = _DEFAULTS.max_deleted_rows_ratio,
     max_bytes: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Maximum number of input bytes to rewrite  [default: no limit]"
+            metavar="SIZE",
+            help="Rewrite at most this many bytes of input files  [default: no limit]",
         ),
     ] = None,
     commit_every: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TIME|SIZE",
-            help="Commit finished bins after this time or input size; repeat it to set both  "
-            f"[default: {format_duration(_DEFAULTS.commit_every_ms)} and "
-            f"{format_compact_size(_DEFAULTS.commit_every_bytes)}]",
+            help="Commit the finished files after this time or this size of input. To set both, "
+            f"give the option twice  [default: {format_duration(_DEFAULTS.commit_every_ms)} "
+            f"and {format_compact_size(_DEFAULTS.commit_every_bytes)}]",
         ),
     ] = None,
     max_concurrent: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of bins to rewrite at the same time  [default: number of cores]"
+            min=1,
+            help="Number of bins (groups of files) to rewrite at the same time  [default: "
+            "number of cores]",
         ),
     ] = None,
     memory: Annotated[
@@ -179,15 +195,16 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="NAME[:LEVEL]",
-            help="zstd, snappy, gzip, lz4, brotli or none  [default: the codec in the table "
-            "property, else that of most inputs]",
+            help="Compression of the new files: zstd, snappy, gzip, lz4, brotli or none  "
+            "[default: the codec in the table property, else the codec of most input files]",
         ),
     ] = None,
     rewrite: Annotated[
         Rewrite,
         typer.Option(
-            help="auto: copy large row groups, encode small ones; copy: copy every row group that "
-            "can be copied; encode: copy none"
+            help="What to do with row groups. auto: copy the large ones without decoding, "
+            "decode and merge the small ones; copy: copy all that can be copied; encode: "
+            "copy none"
         ),
     ] = _DEFAULTS.rewrite,
     min_row_group: Annotated[
@@ -201,28 +218,33 @@ def command(  # noqa: PLR0913 - one parameter an option
     verify: Annotated[
         Verification,
         typer.Option(
-            help="counts: compare the numbers of rows and nulls in the new footers with those of "
-            "the inputs; full: also read all rows again and compare them"
+            help="How to compare new files with their inputs before the commit. counts: compare "
+            "row counts and null counts in the footers; full: also read and compare all "
+            "rows"
         ),
     ] = _DEFAULTS.verify,
     if_needed: Annotated[
         list[str] | None,
         typer.Option(
             metavar="WHAT=THRESHOLD",
-            help="files=N, size=SIZE: run only if at least this much would be rewritten. "
-            "skip=SHARE: run only if a query for one value of a clustering column skips less than "
-            "this share of the files; may be repeated: one true condition is enough",
+            help="Run only if one of these conditions is true. files=N, size=SIZE: at least N "
+            "files or this total size would be rewritten; skip=SHARE: a query for one "
+            "value of a clustering column skips less than this share of the files. May be "
+            "repeated",
             show_default=False,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to rewrite")
+        bool,
+        typer.Option(
+            "--check", help="Change nothing, and exit with status 3 if there are files to rewrite"
+        ),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Merge small files, and rewrite files with many deleted rows.
 
-    No row is lost or changed: outputs are verified before they are committed. Old files stay in
+    Before the commit, deltactl verifies that no row was lost or changed. The old files stay in
     storage until a vacuum removes them.
 
     \b

@@ -30,8 +30,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Restore the version that was the latest at this time: a timestamp, or a duration "
-            "before now, e.g. 2h",
+            help='Restore the version that was the latest at this time: "2024-01-31 12:00", or '
+            '"2h" for two hours ago',
         ),
     ] = None,
     where: Annotated[
@@ -45,25 +45,26 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--ignore-missing",
-            help="Restore the version without the files that no longer exist: their rows are "
-            "lost; asks first",
+            help="Restore the version even if some of its files no longer exist. The rows of "
+            "these files are lost. The command asks first",
         ),
     ] = False,
     allow_protocol_downgrade: Annotated[
         bool,
         typer.Option(
             "--allow-protocol-downgrade",
-            help="Also restore the older protocol  [default: keep the table features of both "
-            "versions]",
+            help="Also restore the older protocol of the version  [default: the table gets the "
+            "table features of both versions]",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the commit")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Restore an earlier version of a table, as a new version.
 
-    All versions in between stay readable: to undo a restore, restore the version before it. First
-    checks that every file of the version exists. Asks before the commit if there is a terminal.
+    Later versions stay readable. So you can undo a restore: restore the version that was the latest
+    one before the restore. The command first checks that every file of the version exists. On a
+    terminal, it asks before the commit.
 
     \b
     Examples:

@@ -33,15 +33,17 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep files that the table removed within this time, e.g. 168h  [default: "
-            f"delta.deletedFileRetentionDuration, else {format_duration(DEFAULT_RETENTION_MS)}]",
+            help="Keep files that were removed from the table less than this time ago, e.g. "
+            "168h  [default: delta.deletedFileRetentionDuration, else "
+            f"{format_duration(DEFAULT_RETENTION_MS)}]",
         ),
     ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="full: list all files; lite: use only the log; auto: lite if the log still "
-            "lists all removed files, else full"
+            help="How to find the files to remove. full: list all files; lite: read only the "
+            "log; auto: as lite if an earlier vacuum handled all commits that are no "
+            "longer in the log, else as full"
         ),
     ] = _DEFAULTS.mode,
     inventory: Annotated[
@@ -56,7 +58,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Also write the listing to this Parquet file; --inventory can read it",
+            help="Also write the list of all files to this Parquet file, which --inventory can "
+            "read",
         ),
     ] = None,
     keep_version: Annotated[
@@ -72,14 +75,18 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TABLE",
-            help="Also keep the files that this other table uses, for example a shallow clone; may "
+            help="Also keep the files that another table uses, for example a shallow clone; may "
             "be repeated",
             show_default=False,
         ),
     ] = None,
     include_unknown: Annotated[
         bool,
-        typer.Option("--include-unknown", help="Also remove files not created by a Delta writer"),
+        typer.Option(
+            "--include-unknown",
+            help="Also remove files that no commit references and that are not named like a "
+            "file of Delta (*.parquet, deletion_vector_*.bin)",
+        ),
     ] = False,
     ignore_manifests: Annotated[
         bool,
@@ -95,56 +102,76 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if more than this share of the listed files is in no commit of the log",
+            help="Refuse the run if more than this share of the files in the table directory is "
+            "not referenced by any commit in the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
         bool,
-        typer.Option("--force-retention", help="Allow --retain below the table's retention"),
+        typer.Option(
+            "--force-retention", help="Allow --retain to be shorter than the retention of the table"
+        ),
     ] = False,
     yes: YesOption = False,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Move files to _deltactl/ instead of deleting them")
+        bool,
+        typer.Option(
+            "--quarantine", help="Move files to _deltactl/quarantine/ instead of deleting them"
+        ),
     ] = False,
     quarantine_for: Annotated[
-        str, typer.Option(metavar="TIME", help="Minimum time that quarantined files are kept")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="With --quarantine: keep the files in quarantine for at least this time",
+        ),
     ] = format_duration(_DEFAULTS.quarantine_ms),
     no_journal: Annotated[
-        bool, typer.Option("--no-journal", help="Do not record removed files (disables --undo)")
+        bool,
+        typer.Option(
+            "--no-journal",
+            help="Do not record which files are removed; --undo is then not possible",
+        ),
     ] = False,
     undo: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that a run removed: give its id, or last. They come from "
-            "quarantine, or from object versions of the bucket",
+            help="Restore the files that an earlier vacuum removed. RUN is the id of the "
+            "vacuum, or the word last for the latest vacuum. The files come from the "
+            "quarantine, or from old object versions in the bucket",
         ),
     ] = None,
     purge_quarantine: Annotated[
         bool,
         typer.Option(
             "--purge-quarantine",
-            help="Delete quarantined files whose quarantine time has passed",
+            help="Delete the files whose time in quarantine (--quarantine-for) has ended",
         ),
     ] = False,
     forget_clone: Annotated[
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="Delete the record of a shallow clone. Vacuum then no longer keeps the files "
-            "of the clone",
+            help="Delete the record of this shallow clone. Later vacuums then do not keep the "
+            "files that the clone uses",
         ),
     ] = None,
     if_needed: IfNeededOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to remove")
+        bool,
+        typer.Option(
+            "--check", help="Change nothing, and exit with status 3 if there are files to remove"
+        ),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Remove files that no version inside the retention needs.
+    """Remove files that no recent version of the table needs.
 
-    Live files, their deletion vectors and all files younger than the retention are kept. Asks
-    before it removes anything; without a terminal it needs --yes.
+    A version is recent if it was the latest version within the retention (--retain). The command
+    keeps all data files and deletion vectors of recent versions, and all files that are younger
+    than the retention. It asks before it removes files. Without a terminal, it cannot ask, and
+    needs --yes.
 
     \b
     Examples:

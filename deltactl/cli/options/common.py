@@ -39,14 +39,14 @@ IfNeededOption = Annotated[
     typer.Option(
         "--if-needed",
         metavar="WHAT=THRESHOLD",
-        help="Run only if at least this much would be done: files=N or size=SIZE; may be "
-        "repeated: one true condition is enough",
+        help="Run only if there are at least N files (files=N) or files of at least this "
+        "total size (size=SIZE) to remove. If you give both, one of them is enough",
         show_default=False,
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before removing")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done; change nothing")
+    bool, typer.Option("--dry-run", help="Show what the command would do, and change nothing")
 ]
 
 
@@ -59,8 +59,8 @@ class GlobalOptions(Options):
         typer.Option(
             "--storage-option",
             metavar="KEY=VALUE",
-            help="Option for the table's storage; may be repeated. Pass a secret as "
-            "KEY=env:VARIABLE",
+            help="Option for the storage of the table; may be repeated. To pass a secret, put "
+            "it in an environment variable, and write KEY=env:VARIABLE",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -69,12 +69,17 @@ class GlobalOptions(Options):
         typer.Option(
             "--output",
             "-o",
-            help=f"Format of the result, by default {_DEFAULT_OUTPUT}",
+            help=f"Format of the result  [default: {_DEFAULT_OUTPUT}]",
             show_default=False,
         ),
     ] = None
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress and no informational messages")
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Do not show progress and notes; warnings and errors are still shown",
+        ),
     ] = False
     verbose: Annotated[
         int,
@@ -82,20 +87,26 @@ class GlobalOptions(Options):
             "--verbose",
             "-v",
             count=True,
-            help="Show more messages; may be repeated",
+            help="Show log messages; -vv shows more of them",
             show_default=False,
         ),
     ] = 0
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR")] = (
-        False
-    )
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="If the command fails, also show the traceback of the error"),
+    ] = False
+    no_color: Annotated[
+        bool,
+        typer.Option(
+            "--no-color", help="Do not print colours; the variable NO_COLOR has the same effect"
+        ),
+    ] = False
     max_requests_per_second: Annotated[
         float | None,
         typer.Option(
             "--max-requests-per-second",
             metavar="N",
-            help="Maximum number of requests per second to object stores; by default no limit",
+            help="Maximum number of requests per second to object stores  [default: no limit]",
             show_default=False,
         ),
     ] = None
@@ -103,7 +114,7 @@ class GlobalOptions(Options):
         LogFormat | None,
         typer.Option(
             "--log-format",
-            help=f"Format of warnings, notes, logs and errors on stderr, by default {_DEFAULT_LOG}",
+            help=f"Format of warnings, notes, logs and errors on stderr  [default: {_DEFAULT_LOG}]",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),
@@ -112,8 +123,9 @@ class GlobalOptions(Options):
         ProgressForm | None,
         typer.Option(
             "--progress",
-            help=f"Progress on stderr, by default {_DEFAULT_PROGRESS}: a bar on a terminal, else a "
-            f"line every {SECONDS_BETWEEN_LINES:g} seconds",
+            help="How to show progress on stderr. auto: a bar on a terminal, else as plain; "
+            f"plain: a line every {SECONDS_BETWEEN_LINES:g} seconds; json: plain lines as "
+            f"JSON; none: no progress  [default: {_DEFAULT_PROGRESS}]",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),

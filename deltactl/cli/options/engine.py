@@ -33,8 +33,9 @@ class EngineOptions(Options):
         EngineName | None,
         typer.Option(
             "--engine",
-            help=f"Where tasks run, by default {_DEFAULT_ENGINE}: Spark if a cluster is named or "
-            "the input is large, else this process",
+            help="Where tasks run. local: in this process; spark: on Spark; auto: on Spark if a "
+            "cluster is configured or the input reaches --spark-threshold, else in this "
+            f"process  [default: {_DEFAULT_ENGINE}]",
             show_default=False,
         ),
     ] = None
@@ -43,7 +44,7 @@ class EngineOptions(Options):
         typer.Option(
             "--spark-threshold",
             metavar="SIZE",
-            help="Input size from which auto uses Spark  [default: "
+            help="With --engine auto: use Spark if the input has at least this size  [default: "
             f"{format_compact_size(DEFAULT_SPARK_THRESHOLD_BYTES)}]",
             show_default=False,
         ),
@@ -53,7 +54,7 @@ class EngineOptions(Options):
         typer.Option(
             "--master",
             metavar="URL",
-            help="Spark master, e.g. yarn or local[4]  [default: local[*]]",
+            help="Address of the Spark master, e.g. yarn or local[4]  [default: local[*]]",
             show_default=False,
         ),
     ] = None
@@ -62,7 +63,7 @@ class EngineOptions(Options):
         typer.Option(
             "--spark-remote",
             metavar="URL",
-            help="Spark Connect server, e.g. sc://host:15002",
+            help="Address of the Spark Connect server, e.g. sc://host:15002",
             show_default=False,
         ),
     ] = None
@@ -71,7 +72,7 @@ class EngineOptions(Options):
         typer.Option(
             "--spark-conf",
             metavar="KEY=VALUE",
-            help="A setting for Spark; may be repeated",
+            help="Set this configuration property of Spark; may be repeated",
             show_default=False,
         ),
     ] = field(default_factory=list, repr=False)

@@ -33,7 +33,7 @@ class FleetOptions(Options):
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Path or URI of a table, or a glob such as 's3://lake/*'; several are allowed",
+            help="Path or URI of a table, or a pattern such as 's3://lake/*'; you can give several",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -42,7 +42,8 @@ class FleetOptions(Options):
         typer.Option(
             "--tables-from",
             metavar="FILE",
-            help="Also process the tables in this file, one per line; - means standard input",
+            help="Also process the tables that this file lists, one per line; - reads the list "
+            "from standard input",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),
@@ -54,7 +55,8 @@ class FleetOptions(Options):
             "-j",
             min=1,
             metavar="N",
-            help="Number of tables to process at the same time; they share cores and memory",
+            help="Number of tables to process at the same time; these tables share cores and "
+            "memory",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = 1
@@ -62,7 +64,7 @@ class FleetOptions(Options):
         bool,
         typer.Option(
             "--fail-fast",
-            help="After a failure, start no further tables",
+            help="After one table fails, start no other table",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = False

@@ -28,8 +28,8 @@ class LeaseOptions(Options):
         typer.Option(
             "--min-interval",
             metavar="TIME",
-            help="Do nothing if the last successful run started within this time  [default: "
-            "always run]",
+            help="Do nothing if the last successful run on this table started less than this "
+            "time ago  [default: always run]",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),
@@ -38,7 +38,7 @@ class LeaseOptions(Options):
         bool,
         typer.Option(
             "--no-lease",
-            help="Run even if another run of this command holds the lease of the table",
+            help="Ignore leases: run even if another run of this command is working on the table",
             rich_help_panel=Group.SAFETY,
         ),
     ] = False

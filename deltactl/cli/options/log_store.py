@@ -35,8 +35,9 @@ class LogStoreOptions(Options):
         LogStoreName | None,
         typer.Option(
             "--log-store",
-            help="Log store for commits on S3, compatible with Delta's S3DynamoDBLogStore; "
-            "all writers of a table must use the same log store  [default: conditional PUT on S3]",
+            help="Commit on S3 through DynamoDB, as S3DynamoDBLogStore of Delta on Spark does. "
+            "All writers of a table must use the same log store  [default: conditional PUT "
+            "on S3]",
             show_default=False,
         ),
     ] = None
@@ -45,7 +46,8 @@ class LogStoreOptions(Options):
         typer.Option(
             "--ddb-table-name",
             metavar="NAME",
-            help=f"Table of the log store in DynamoDB  [default: {_DEFAULTS.table_name}]",
+            help="Name of the DynamoDB table for --log-store dynamodb  [default: "
+            f"{_DEFAULTS.table_name}]",
             show_default=False,
         ),
     ] = None
@@ -54,7 +56,7 @@ class LogStoreOptions(Options):
         typer.Option(
             "--ddb-region",
             metavar="REGION",
-            help=f"AWS region of that table  [default: {_DEFAULTS.region}]",
+            help=f"AWS region of the DynamoDB table  [default: {_DEFAULTS.region}]",
             show_default=False,
         ),
     ] = None

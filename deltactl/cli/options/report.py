@@ -20,8 +20,8 @@ class ReportOptions(Options):
         typer.Option(
             "--report",
             metavar="FILE",
-            help="Also write plan, result and charts as one HTML page; an existing page is "
-            "replaced",
+            help="Also write the plan, the result and charts as an HTML page to this file. If "
+            "the file exists, it is replaced",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),

@@ -25,7 +25,7 @@ class TimeLimit(Options):
         typer.Option(
             "--timeout",
             metavar="TIME",
-            help="Stop cleanly after this time; finished work is kept  [default: no limit]",
+            help="Stop the run after this time, and keep the finished work  [default: no limit]",
             show_default=False,
             rich_help_panel=Group.EXECUTION,
         ),
@@ -35,7 +35,7 @@ class TimeLimit(Options):
         typer.Option(
             "--timeout-grace",
             metavar="TIME",
-            help="Time allowed for a clean stop before the process is ended",
+            help="Kill the process if it does not stop within this time after --timeout",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = "5min"

@@ -250,7 +250,7 @@ def test_a_section_a_table(cli: RunCli, table: TableBuilder, tmp_path: Path) -> 
         ["t", "done"], ["u", "done"], ["none", "failed"],
     ]  # fmt: skip
     assert runs[2]["error"]["message"] in html.one("main").text
-    assert "exit status1: failure" in html.one("main").text
+    assert "exit status1: the run failed" in html.one("main").text
 
 
 @pytest.mark.parametrize("form", ["table", "json", "ndjson", "csv", "github", "junit"])
@@ -268,9 +268,11 @@ def test_a_run_that_fails_replaces_the_page_of_the_one_before(
     assert ran.code == 1
     assert "NOT_A_TABLE: no Delta table at " in text
     assert "deltactl explain NOT_A_TABLE" in text
-    assert "exit status1: failure" in text
+    assert "exit status1: the run failed" in text
     assert cli("optimize", "t", "--check", "--report", "r.html").code == 3
-    assert "exit status3: a check failed, or work is needed" in read_page().one("main").text
+    assert (
+        "exit status3: a check found a problem, or work is needed" in read_page().one("main").text
+    )
 
 
 def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
