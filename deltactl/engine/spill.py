@@ -9,10 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.engine.memory import machine_memory_bytes
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
 """The last column of exchanged rows: the place of each row at its destination."""
+
+# Of the memory, for rows that are not compressed: the kernel of Linux begins to write a file to the
+# disk at a tenth.
+_SHARE_OF_MEMORY: Final = 10
 
 SPILL_DIR_HINT: Final = (
     "Choose a directory with more space with --spill-dir, or rerun with more --memory "
@@ -31,7 +36,13 @@ class Spool(Spill):
 
         ``schema``: the same columns, and ``PLACE``.
         """
-        super().__init__(schema.append(PLACE), memory_bytes, folder, hint=SPILL_DIR_HINT)
+        super().__init__(
+            schema.append(PLACE),
+            memory_bytes,
+            folder,
+            uncompressed_bytes=machine_memory_bytes() // _SHARE_OF_MEMORY,
+            hint=SPILL_DIR_HINT,
+        )
         self.rows = np.zeros(destinations, np.int64)
         """The number of rows of each destination."""
 

@@ -51,7 +51,8 @@ from deltactl.storage.store import Store
 
 # Rows of a compressed file in memory, and again in the spool: bytes per byte of input (estimate).
 DECODED_PER_INPUT_BYTE: Final = 6
-# Bytes of the spill file for each byte of input, at most: measured 1.1 to 1.7.
+# Bytes of the spill file for each byte of input, at most: measured 1.1 to 1.7. Rows that are not
+# compressed need more, but have only a part of the free space (see ``Spill``).
 _SPILLED_PER_INPUT_BYTE: Final = 2
 _FILES_A_SOURCE: Final = 16
 _SORTED_ROWS: Final = 1 << 16
