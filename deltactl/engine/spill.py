@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.engine.memory import machine_memory_bytes
+from deltactl.engine.take_rows import take_rows
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
@@ -83,7 +84,7 @@ def divide(
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
-    rows = batch.append_column(PLACE, pa.array(within)).take(pa.array(order))
+    rows = take_rows(batch.append_column(PLACE, pa.array(within)), order)
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
     for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
         yield int(ordered[first]), rows.slice(first, end - first)
