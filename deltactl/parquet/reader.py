@@ -20,6 +20,7 @@ from deltactl.errors import (
 )
 from deltactl.parquet.calendar import has_ambiguous_datetimes, legacy_columns
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.encodings import find_dictionary_columns
 from deltactl.parquet.open_files import (
     ensure_readable_path,
     naming_file,
@@ -74,7 +75,8 @@ class RowReader:
     ``extra`` columns (the materialized ones of row tracking) are found by name and are null in
     files without them. ``verify_pages``: check the checksums of pages in files that have them.
     ``for_rewrite``: refuse values for which some readers would return other values after a rewrite
-    (see ``calendar``).
+    (see ``calendar``). ``dictionaries``: return strings that a file has in a dictionary as arrays
+    with this dictionary, not with the type in ``schema``; not in files whose columns are converted.
     """
 
     struct: StructType
@@ -84,6 +86,7 @@ class RowReader:
     extra: tuple[pa.Field, ...] = ()
     verify_pages: bool = False
     for_rewrite: bool = False
+    dictionaries: bool = False
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
@@ -136,8 +139,11 @@ class RowReader:
         """
         ensure_readable_path(file.path)
         with naming_file(file.path), source or store.open_input(file.path) as opened:
+            footer = pq.read_metadata(opened) if self.dictionaries else None
             yield pq.ParquetFile(
                 opened,
+                metadata=footer,
+                read_dictionary=None if footer is None else find_dictionary_columns(footer),
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=self.verify_pages,
             )
@@ -215,7 +221,12 @@ class RowReader:
             if sources.is_complete and batch.schema.equals(self.schema, check_metadata=True):
                 yield batch
                 continue
-            arrays = self._convert(batch, sources.names, constants)
+            is_alike = self.dictionaries and _value_types(batch.schema) == self.schema.types
+            if is_alike and sources.is_complete:
+                yield batch
+                continue
+            decoded = _without_dictionaries(batch) if self.dictionaries else batch
+            arrays = self._convert(decoded, sources.names, constants)
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _find_sources(self, schema: pa.Schema, constants: Set[int], path: str) -> _Sources:
@@ -329,6 +340,18 @@ def _divide_groups(
             part, size_bytes = [], 0
     if part:
         yield part
+
+
+def _value_types(schema: pa.Schema) -> list[pa.DataType]:
+    return [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
+
+
+def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = [
+        array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+        for array in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:
