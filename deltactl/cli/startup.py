@@ -40,7 +40,7 @@ def load_arrow(*, uses_system_pool: bool = False) -> None:
     """
     finder: Any = _NoPandas
     sys.meta_path.insert(0, finder)
-    chooses = uses_system_pool and _POOL not in os.environ
+    chooses = uses_system_pool and _POOL not in os.environ and "pyarrow" not in sys.modules
     if chooses:
         os.environ[_POOL] = "system"  # Arrow reads it once, before its first array
         _share_free_memory()
@@ -48,6 +48,10 @@ def load_arrow(*, uses_system_pool: bool = False) -> None:
         import pyarrow as pa
 
         pa.array([0])
+        if chooses:
+            from deltactl.engine.memory_pool import make_replaceable
+
+            make_replaceable()
     finally:
         sys.meta_path.remove(finder)
         if chooses:

@@ -6,20 +6,24 @@ Arrow is loaded.
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
+
+_replaceable: set[str] = set()
+
+
+def make_replaceable() -> None:
+    """Let ``reuse_memory`` replace the present allocator, which the program chose, not its user."""
+    _replaceable.add(pa.default_memory_pool().backend_name)
 
 
 def reuse_memory() -> None:
-    """Use Arrow's own allocator, if the program chose the allocator of the C library.
+    """Use Arrow's own allocator, if a command chose the allocator of the C library.
 
     The allocator of the C library returns large blocks to the kernel when they are freed. Then each
     page of the next block costs a page fault. For rows that move between files, this is a sixth of
-    all processor time. If ``ARROW_DEFAULT_MEMORY_POOL`` names an allocator, this function does not
-    change it.
+    all processor time. This function does not change an allocator that a user chose, with
+    ``ARROW_DEFAULT_MEMORY_POOL`` or in a program that uses the library.
     """
-    pool, is_named = pa.default_memory_pool(), "ARROW_DEFAULT_MEMORY_POOL" in os.environ
     has_own = "mimalloc" in pa.supported_memory_backends()
-    if pool.backend_name == "system" and has_own and not is_named:
+    if has_own and pa.default_memory_pool().backend_name in _replaceable:
         pa.set_memory_pool(pa.mimalloc_memory_pool())

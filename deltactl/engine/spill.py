@@ -9,10 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.engine.memory import machine_memory_bytes
+from deltactl.engine.take_rows import take_rows
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
 """The last column of exchanged rows: the place of each row at its destination."""
+
+# Of the memory, for rows that are not compressed: the kernel of Linux begins to write a file to the
+# disk at a tenth.
+_SHARE_OF_MEMORY: Final = 10
 
 SPILL_DIR_HINT: Final = (
     "Choose a directory with more space with --spill-dir, or rerun with more --memory "
@@ -31,7 +37,13 @@ class Spool(Spill):
 
         ``folder`` is by default the directory for temporary files.
         """
-        super().__init__(schema.append(PLACE), memory_bytes, folder, hint=SPILL_DIR_HINT)
+        super().__init__(
+            schema.append(PLACE),
+            memory_bytes,
+            folder,
+            uncompressed_bytes=machine_memory_bytes() // _SHARE_OF_MEMORY,
+            hint=SPILL_DIR_HINT,
+        )
         self.rows = np.zeros(destinations, np.int64)
         """The number of rows of each destination."""
 
@@ -72,7 +84,7 @@ def divide(
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
-    rows = batch.append_column(PLACE, pa.array(within)).take(pa.array(order))
+    rows = take_rows(batch.append_column(PLACE, pa.array(within)), order)
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
     for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
         yield int(ordered[first]), rows.slice(first, end - first)

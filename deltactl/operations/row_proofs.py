@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, Final
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, DataFileError
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
 from deltactl.parquet.reader import RowReader
@@ -31,8 +31,8 @@ DIGEST_TAG: Final = "deltactl.rowDigest"
 PATH_TAG: Final = "deltactl.layoutPath"
 """Tag of a file that such a commit added: its own path, by which copied tags are recognized."""
 
-# Number of rows whose hashes (several arrays of 8 bytes per row) fit into the cache of a core.
-_DIGESTED_ROWS: Final = 1 << 13
+# The values of a dictionary are hashed once for so many rows.
+_DIGESTED_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class FileDigester:
 
     def __init__(self, reader: RowReader) -> None:
         """Set the reader of all columns."""
-        self._reader = reader
+        self._reader, self._stored = reader, replace(reader, dictionaries=True)
         self._digester = RowDigester(reader.schema)
 
     def digest(self, rows: pa.RecordBatch, file: DataFile) -> RowDigest:
@@ -134,9 +134,13 @@ class FileDigester:
         Raises:
             DataFileError: it is missing or broken.
         """
-        batches = self._reader.read(store, file, batch_rows=_DIGESTED_ROWS)
+        batches = self._stored.read(store, file, batch_rows=_DIGESTED_ROWS)
         digests = (self.digest(live.columns, file) for live in batches)
-        return reduce(add, digests, RowDigest())
+        try:
+            return reduce(add, digests, RowDigest())
+        except IndexError as error:
+            problem = "has values that are not in their dictionary"
+            raise DataFileError(f"data file {file.path!r} {problem}") from error
 
     def _partition_values(self, texts: Mapping[str, str | None]) -> Mapping[str, pa.Scalar]:
         """Return typed partition values by physical name."""

@@ -11,14 +11,14 @@ The sums of single columns prove nothing: they only show which column differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from deltactl.parquet.hashes import hash_values, key_of
+from deltactl.parquet.hashes import hash_values, key_of, look_up
 from deltactl.parquet.word_sums import Hashes, finish
 
 ALGORITHM: Final = "deltactl-rows-2"
@@ -84,17 +84,25 @@ class RowDigester:
             seed, factor = key_of(name)
             hashed = hash_values(pa.array([value.as_py()], value.type), factor)
             constants.add(int(seed) + int(hashed[0]), int(factor))
+        dictionaries = [
+            hash_values(array.dictionary, factor) if isinstance(array, pa.DictionaryArray) else None
+            for (_, factor), array in zip(self._keys, batch.columns, strict=True)
+        ]
         total = RowDigest()
         for start in range(0, batch.num_rows, _CACHED_ROWS):
-            total += self._digest_some(batch.slice(start, _CACHED_ROWS), constants)
+            total += self._digest_some(batch.slice(start, _CACHED_ROWS), constants, dictionaries)
         return total
 
-    def _digest_some(self, batch: pa.RecordBatch, constants: Constants) -> RowDigest:
+    def _digest_some(
+        self, batch: pa.RecordBatch, constants: Constants, dictionaries: Sequence[Hashes | None]
+    ) -> RowDigest:
+        """``dictionaries``: the hashes of that of each column which has one."""
         first = np.full(batch.num_rows, constants.first, np.uint64)
         second = np.full(batch.num_rows, constants.second, np.uint64)
         columns = {}
-        for name, (_, factor), array in zip(self._names, self._keys, batch.columns, strict=True):
-            hashes = hash_values(array, factor)
+        keyed = zip(self._names, self._keys, batch.columns, dictionaries, strict=True)
+        for name, (_, factor), array, known in keyed:
+            hashes = hash_values(array, factor) if known is None else look_up(array, known, factor)
             columns[name] = int(np.add.reduce(hashes))
             first += hashes
             hashes *= factor

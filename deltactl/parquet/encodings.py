@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deltactl.parquet.nested import walk_arrays
 
@@ -28,6 +29,9 @@ _SAMPLE_ROWS: Final = 256
 _ENOUGH_VALUES: Final = 256
 _REPEATS: Final = 4
 """A dictionary is smaller if each value occurs at least this often on average."""
+
+_LENGTH_BYTES: Final = 4
+"""The bytes before each string in a page without a dictionary."""
 
 _FASTEST_LEVEL: Final = 1
 _COMPRESSED_ROWS: Final = 8192
@@ -46,6 +50,27 @@ def choose_dictionary_columns(table: pa.Table) -> list[str]:
     sampled_rows = min(table.num_rows, _SAMPLES * _SAMPLE_ROWS)
     growth = table.num_rows / max(sampled_rows, 1)
     return [path for path, leaves in samples.items() if _is_worth_it(leaves, growth)]
+
+
+def find_dictionary_columns(footer: pq.FileMetaData) -> list[str]:
+    """Return the columns of strings that a file has as places in a dictionary, in all row groups.
+
+    Otherwise each value would take at least the bytes of its length.
+    """
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    found = []
+    for index in range(footer.num_columns):
+        column = footer.schema.column(index)
+        if column.logical_type.type != "STRING" or column.path != column.name:
+            continue
+        chunks = [group.column(index) for group in groups]
+        if chunks and all(
+            chunk.has_dictionary_page
+            and chunk.total_uncompressed_size < _LENGTH_BYTES * chunk.num_values
+            for chunk in chunks
+        ):
+            found.append(column.name)
+    return found
 
 
 def choose_levels(table: pa.Table, level: int, compress: Compress) -> int | dict[str, int]:

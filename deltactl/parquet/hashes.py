@@ -51,17 +51,38 @@ def hash_values(array: pa.Array, factor: np.uint64 = FIRST) -> Hashes:
     Raises:
         TypeError: no column of a Delta table has this type.
     """
-    null = np.uint64(int(_NULL) * int(factor) % (1 << 64))
+    null = _hash_null(factor)
     if isinstance(array, pa.ExtensionArray):
         return hash_values(array.storage, factor)
     if pa.types.is_null(array.type) or not len(array):
         return np.full(len(array), null)
     if isinstance(array, pa.DictionaryArray):
-        return hash_values(array.dictionary_decode(), factor)
+        return look_up(array, hash_values(array.dictionary, factor), factor)
     hashes = mix(_words_of(array), factor)
     if array.null_count:
         np.putmask(hashes, _read_bits(array, 0) == 0, null)
     return hashes
+
+
+def look_up(array: pa.DictionaryArray, hashes: Hashes, factor: np.uint64) -> Hashes:
+    """Return the hash of each value, from the hashes of the dictionary; a new array.
+
+    Raises:
+        IndexError: a value is not in the dictionary.
+    """
+    indices, null = array.indices, _hash_null(factor)
+    if not len(hashes):
+        return np.full(len(array), null)
+    numbers = np.asarray(indices.fill_null(0) if indices.null_count else indices)
+    # A negative one must not count from the end.
+    found: Hashes = hashes[numbers.view(f"u{numbers.itemsize}")]
+    if indices.null_count:
+        np.putmask(found, _read_bits(indices, 0) == 0, null)
+    return found
+
+
+def _hash_null(factor: np.uint64) -> np.uint64:
+    return np.uint64(int(_NULL) * int(factor) % (1 << 64))
 
 
 def _read_bits(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:

@@ -74,7 +74,7 @@ def sum_strings(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Hashes:
     if fewest == most <= _SHORT_WORDS:
         words += _short_words(offsets[:-1], lengths, most, data)
         return words
-    counts = np.maximum((lengths + (_WORD - 1)) >> 3, 1)
+    counts = (lengths + (_WORD - 1)) >> 3  # empty strings and nulls have none: their sum is 0
     for count in range(fewest, min(most, _SHORT_WORDS) + 1):
         rows = np.flatnonzero(counts == count)
         if len(rows):

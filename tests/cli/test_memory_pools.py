@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from deltactl import OptimizeOptions, Table
+
 _PROGRAM = """
 import atexit, runpy
 def show():
@@ -48,3 +50,35 @@ def test_rows_that_move_use_the_allocator_of_arrow(
         text=True,
     )
     assert ran.stdout.splitlines()[-1] == f"pool {pool}"
+
+
+_LIBRARY = """
+import sys
+import pyarrow as pa
+from deltactl import OptimizeOptions, Table
+pa.set_memory_pool(pa.system_memory_pool())
+report = Table(sys.argv[1]).optimize(OptimizeOptions(zorder_by="n"))
+print(report.rows_rewritten, pa.default_memory_pool().backend_name)
+"""
+
+
+def test_a_program_keeps_its_allocator(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_deltalake(str(tmp_path), pa.table({"n": [1, 2, 3]}), mode="append")
+    environment = {k: v for k, v in os.environ.items() if k != "ARROW_DEFAULT_MEMORY_POOL"}
+    program = [sys.executable, "-c", _LIBRARY, str(tmp_path)]
+    printed = subprocess.check_output(program, env=environment, text=True)
+    assert printed.split() == ["6", "system"]
+
+
+def test_a_run_that_finds_a_layout_changes_the_allocator(tmp_path: Path) -> None:
+    if "mimalloc" not in pa.supported_memory_backends():
+        pytest.skip("Arrow was built without mimalloc")
+    for number in range(4):
+        write_deltalake(str(tmp_path), pa.table({"n": [1, 2, 3]}), mode="append")
+        if number == 1:
+            Table(str(tmp_path)).optimize(OptimizeOptions(cluster_by="n"))
+    environment = {k: v for k, v in os.environ.items() if k != "ARROW_DEFAULT_MEMORY_POOL"}
+    program = [sys.executable, "-c", _PROGRAM, "optimize", str(tmp_path)]
+    printed = subprocess.check_output(program, env=environment, text=True)
+    assert printed.splitlines()[-1] == "pool mimalloc"

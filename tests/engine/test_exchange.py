@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
 from deltactl.engine.spill import Spool
 from deltactl.errors import StorageError
-from deltactl.storage.local.spill import ensure_space
+from deltactl.storage.local.spill import Spill, ensure_space
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("list", pa.list_(pa.int8()))])
 
@@ -142,6 +144,35 @@ def test_the_spill_file_has_no_name(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
         assert [batch.num_rows for batch in spool.take(1)] == [1]
         assert not list(spool.take(1))
+
+
+@pytest.mark.parametrize(("free_bytes", "uncompressed"), [(1 << 40, 2), (15 * 80_000, 1), (0, 0)])
+def test_the_start_of_a_spill_file_is_not_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, uncompressed: int
+) -> None:
+    batch = pa.record_batch([pa.array(np.arange(10_000) // 100)], pa.schema([("n", pa.int64())]))
+    free = SimpleNamespace(free=free_bytes or 80_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
+    sizes = [0]
+    with Spill(batch.schema, 0, str(tmp_path), uncompressed_bytes=200_000) as spill:
+        for _ in range(3):
+            spill.keep([(7, batch)], int(batch.nbytes))
+            sizes.append(spill.spilled_bytes)
+        assert list(spill.take(7)) == [batch] * 3
+    is_whole = [size >= batch.nbytes for size in np.diff(sizes)]
+    assert is_whole == [True] * uncompressed + [False] * (3 - uncompressed)
+
+
+def test_a_file_that_takes_fewer_bytes_than_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, read = os.pwrite, os.preadv
+    monkeypatch.setattr("os.pwrite", lambda file, data, at: write(file, bytes(data)[:100], at))
+    monkeypatch.setattr("os.preadv", lambda file, into, at: read(file, [into[0][:70]], at))
+    batch = pa.record_batch([pa.array(range(1000))], pa.schema([("n", pa.int64())]))
+    with Spill(batch.schema, 0, str(tmp_path), uncompressed_bytes=1 << 20) as spill:
+        spill.keep([(0, batch), (1, batch)], 2 * int(batch.nbytes))
+        assert list(spill.read(0)) == list(spill.read(1)) == [batch]
 
 
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from deltactl.engine.spark.worker import (
     get_attempt,
 )
 from deltactl.engine.spill import PLACE, Spool, divide
-from deltactl.storage.local.spill import decode_rows, encode_rows
+from deltactl.storage.local.row_streams import decode_rows, encode_rows
 
 SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
 PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])

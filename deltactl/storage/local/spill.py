@@ -11,9 +11,11 @@ from typing import IO, Final, Self
 import pyarrow as pa
 
 from deltactl.errors import StorageError
+from deltactl.storage.local.row_streams import append_rows, decode_rows
 from deltactl.units import format_size
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+# Of the free space, for rows that are not compressed: what they would save must not be missing.
+_SHARE_OF_FREE_SPACE: Final = 8
 TMPDIR_HINT: Final = "Set TMPDIR to a directory with more space, then rerun."
 """The hint in errors of commands that have no option for the directory."""
 
@@ -22,8 +24,12 @@ class Spill:
     """Keeps rows by number, in the order in which they are added. Thread-safe.
 
     At the end of a ``with`` block, the rows are freed. All rows beyond ``memory_bytes`` go to one
-    file in ``folder``, as Arrow IPC streams compressed with lz4, one after another. The file has no
-    name: the operating system removes it when the process ends, even if the process is killed.
+    file in ``folder``, as Arrow IPC streams, one after another. The file has no name: the operating
+    system removes it when the process ends, even if the process is killed.
+
+    The first ``uncompressed_bytes`` of the file are not compressed, if the disk has several times
+    as much space. The rest is compressed with lz4. While the kernel keeps the file in memory,
+    compression takes more processor time than it saves in writing and reading.
     """
 
     def __init__(
@@ -32,6 +38,7 @@ class Spill:
         memory_bytes: int,
         folder: str | None = None,
         *,
+        uncompressed_bytes: int = 0,
         hint: str = TMPDIR_HINT,
     ) -> None:
         """Keep rows with the columns of ``schema``.
@@ -40,6 +47,7 @@ class Spill:
         get more space.
         """
         self.schema, self._memory_bytes = schema, memory_bytes
+        self._uncompressed_bytes, self._compresses = uncompressed_bytes, True
         self._folder, self.hint = folder, hint
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._held_bytes = 0
@@ -156,22 +164,32 @@ class Spill:
         self, offset: int, length: int, fields: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         assert self._file is not None  # noqa: S101 - places are known only after a write
+        # Memory of Arrow, which is used again: that of ``bytes`` is returned to the kernel.
+        data = pa.allocate_buffer(length)
+        rest = memoryview(data)
         try:
-            data = os.pread(self._file.fileno(), length, offset)
+            while rest:
+                count = os.preadv(self._file.fileno(), [rest], offset + length - len(rest))
+                if not count:
+                    folder = self.folder
+                    raise StorageError(f"the spill file in {folder!r} is shorter than was written")
+                rest = rest[count:]
         except OSError as error:
             raise self._failure("read", error) from error
-        if len(data) != length:
-            raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
         yield from decode_rows(data, fields)
 
     def _spill(self, leaving: dict[int, list[pa.RecordBatch]]) -> None:
         """Write rows to the end of the file. Meanwhile, other threads may add rows."""
         try:
-            ensure_space(self._folder, self._leaving_bytes, hint=self.hint)
+            free = ensure_space(self._folder, self._leaving_bytes, hint=self.hint)
             if self._file is None:
                 import tempfile  # not needed by most runs, whose rows fit the memory
 
                 self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
+                limit = min(self._uncompressed_bytes, free // _SHARE_OF_FREE_SPACE)
+                self._uncompressed_bytes = limit
+            end = self.spilled_bytes + self._leaving_bytes
+            self._compresses = end > self._uncompressed_bytes
             for number in sorted(leaving):
                 self._append(number, leaving[number])
         except OSError as error:
@@ -184,34 +202,17 @@ class Spill:
 
     def _append(self, number: int, pieces: list[pa.RecordBatch]) -> None:
         assert self._file is not None  # noqa: S101 - opened by the caller
-        data = memoryview(encode_rows(pieces, self.schema))
-        offset, written = self.spilled_bytes, 0
-        while written < len(data):
-            written += os.pwrite(self._file.fileno(), data[written:], offset + written)
-        self.spilled_bytes += written
-        self._places.setdefault(number, []).append((offset, written))
+        offset = self.spilled_bytes
+        file = self._file.fileno()
+        end = append_rows(file, offset, pieces, self.schema, compress=self._compresses)
+        self.spilled_bytes = end
+        self._places.setdefault(number, []).append((offset, end - offset))
 
     def _failure(self, what: str, error: OSError) -> StorageError:
         return StorageError(
             f"cannot {what} the spill file in {self.folder!r}: {error.strerror or error}",
             hint=self.hint,
         )
-
-
-def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
-    """Return rows as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    table = pa.Table.from_batches(pieces, schema).combine_chunks()
-    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
-        stream.write_table(table)
-    return sink.getvalue()
-
-
-def decode_rows(data: bytes, fields: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Arrow IPC stream, with the given columns or all."""
-    options = pa.ipc.IpcReadOptions(included_fields=fields or [])
-    with pa.ipc.open_stream(pa.py_buffer(data), options=options) as stream:
-        yield from stream
 
 
 def _folder_of(folder: str | None) -> str:
@@ -222,8 +223,8 @@ def _folder_of(folder: str | None) -> str:
     return tempfile.gettempdir()
 
 
-def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HINT) -> None:
-    """Raise an error if the disk is too small for a spill of ``needed_bytes``.
+def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HINT) -> int:
+    """Return the free bytes of the disk; raise an error if they are fewer than ``needed_bytes``.
 
     Raises:
         StorageError: the message has the directory, the needed and the free space.
@@ -243,3 +244,4 @@ def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HI
             f"which has {format_size(free)} free",
             hint=hint,
         )
+    return free

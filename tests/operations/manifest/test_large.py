@@ -175,7 +175,7 @@ def test_a_failure_while_a_large_one_is_written_keeps_the_old(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched, pytest.raises(StorageError, match="cannot read the"):
-        patched.setattr("os.pread", fail)
+        patched.setattr("os.preadv", fail)
         generate(store)
     assert contents(store) == {name: b"old\n"}
     assert [path.name for path in (tmp_path / "t" / MANIFEST_DIR).iterdir()] == ["manifest"]

@@ -64,7 +64,7 @@ class Placement:
         """Return the order of the rows in a file: its row groups and pages get narrow bounds."""
         if self.layout == "linear" or len(arrays) == 1:
             return _sort_by_values(arrays)
-        return np.argsort(places, kind="stable")
+        return np.argsort(places)
 
 
 def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:

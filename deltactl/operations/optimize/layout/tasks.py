@@ -21,6 +21,7 @@ from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
 from deltactl.engine.memory_pool import reuse_memory
 from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
+from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import RewriteCounts
@@ -51,7 +52,8 @@ from deltactl.storage.store import Store
 
 # Rows of a compressed file in memory, and again in the spool: bytes per byte of input (estimate).
 DECODED_PER_INPUT_BYTE: Final = 6
-# Bytes of the spill file for each byte of input, at most: measured 1.1 to 1.7.
+# Bytes of the spill file for each byte of input, at most: measured 1.1 to 1.7. Rows that are not
+# compressed need more, but have only a part of the free space (see ``Spill``).
 _SPILLED_PER_INPUT_BYTE: Final = 2
 _FILES_A_SOURCE: Final = 16
 _SORTED_ROWS: Final = 1 << 16
@@ -258,9 +260,9 @@ class _Job:
             batch = placed.remove_column(placed.num_columns - 1)
             leaves = select_leaves(batch, self.task.request.paths)
             order = self.placement.order(leaves, places)
-            for start in range(0, batch.num_rows, _SORTED_ROWS):
+            for rows in take_in_parts(batch, order, _SORTED_ROWS):
                 self._ensure_wanted()
-                yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
+                yield rows
             del placed, batch, leaves  # before the next rows are joined
 
     def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> NewFile:
