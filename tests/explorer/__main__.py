@@ -123,8 +123,8 @@ def _show_bugs(say: Callable[[str], None]) -> int:
         with opened(Job(bug.scenario, bug.model, bug.faults), bug) as machine:
             programs = [program.name for program in machine.setting.programs]
             lines = summarise(list(tell(machine, found.schedule)))
-        who = ", ".join(f"{letter_of(n)} {name}" for n, name in enumerate(programs))
-        say(f"Store: {bug.model}. {who}. Schedule: `{found.schedule}`\n")
+        who = ", ".join(f"{letter_of(n)} = {name}" for n, name in enumerate(programs))
+        say(f"Store: {bug.model}. Programs: {who}. Schedule: `{found.schedule}`\n")
         say("<!-- checked: schedule -->\n```text\n" + "\n".join(lines) + "\n```\n")
     return 1 if missed else 0
 

@@ -275,7 +275,7 @@ def delete(scene: Scene, which: str) -> Program:
                 actions += attempt.delete_positions(add, places)
         return actions or None
 
-    return _foreign(f"delete {which}", plan, _without(ids))
+    return _foreign(f"delete the {which} file", plan, _without(ids))
 
 
 def delete_row(scene: Scene, which: str) -> Program:
@@ -288,7 +288,7 @@ def delete_row(scene: Scene, which: str) -> Program:
             actions += attempt.delete_positions(add, places)
         return actions or None
 
-    return _foreign(f"delete row of {which}", plan, _without(ids))
+    return _foreign(f"delete a row of the {which} file", plan, _without(ids))
 
 
 def update(scene: Scene, which: str) -> Program:
@@ -304,7 +304,7 @@ def update(scene: Scene, which: str) -> Program:
 
     row = (("id", changed), ("v", new["v"]), ("p", "a"))
     rest = _without([changed])
-    return _foreign(f"update {which}", plan, lambda before: tuple(sorted([*rest(before), row])))
+    return _foreign(f"update a row of the {which} file", plan, lambda before: tuple(sorted([*rest(before), row])))
 
 
 def restore(scene: Scene) -> Program:
