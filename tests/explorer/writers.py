@@ -304,7 +304,8 @@ def update(scene: Scene, which: str) -> Program:
 
     row = (("id", changed), ("v", new["v"]), ("p", "a"))
     rest = _without([changed])
-    return _foreign(f"update a row of the {which} file", plan, lambda before: tuple(sorted([*rest(before), row])))
+    name = f"update a row of the {which} file"
+    return _foreign(name, plan, lambda before: tuple(sorted([*rest(before), row])))
 
 
 def restore(scene: Scene) -> Program:
