@@ -131,7 +131,7 @@ def explain_failure(text: str) -> EngineUnavailableError:
     if module := _NO_MODULE.search(text):
         return EngineUnavailableError(
             f"executors cannot run deltactl: on {host}, the Python package {module[1]} is missing",
-            hint=f"Install it there, {_SHIP}.",
+            hint=f"Install the package on the executors, {_SHIP}.",
         )
     return EngineUnavailableError(
         f"no Python task could be run on {host}: {describe_failure(text)}",

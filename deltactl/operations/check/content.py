@@ -226,7 +226,7 @@ class ContentChecker:
             self._findings.add("FILE_UNREADABLE", error.message, file=data.path)
             return []
         except UnsupportedFeatureError as error:
-            self._findings.note(f"not read: {error.message}")
+            self._findings.note(f"a file was not read: {error.message}")
             return []
         if said is None:
             return []

@@ -31,7 +31,7 @@ def ensure_fits(current: Snapshot, target: Snapshot) -> None:
 
 def _find_lost_feature(current: Snapshot, target: Snapshot) -> str | None:
     lost = list_features(target.protocol) - list_features(current.protocol)
-    return f"it no longer has the features {', '.join(sorted(lost))}" if lost else None
+    return f"the table no longer has the features {', '.join(sorted(lost))}" if lost else None
 
 
 def _find_misfit(current: Metadata, target: Metadata) -> str | None:
@@ -60,7 +60,7 @@ def _find_misfit(current: Metadata, target: Metadata) -> str | None:
 def _find_lack(field: Field, is_id_of_another: bool) -> str | None:
     """Return the reason why old files must not lack a column."""
     if not field.nullable or any(key in field.metadata for key in _RULES):
-        return "is new, and old files have no values that it allows"
+        return "is new and has rules (such as NOT NULL) that old files without this column break"
     if field.field_id is not None and is_id_of_another:
         return "has the id of another column of that version"
     return None
@@ -72,7 +72,7 @@ def _find_difference(before: Field, now: Field) -> str | None:
     if before.field_id != now.field_id:
         return "has another column id"
     if before.nullable and not now.nullable:
-        return "must not be null now"
+        return "is NOT NULL now, but was nullable in that version"
     for key in _RULES:
         if key in now.metadata and now.metadata[key] != before.metadata.get(key):
             return f"has another {key}, which the old rows were not checked against"

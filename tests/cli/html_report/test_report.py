@@ -275,7 +275,7 @@ def test_a_run_that_fails_replaces_the_page_of_the_one_before(
 
 def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     assert cli("optimize", "t", "--if-needed", "files=99", "--report", "r.html").code == 0
-    assert "not needed Not needed: 8 files of at least 99" in read_page().one("main").text
+    assert "not needed Not needed: 8 files (threshold: 99" in read_page().one("main").text
     assert cli("optimize", "t").code == 0
     assert cli("optimize", "t", "--min-interval", "1h", "--report", "r.html").code == 0
     assert "not needed Skipped: the last run began at" in read_page().one("main").text
@@ -313,7 +313,7 @@ def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: Table
     ran = cli("optimize", "t", "--report", name, "-o", "json")
     document = json.loads(ran.out)
     assert (ran.code, document["version_after"], document["error"]) == (5, 3, None)
-    assert "error: the run succeeded, but --report could not be written: " in ran.err
+    assert "error: the run succeeded, but the --report file could not be written: " in ran.err
     ran = cli("optimize", "none", "--report", name)
     assert ran.code == 1
     assert "warning: --report could not be written: " in ran.err
