@@ -50,8 +50,10 @@ _HINTS: Final[Mapping[str, str]] = {
     "EDQUOT": "Free space in the quota, which is used up; then rerun.",
     "EFBIG": "Use a file system that allows files of this size.",
     "EROFS": "Remount the file system: it is mounted read-only.",
-    "EMFILE": "Raise `ulimit -n` or lower the parallelism: the process has too many open files.",
-    "ENFILE": "Raise fs.file-max or lower the parallelism: the system has too many open files.",
+    "EMFILE": "Raise `ulimit -n`, or rerun `optimize` with a lower --max-concurrent: the process "
+    "has too many open files.",
+    "ENFILE": "Raise fs.file-max, or rerun `optimize` with a lower --max-concurrent: the system "
+    "has too many open files.",
     "ENAMETOOLONG": "Use a file system that allows names of this length.",
     "ELOOP": "Fix the symbolic links, which form a loop.",
     "EIO": "Check the device and the system's log before you rerun: the device failed.",

@@ -119,8 +119,8 @@ def explain_failure(text: str) -> EngineUnavailableError:
     if differs := _PYTHON_DIFFERS.search(text):
         theirs = re.sub(r"[, ]+", ".", differs[1])
         return EngineUnavailableError(
-            f"Python {theirs} runs on {host}, but Python {ours} runs here: the minor versions must "
-            "be equal",
+            f"Python {theirs} runs on {host}, but deltactl runs with Python {ours} on this "
+            "machine: the minor versions must be equal",
             hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
         )
     if program := _NO_PYTHON.search(text):

@@ -219,7 +219,9 @@ def _decided(name: str) -> Iterator[None]:
         yield
     except AccessDeniedError as error:
         raise TransientStorageError(
-            f"{name!r} is committed in DynamoDB, but: {error.message}", hint=error.hint
+            f"DynamoDB has the entry for the commit {name!r}, but this run could not finish the "
+            f"commit: {error.message}",
+            hint=error.hint,
         ) from error
 
 

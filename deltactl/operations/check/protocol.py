@@ -60,8 +60,8 @@ def check_protocol(
     unknown = sorted(list_features(protocol) - REGISTRY.keys())
     if unknown:
         findings.note(
-            f"requirements of these table features were not checked: {', '.join(unknown)}: "
-            "deltactl does not support them"
+            "deltactl did not check the requirements of these table features, because it does "
+            f"not support them: {', '.join(unknown)}"
         )
     try:
         schema = metadata.schema

@@ -533,7 +533,7 @@ def test_an_unfinished_clone_of_another_table_is_refused() -> None:
     with pytest.raises(SafetyError, match="an unfinished clone of memory://other"):
         clone(builder.store, target)
     target.put("_deltactl/clone.json", b"{}")
-    with pytest.raises(SafetyError, match="does not identify the source"):
+    with pytest.raises(SafetyError, match="does not say which table"):
         clone(builder.store, target)
 
 
