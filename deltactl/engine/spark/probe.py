@@ -121,12 +121,14 @@ def explain_failure(text: str) -> EngineUnavailableError:
         return EngineUnavailableError(
             f"Python {theirs} runs on {host}, but deltactl runs with Python {ours} on this "
             "machine: the minor versions must be equal",
-            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
+            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} on {host}, "
+            f"{_SHIP}.",
         )
     if program := _NO_PYTHON.search(text):
         return EngineUnavailableError(
             f"there is no program {program[1]!r} on {host}",
-            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
+            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} on {host}, "
+            f"{_SHIP}.",
         )
     if module := _NO_MODULE.search(text):
         return EngineUnavailableError(

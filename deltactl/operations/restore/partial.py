@@ -25,7 +25,8 @@ def ensure_fits(current: Snapshot, target: Snapshot) -> None:
     if reason is not None:
         raise SafetyError(
             f"the files of version {target.version} do not fit the table as it is now: {reason}",
-            hint="Restore the whole table, without --where, or a version with the same schema.",
+            hint="Restore the whole table, without --where, or choose a version that has the "
+            "schema of the latest version.",
         )
 
 
