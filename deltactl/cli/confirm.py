@@ -35,7 +35,7 @@ def ask(session: Session, question: str, show: RenderTable | None = None) -> boo
     """
     if not can_ask(session):
         raise SafetyError(
-            f"not running interactively and --yes was not given: {question}",
+            f"there is no terminal to ask on, and --yes was not given: {question}",
             hint="Rerun with --dry-run, then with --yes. Nothing was removed.",
         )
     session.raise_if_cancelled()

@@ -220,8 +220,8 @@ class Session:
     def _warn_of_secrets(self, option: str, pairs: Sequence[str]) -> None:
         for key in exposed_secrets(parse_storage_options(pairs)):
             self.output.warn(
-                f"the value of {option} {key} shows in the process list: set a variable,"
-                f" and write {key}=env:VARIABLE"
+                f"other users can see the value of {option} {key} in the process list: set an "
+                f"environment variable, and write {key}=env:VARIABLE"
             )
 
     def open_store(

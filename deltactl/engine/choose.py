@@ -65,7 +65,8 @@ def fall_back(reason: str, missing: str) -> Decision:
     """Choose the local engine because Spark cannot run, with a warning."""
     return Decision(
         EngineChoice("local", f"Spark cannot run: {missing}"),
-        f"running in this process; Spark would be better ({reason}): {missing}",
+        f"Spark would be better ({reason}), but it cannot run: {missing}. deltactl does the work "
+        "in this process",
     )
 
 

@@ -32,9 +32,11 @@ class Need:
             (self.commits, commits, lambda n: format_count(n, "commit", "commits")),
         )
         asked = [(least, there, say) for least, there, say in pairs if least is not None]
-        short = [f"{say(there)} of at least {say(least)}" for least, there, say in asked]
+        short = [f"{say(there)} (threshold: {say(least)})" for least, there, say in asked]
         is_reached = any(there >= least for least, there, _ in asked)
         if self.skip is not None:
             is_reached |= skip is None or skip < self.skip
-            short.append(f"lookups skip {skip or 0:.0%} of the files, not below {self.skip:.0%}")
+            short.append(
+                f"lookups skip {skip or 0:.0%} of the files (threshold: below {self.skip:.0%})"
+            )
         return None if is_reached or not short else " and ".join(short)

@@ -41,8 +41,8 @@ def ensure_fixed_bounds(footer: pq.FileMetaData, data: bytes) -> None:
     for index, found in _find_bounds(data, lengths) if lengths else ():
         if found < lengths[index]:
             raise OSError(
-                f"Arrow cannot read a bound of column {index}, "
-                f"which has {found} of {lengths[index]} bytes"
+                f"Arrow cannot read a bound of column {index}: the bound has {found} bytes "
+                f"instead of {lengths[index]}"
             )
 
 

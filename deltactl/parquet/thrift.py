@@ -69,7 +69,7 @@ class ThriftStruct:
         """
         found = self.members(number)
         if not all(isinstance(member, ThriftStruct) for member in found):
-            raise ThriftError(f"the list in field {number} has members that are no structs")
+            raise ThriftError(f"the list in field {number} has members that are not structs")
         return found
 
     def struct(self, number: int) -> ThriftStruct:

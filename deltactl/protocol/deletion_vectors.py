@@ -81,7 +81,8 @@ class DeletionVector:
         if min(self.offset or 0, self.size_bytes) < 0:
             what = self.file_name or f"inline deletion vector {self.path_or_inline_dv[:40]!r}"
             raise CorruptLogError(
-                f"in the log, {what} has offset {self.offset} and {self.size_bytes} bytes"
+                f"in the log, the offset ({self.offset}) or the size ({self.size_bytes} bytes) of "
+                f"{what} is negative"
             )
 
     @property
@@ -269,7 +270,7 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     needed = dv.size_bytes + FRAME_OVERHEAD
     place = f"{what} at offset {dv.offset or 0}"
     if len(data) < needed:
-        raise DataFileError(f"{place} is truncated: it has {len(data)} of {needed} bytes")
+        raise DataFileError(f"{place} is truncated: it has {len(data)} bytes instead of {needed}")
     (size,) = struct.unpack_from(">i", data)
     if size != dv.size_bytes:
         raise DataFileError(

@@ -77,7 +77,7 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
             continue
         if folded not in _FLAGS:
             raise UsageError(
-                f"the property {key!r} cannot be set on a new table here",
+                f"deltactl cannot set the property {key!r} on a new table",
                 hint="Use --column-mapping."
                 if "columnmapping" in folded
                 else "Omit it; other writers can set it afterwards.",

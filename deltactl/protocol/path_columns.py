@@ -169,7 +169,9 @@ def _ensure_utf8(decoded: pa.Array, paths: pa.Array) -> None:
         for path in paths:  # find the invalid path; speed does not matter here
             if path.is_valid:
                 decode_path(path.as_py())
-        raise CorruptLogError("a path of the log does not decode to UTF-8") from None
+        raise CorruptLogError(
+            "the log contains a path that is not valid UTF-8 after percent-decoding"
+        ) from None
 
 
 def normalize_paths(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

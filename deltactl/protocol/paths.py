@@ -45,7 +45,9 @@ def decode_path(path: str) -> str:
     try:
         return unquote_to_bytes(path.encode()).decode()
     except UnicodeError:
-        raise CorruptLogError(f"path {path!r} of the log does not decode to UTF-8") from None
+        raise CorruptLogError(
+            f"the log contains the path {path!r}, which is not valid UTF-8 after percent-decoding"
+        ) from None
 
 
 def encode_path(name: str) -> str:

@@ -34,7 +34,7 @@ def z85_decode(text: str) -> bytes:
             group is over 2^32-1.
     """
     if len(text) % 5:
-        raise ValueError(f"z85 text has a multiple of 5 characters, not {len(text)}")
+        raise ValueError(f"z85 text has {len(text)} characters, which is not a multiple of 5")
     groups = [text[start : start + 5] for start in range(0, len(text), 5)]
     padding = 0
     if groups:

@@ -50,13 +50,15 @@ _HINTS: Final[Mapping[str, str]] = {
     "EDQUOT": "Free space in the quota, which is used up; then rerun.",
     "EFBIG": "Use a file system that allows files of this size.",
     "EROFS": "Remount the file system: it is mounted read-only.",
-    "EMFILE": "Raise `ulimit -n` or lower the parallelism: the process has too many open files.",
-    "ENFILE": "Raise fs.file-max or lower the parallelism: the system has too many open files.",
+    "EMFILE": "Raise `ulimit -n`, or rerun `optimize` with a lower --max-concurrent: the process "
+    "has too many open files.",
+    "ENFILE": "Raise fs.file-max, or rerun `optimize` with a lower --max-concurrent: the system "
+    "has too many open files.",
     "ENAMETOOLONG": "Use a file system that allows names of this length.",
     "ELOOP": "Fix the symbolic links, which form a loop.",
     "EIO": "Check the device and the system's log before you rerun: the device failed.",
     "ENOTEMPTY": "Move the directory that has this name; it is not empty.",
-    "EXDEV": "Keep the table on one file system: the name is on another.",
+    "EXDEV": "Keep the whole table on one file system: this file is on another file system.",
 }
 _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
     getattr(errno, name): hint for name, hint in _HINTS.items() if hasattr(errno, name)
@@ -83,7 +85,7 @@ _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], _Kind]]] = (
     ((PermissionError,), _DENIED_KIND),
     (
         (NotADirectoryError,),
-        (ObjectNotFoundError, "Move the file that has a directory's name."),
+        (ObjectNotFoundError, "Move the file in this path that has the name of a directory."),
     ),
     ((IsADirectoryError,), (StorageError, "Move the directory that has this name.")),
     ((ConnectionError, TimeoutError, InterruptedError, BlockingIOError), _TRANSIENT_KIND),
@@ -123,7 +125,7 @@ _PHRASES: Final[Mapping[str, _Kind]] = {
     "Forbidden:": _DENIED_KIND,
     "Bucket is requester pays": (
         AccessDeniedError,
-        "Name the project that pays with --storage-option requester_pays=PROJECT.",
+        "Give the project that pays for the requests: --storage-option requester_pays=PROJECT.",
     ),
 }
 _MAX_REASON_CHARACTERS: Final = 500
@@ -139,7 +141,10 @@ _CODES: Final[Mapping[str, _Kind]] = {
     ),
     "AuthenticationFailed": (AccessDeniedError, _CREDENTIALS_HINT),
     "RequestTimeTooSkewed": (AccessDeniedError, "Set this machine's clock, which is wrong."),
-    "InvalidBucketName": (StorageError, "Check the name: no bucket can have it."),
+    "InvalidBucketName": (
+        StorageError,
+        "Check the name of the bucket: the store does not allow this name.",
+    ),
     "PermanentRedirect": (StorageError, _REGION_HINT),
     "AuthorizationHeaderMalformed": (StorageError, _REGION_HINT),
     "IllegalLocationConstraintException": (StorageError, _REGION_HINT),

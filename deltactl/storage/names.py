@@ -69,7 +69,7 @@ def resolve_prefix(prefix: str) -> str:
     refuse_nul(prefix)
     if is_absolute_name(prefix):
         raise SafetyError(
-            f"{prefix!r} is an absolute name; only names below the root are allowed here"
+            f"{prefix!r} is an absolute name; only names below the root of the table are allowed"
         )
     resolved = posixpath.normpath(prefix) if prefix else ""
     if resolved == ".." or resolved.startswith("../"):

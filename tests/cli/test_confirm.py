@@ -132,7 +132,7 @@ def test_the_plan_stands_before_the_question_and_not_on_stdout(asked: Person) ->
     assert "Would remove 1 file (1 KiB), version 2\n" in plan
     assert re.search(r"reason +files +size .*\ntombstone +1 +1 KiB", plan)
     assert re.search(r"directory +files +size .*\n\(root\) +1 +1 KiB", plan)
-    assert "would end     versions 1; keeping them takes 1 KiB\n" in plan
+    assert "would expire  versions 1; keeping them takes 1 KiB\n" in plan
     asked.type("y\n")
     code, out = asked.end()
     assert (code, json.loads(out)["result"]["files_removed"]) == (0, 1)

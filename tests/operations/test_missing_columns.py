@@ -215,12 +215,12 @@ def test_check_names_the_checkpoint_that_other_readers_need(tmp_path: Path) -> N
     table = open_table(tmp_path)
     (row,) = table.check().findings.to_pylist()
     assert (row["code"], row["severity"], row["version"]) == ("SCHEMA_MISSING", "warning", 0)
-    assert "version 1 has it" in row["problem"]
+    assert "is in version 1" in row["problem"]
     assert row["repair"].startswith("deltactl checkpoint ")
     table.checkpoint()
     report = table.check()
     assert codes(report) == {}
-    assert any("from the checkpoint of version 3" in note for note in report.notes)
+    assert any("because the checkpoint of version 3" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
@@ -232,4 +232,4 @@ def test_check_says_what_readers_do_with_an_empty_commit(tmp_path: Path, content
     assert row["version"] == 2
     for words in ("Delta on Spark, delta-rs and DuckDB continue", "orphans", "do not vacuum"):
         assert words in row["problem"]
-    assert "they continue without its changes" in row["meaning"]
+    assert "some readers continue without the changes" in row["meaning"]

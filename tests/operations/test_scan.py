@@ -135,7 +135,7 @@ def test_values_that_the_column_would_change_are_an_error(
 def test_a_name_that_a_file_has_twice_is_an_error(names: list[str]) -> None:
     arrays = [pa.array([number]) for number, _ in enumerate(names)]
     table = table_of_file(Column("a"), pa.Table.from_arrays(arrays, names=names))
-    with pytest.raises(DataFileError, match=r"odd\.parquet.* twice"):
+    with pytest.raises(DataFileError, match=r"odd\.parquet.* two columns with the name"):
         table.scan().read_all()
 
 

@@ -178,7 +178,9 @@ def test_a_bound_that_is_too_short_is_an_error(bound: bytes, left: int) -> None:
     short = footer.replace(b"\x05" + bound, bytes([left]) + bound[:left])
     store = MemoryStore("memory://short-bounds")
     store.put("x.parquet", _with_footer(data, short))
-    with pytest.raises(DataFileError, match=f"a bound of column 1, which has {left} of 5 bytes"):
+    with pytest.raises(
+        DataFileError, match=f"a bound of column 1: the bound has {left} bytes instead of 5"
+    ):
         read_valid_footer(store, "x.parquet", len(store.read("x.parquet")))
 
 
@@ -186,7 +188,7 @@ def test_a_column_that_is_longer_than_its_bounds_is_an_error() -> None:
     data = (FINDS / "bound-shorter-than-its-column").read_bytes()
     store = MemoryStore("memory://long-column")
     store.put("x.parquet", data)
-    with pytest.raises(DataFileError, match="column 3, which has 9 of 24 bytes"):
+    with pytest.raises(DataFileError, match="column 3: the bound has 9 bytes instead of 24"):
         read_valid_footer(store, "x.parquet", len(data))
 
 

@@ -128,7 +128,8 @@ def command(
         return
     if path or yes or dry_run:
         raise UsageError(
-            "--path, --yes and --dry-run need --fix: without it, check writes nothing",
+            "--path, --yes and --dry-run can only be used with --fix: without --fix, check "
+            "writes nothing",
             hint="Add --fix path-encoding, or remove these options.",
         )
     options = CheckOptions(
@@ -146,8 +147,7 @@ def command(
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
             report.unsupported,
-            hint="See the result for the parts that were checked: they do not depend on the "
-            "feature.",
+            hint="Read the result: deltactl checked the parts that do not depend on this feature.",
         )
     _present(session, report, error)
 

@@ -36,6 +36,7 @@ from deltactl.storage.store import Store
 from deltactl.units import format_count, format_duration
 
 DEFAULT_LIMIT = 20
+_LIST = "a list of commits, without --at, --diff, --follow, --files"
 _RANGE = re.compile(r"\s*([0-9]{0,19})\s*(\.\.)?\s*([0-9]{0,19})\s*")
 
 
@@ -175,7 +176,9 @@ def command(
             "--version": version is not None,
             "--diff": diff is not None,
             "--follow": follow,
-            "a selection of commits": any(filters) or limit is not None or all_commits,
+            "a filter of commits (such as --since or --limit)": any(filters)
+            or limit is not None
+            or all_commits,
         }
     )
     _ensure_belongs("--files", files, "--version", version is not None)
@@ -183,9 +186,9 @@ def command(
     _ensure_belongs("--poll", poll is not None, "--follow", follow)
     is_list = at is None and diff is None and not (files or follow)
     is_plain = is_list and blame is None and not graph
-    _ensure_belongs("--restorable", restorable, "a list of commits", is_plain)
-    _ensure_belongs("--blame", blame is not None, "a list of commits", is_list and not graph)
-    _ensure_belongs("--graph", graph, "a list of commits", is_list and version is None)
+    _ensure_belongs("--restorable", restorable, f"{_LIST}, --blame and --graph", is_plain)
+    _ensure_belongs("--blame", blame is not None, f"{_LIST} and --graph", is_list and not graph)
+    _ensure_belongs("--graph", graph, f"{_LIST} and --version", is_list and version is None)
     if not is_plain or restorable or session.output.form is OutputFormat.TABLE:
         load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
     store = session.open_store(table)

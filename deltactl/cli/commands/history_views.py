@@ -61,8 +61,8 @@ def show_blame(
     report = blame_partition(store, text, options, session.output.warn)
     if report.oldest_version > 0:
         session.output.warn(
-            f"commits before version {report.oldest_version} were deleted: "
-            "they may also have changed this partition"
+            f"the log no longer has the commits before version {report.oldest_version}, which may "
+            "also have changed this partition"
         )
     for unknown in report.unknown:
         session.output.warn(_describe_unknown(unknown))
@@ -82,7 +82,8 @@ def _describe_unknown(unknown: UnknownValue) -> str:
     nearest = ", ".join(map(repr, unknown.nearest))
     found = f"the nearest values are {nearest}" if nearest else "the column has no values"
     return (
-        f"no live file and no commit in the log has {unknown.column} = {unknown.value!r}; {found}"
+        f"{unknown.column} = {unknown.value!r} is in no live file and in no commit of the log; "
+        f"{found}"
     )
 
 
@@ -129,7 +130,8 @@ def show_follow(
     """
     if session.output.form not in (OutputFormat.TABLE, OutputFormat.NDJSON):
         raise UsageError(
-            f"-o {session.output.form} cannot be used with --follow, which does not end",
+            f"-o {session.output.form} cannot be used with --follow, because a command with "
+            "--follow does not end",
             hint="Omit -o, or write -o ndjson.",
         )
     poll_ms = DEFAULT_POLL_MS if poll is None else parse_duration(poll)

@@ -227,7 +227,7 @@ def plan_ahead(
             _write_metrics(metrics, fleet)
         except DeltactlError as error:
             raise PartialSuccessError(
-                f"the run succeeded, but --metrics could not be written: {error.message}",
+                f"the run succeeded, but the --metrics file could not be written: {error.message}",
                 hint=error.hint,
             ) from error
 

@@ -393,8 +393,9 @@ def _hint_to_finish(report: OptimizeReport) -> str:
         return "Rerun to finish the rest."
     size = format_size(report.unfinished.largest_bytes)
     return (
-        f"Rerun to finish the rest. The next run begins unfinished clusters again. The largest "
-        f"one has {size}: allow enough time for it, or divide clusters with --max-bytes."
+        "Rerun to finish the rest. The next run starts unfinished clusters from the beginning. "
+        f"The largest unfinished cluster has {size}: allow enough time for it, or divide clusters "
+        "with --max-bytes."
     )
 
 

@@ -149,7 +149,7 @@ def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None
         f"version {report.version_after} is committed, but "
         f"{format_count(len(report.gone), 'restored file is', 'restored files are')} missing: "
         f"{first.path}: {first.problem}",
-        hint=f"Wait until the vacuum that removed the files has ended. Then restore version "
-        f"{report.plan.version} to go back, or, if the vacuum was run by deltactl, run `deltactl "
-        f"vacuum {shlex.quote(table)} --undo last`.",
+        hint="Wait until the vacuum that removed the files has ended. If it was a vacuum of "
+        f"deltactl, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, restore "
+        f"version {report.plan.version} to undo this restore.",
     )

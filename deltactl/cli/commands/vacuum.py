@@ -268,12 +268,13 @@ def _run(
 def _warn(session: Session, report: VacuumReport) -> None:
     for path in report.came_back[:1]:
         session.output.warn(
-            f"kept {format_count(len(report.came_back), 'file', 'files')}: another writer started "
-            f"using them during the run: {path}"
+            f"{format_count(len(report.came_back), 'file', 'files')} kept, because another writer "
+            f"started using them during the run, such as {path}"
         )
     for directory in report.plan.foreign:
         session.output.warn(
-            f"{directory!r} contains another table: files there that are not in any commit are kept"
+            f"{directory!r} contains another table: files in this directory are kept if no commit "
+            "of this table references them"
         )
 
 
@@ -290,8 +291,8 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
             f"these files: the table needs them."
             if report.quarantined_until_ms is not None
-            else "Restore an older version of the table, or the files from a backup: the table may "
-            "need them. Use --quarantine next time: then --undo can restore files.",
+            else "Restore these files from a backup, or restore an older version of the table: the "
+            "table may need them. Next time, add --quarantine: then --undo can restore files.",
         )
     if failed is None:
         return None

@@ -72,7 +72,9 @@ def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) ->
     from deltactl.cli.pages.vacuum import render_purge
     from deltactl.operations.vacuum.undo import purge_quarantine
 
-    if not (yes or dry_run) and not ask(session, "Delete quarantined files whose time has passed?"):
+    if not (yes or dry_run) and not ask(
+        session, "Delete the quarantined files whose time in quarantine has ended?"
+    ):
         raise SafetyError("not confirmed: nothing was removed")
     store = session.open_table(table, read_only=dry_run)
     report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)

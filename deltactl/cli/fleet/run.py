@@ -79,12 +79,12 @@ def _read_words(name: str | None) -> Iterator[str]:
         text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
     except OSError as error:
         raise UsageError(
-            f"--tables-from {name}: cannot be read: {error.strerror or error}",
+            f"--tables-from {name} cannot be read: {error.strerror or error}",
             hint="Give a readable text file with one table per line, or - for standard input.",
         ) from error
     except UnicodeError as error:
         raise UsageError(
-            f"--tables-from {name}: is not UTF-8 text: {error}",
+            f"--tables-from {name} is not UTF-8 text: {error}",
             hint="Give a text file with one table per line.",
         ) from error
     lines = (line.strip() for line in text.splitlines())
@@ -169,7 +169,8 @@ class Fleet:
         self._session.raise_if_cancelled()
         if self._failed is not None:
             raise NotBegunError(
-                f"skipped: {self._failed} failed", hint="Omit --fail-fast, or rerun."
+                f"skipped, because {self._failed} failed",
+                hint="Fix the cause, then rerun, or omit --fail-fast.",
             )
 
     def _fail(

@@ -136,7 +136,8 @@ def _render_rules(facts: BundleFacts) -> Markup:
     kept = "kept" if facts.keeps_names else "replaced"
     lines = (
         "A text that starts with ~ is a pseudonym. In this bundle, equal texts have equal "
-        "pseudonyms. The key was not stored, so nobody can compute them again.",
+        "pseudonyms. The secret key of the pseudonyms was not stored, so nobody can compute them "
+        "again.",
         "These texts are replaced: partition values, bounds of statistics, predicates, "
         "parameters, user metadata, comments, users, addresses, and all texts that are not known "
         "to be harmless. "

@@ -39,7 +39,9 @@ def render_optimize(envelope: Envelope, result: Values) -> Iterator[Markup]:
         yield element("p", element("strong", "Undo: "), undo, ".", class_="note")
     for kind in ("failures", "conflicts"):
         yield _render_lost(kind, result[kind])
-    yield render_items("Written, not committed and not removed", result["strays"])
+    yield render_items(
+        "Files that were written, but neither committed nor removed", result["strays"]
+    )
     yield _render_sizes(plan, is_done)
     yield _render_skipping(plan["layout"])
     yield _render_partitions(plan["partitions"])

@@ -132,7 +132,7 @@ def _render_commands(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Marku
     lines = [element("h2", "The command"), _code(facts.command_line)]
     if any(outcome.envelope.dry_run for outcome in outcomes):
         lines += [
-            element("p", "Nothing was changed. Without --dry-run or --check:"),
+            element("p", "Nothing was changed. The same command without --dry-run or --check:"),
             _code(facts.to_do_it),
         ]
     code = find_worst(outcome.exit_code for outcome in outcomes)

@@ -109,4 +109,4 @@ def describe_cut(what: str, total: int, rule: str) -> str:
     """Return a caption with the number of rows, and which of them are shown if not all."""
     if total <= MOST_ROWS:
         return f"{what} ({total:,})"
-    return f"{what}: the {MOST_ROWS} {rule} of {total:,}; the others are summed in one row"
+    return f"{what}: the {MOST_ROWS} of {total:,} {rule}; the others are summed in one row"

@@ -114,7 +114,7 @@ def _render_costs(costs: Sequence[Values]) -> Markup:
         return Markup()
     heads = [
         Head("version", is_number=True),
-        Head("size of files that only it needs", is_number=True),
+        Head("size of files that only this version needs", is_number=True),
     ]
     rows = [(f"{row['version']:,}", format_size(row["bytes"])) for row in shown]
     return render_table(

@@ -102,7 +102,7 @@ def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
         report.write(session, None)
     except DeltactlError as error:
         raise PartialSuccessError(
-            f"the run succeeded, but --report could not be written: {error.message}",
+            f"the run succeeded, but the --report file could not be written: {error.message}",
             hint=error.hint,
         ) from error
 

@@ -86,6 +86,6 @@ def refuse_options_for_one_table(params: dict[str, Any]) -> None:
         if value or (value == 0 and value is not False):  # version 0 is one
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} is for one table, and several are given",
+                f"--{flag} can be used with one table only, but several tables are given",
                 hint="Run the command once per table.",
             )

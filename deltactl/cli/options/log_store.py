@@ -83,7 +83,7 @@ class LogStoreOptions(Options):
             ):
                 if given is not None:
                     raise UsageError(
-                        f"{flag} has no effect without a log store",
+                        f"{flag} has no effect without --log-store dynamodb",
                         hint="Add --log-store dynamodb.",
                     )
             return None

@@ -95,5 +95,10 @@ def _render_scope(page: Page, report: CheckReport) -> None:
     if looked.num_vectors:
         pairs.append(("deletion vectors", f"{looked.num_vectors:,}"))
     if report.options.proofs:
-        pairs.append(("digests", f"{looked.num_digests:,} of commits that moved rows"))
+        pairs.append(
+            (
+                "digests",
+                f"{looked.num_digests:,} compared, which optimize stored when it moved rows",
+            )
+        )
     page.fields(pairs)

@@ -17,7 +17,7 @@ _SHOWN: Final = 20
 def render_fix(page: Page, report: PathRepairReport) -> None:
     """Render which live paths are or were removed, and which pairs are left."""
     if report.is_empty:
-        said = "No path can be removed with certainty" if report.left else "Nothing to fix"
+        said = "No path can be removed safely" if report.left else "Nothing to fix"
         tone = Tone.CAUTION if report.left else Tone.GOOD
         page.line(Styled(said, tone), f" in version {report.version}")
     else:
@@ -28,9 +28,15 @@ def render_fix(page: Page, report: PathRepairReport) -> None:
         page.line(f"live rows  {rows}: readers will no longer return them")
     if report.left:
         page.line()
-        heading = "Left: not selected with --path, or the table may need the rows"
+        heading = (
+            "Not removed, because --path does not select them, or because the table may need "
+            "their rows:"
+        )
         _render_pairs(page, heading, report.left)
-        page.line("  To remove such a file, give the text in quotes after 'live as' with --path.")
+        page.line(
+            "  To remove one of these files, copy the quoted text after 'live as' and give it "
+            "with --path."
+        )
 
 
 def _heading(report: PathRepairReport) -> str:

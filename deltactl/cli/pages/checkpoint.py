@@ -160,7 +160,10 @@ def render_repair(page: Page, report: RepairReport, argv: Sequence[str]) -> None
             page.line("  ", finding.remedy)
     if report.unproven:
         count = format_count(report.unproven, "checkpoint is", "checkpoints are")
-        text = f"{count} readable, but not verified: the log has nothing to compare with"
+        text = (
+            f"{count} readable, but not verified: the log no longer has commits to compare them "
+            "with"
+        )
         page.line(Styled(text, Tone.FAINT))
     if report.dry_run and report.findings:
         _render_real_command(page, argv)

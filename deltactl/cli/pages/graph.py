@@ -38,7 +38,7 @@ def render_graph(page: Page, graph: HistoryGraph) -> None:
     if len(buckets) < len(graph.points):
         page.line(
             Styled(
-                f"a column has {len(buckets[0])} versions; a digit counts commits",
+                f"column = {len(buckets[0])} versions, digit = number of commits",
                 Tone.FAINT,
             )
         )

@@ -33,7 +33,7 @@ def render_diff(page: Page, diff: VersionDiff) -> None:
     )
     if diff.num_remarked:
         files = format_count(diff.num_remarked, "file", "files")
-        page.line(f"{files} of these only changed their deletion vector")
+        page.line(f"{files} are in both versions and only changed their deletion vector")
     _render_partitions(page, diff)
     _render_changes(page, "columns", {c.column: (c.before, c.after) for c in diff.columns})
     _render_changes(page, "properties", diff.properties)
@@ -89,7 +89,7 @@ def render_blame(page: Page, report: BlameReport, now_ms: int) -> None:
     page.line(Styled(heading, Tone.STRONG))
     page.line()
     if not report.rows:
-        page.line("no commit in the log added or removed files there")
+        page.line("no commit in the log added or removed files in this partition")
         return
     changes = {
         version: Change(

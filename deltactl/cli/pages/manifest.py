@@ -90,5 +90,7 @@ def _render_result(page: Page, report: ManifestReport) -> None:
         pairs.append(("purge", f"version {report.purged_from} had files with deleted rows"))
     if report.window_ms is not None:
         window = format_duration(report.window_ms)
-        pairs.append(("window", f"partitions had different versions for {window}"))
+        pairs.append(
+            ("window", f"for {window}, manifests of different versions existed side by side")
+        )
     page.fields(pairs)

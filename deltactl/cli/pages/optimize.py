@@ -168,14 +168,14 @@ def _render_races(page: Page, report: OptimizeReport) -> None:
     if report.carried_bins:
         bins = format_count(report.carried_bins, "bin")
         page.line(
-            f"{format_count(report.carried_rows, 'row')} of {bins} deleted by other writers "
-            "during the run: also deleted in the new files"
+            f"other writers deleted {format_count(report.carried_rows, 'row')} of {bins} during "
+            "the run: these rows are also deleted in the new files"
         )
     if report.dropped:
         left = format_count(len(report.conflicts), "bin is", "bins are")
         page.line(
-            f"{format_count(len(report.dropped), 'bin')} changed by other writers, "
-            f"planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
+            f"other writers changed files of {format_count(len(report.dropped), 'bin')}, which "
+            f"deltactl planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
         )
 
 

@@ -45,7 +45,10 @@ def render_skipping(page: Page, report: LayoutReport) -> None:
         if column.no_bounds:
             files = format_count(column.no_bounds, "file has", "files have")
             page.line(
-                Styled(f"  {files} no statistics of {column.column}: never skipped", Tone.CAUTION)
+                Styled(
+                    f"  {files} no statistics of {column.column}, so lookups never skip them",
+                    Tone.CAUTION,
+                )
             )
 
 

@@ -146,8 +146,8 @@ def describe_mode(mode: str, complete_since: int | None, listed_files: int | Non
     """Return how a vacuum searched for files, and how many it listed."""
     if mode == "lite":
         return (
-            f"lite: finds all files that commits removed since version {complete_since}; full "
-            f"finds more files"
+            f"lite, finds only files that commits removed since version {complete_since}; --mode "
+            "full finds more files"
         )
     return f"{mode}: {format_count(listed_files or 0, 'file', 'files')} under the root"
 
@@ -167,7 +167,7 @@ def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:
         )
     ]
     if horizon.ends:
-        label, verb = ("ended", "took") if is_done else ("would end", "takes")
+        label, verb = ("expired", "took") if is_done else ("would expire", "takes")
         cost = f"keeping them {verb} {format_size(horizon.cost_bytes)}"
         pairs.append((label, f"{_ranges(horizon.ends)}; {cost}"))
     return pairs

@@ -38,7 +38,10 @@ EXPLANATIONS: Final = {
     ),
     "INTERNAL": Explanation(
         "An internal error. This is a bug in deltactl.",
-        ("A case in the log, a file or the environment that no test covers.",),
+        (
+            "The log, a file or the environment differs from everything that the tests of "
+            "deltactl cover.",
+        ),
         _FAILED_BEFORE_COMMIT,
         ("Rerun with --debug, and report the traceback and the table's protocol.",),
     ),
@@ -123,16 +126,19 @@ EXPLANATIONS: Final = {
         "The log has no protocol or no metaData action up to the requested version.",
         (
             "Version 0 was deleted and no checkpoint is complete.",
-            "A directory that has the name of a log but contains other files.",
+            "The directory _delta_log exists, but contains other files.",
         ),
         _UNTOUCHED,
-        ("See what is left with `deltactl describe-history TABLE`; restore the first log files.",),
+        (
+            "See which versions are left with `deltactl describe-history TABLE`. Restore the "
+            "first files of the log from a backup.",
+        ),
     ),
     "LOG_FILE_MISSING": Explanation(
         "A checkpoint or sidecar that the log refers to is missing.",
         (
-            "Log cleanups deleted it repeatedly while it was read.",
-            "It was deleted by hand, or lost.",
+            "Log cleanups deleted the file repeatedly while deltactl read it.",
+            "The file was deleted by hand, or lost.",
         ),
         _UNTOUCHED,
         (
@@ -181,7 +187,7 @@ EXPLANATIONS: Final = {
         "The commit exists completely or not at all. Its data files were kept, because the commit "
         "may list them.",
         (
-            "See with `deltactl describe-history TABLE --limit 5` whether the version is there.",
+            "Run `deltactl describe-history TABLE --limit 5` to see whether the version exists.",
             "Rerun when the store is available again.",
         ),
     ),
@@ -197,7 +203,7 @@ EXPLANATIONS: Final = {
     "SAFETY": Explanation(
         "A rule that protects data refused the run.",
         (
-            "A retention that is shorter than that of the table.",
+            "The retention of the run is shorter than the retention of the table.",
             "Unusually many files that no commit references: the directory may be wrong.",
             "A confirmation is needed, but --yes was not given and there is no terminal to ask on.",
             "A shallow clone that is recorded in the table, and that vacuum cannot read.",
@@ -233,7 +239,7 @@ EXPLANATIONS: Final = {
         "A request to the store failed or was refused.",
         (
             "The network, a full disk, or a limit on the number of requests.",
-            "A file system that cannot create a file only if it is absent.",
+            "A file system that cannot refuse to create a file whose name exists already.",
         ),
         _FAILED_BEFORE_COMMIT,
         ("Rerun; the message has the file and the store's own error.",),
@@ -245,7 +251,7 @@ EXPLANATIONS: Final = {
         ("Check the name; rerun if a cleanup ran at the same time.",),
     ),
     "OBJECT_EXISTS": Explanation(
-        "A file that must be new exists already.",
+        "deltactl must create a new file, but a file with this name exists already.",
         ("Another writer created it first.",),
         "The existing file was not replaced.",
         ("Rerun.",),
@@ -265,7 +271,8 @@ EXPLANATIONS: Final = {
     "MEMORY": Explanation(
         "The process could not get more memory or threads.",
         (
-            "A limit on its address space (`ulimit -v`) or of its cgroup.",
+            "The limit on the address space of the process (`ulimit -v`), or the limit of its "
+            "cgroup.",
             "Row groups of the input files that are larger than the memory.",
         ),
         _FAILED_BEFORE_COMMIT,
@@ -299,10 +306,10 @@ EXPLANATIONS: Final = {
         ),
     ),
     "NOT_BEGUN": Explanation(
-        "One of several tables was skipped: another one failed, and --fail-fast was given.",
+        "The run skipped this table, because another table failed and --fail-fast was given.",
         ("The output has the error of the table that failed.",),
         _UNTOUCHED,
-        ("Fix the cause, then rerun; or omit --fail-fast.",),
+        ("Fix the cause, then rerun, or omit --fail-fast.",),
     ),
     "LEASE_HELD": Explanation(
         "Another run of the same command is running on this table.",

@@ -204,8 +204,8 @@ def _check_section(
 def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:
     return UsageError(
         with_suggestion(f"{path}: there is no setting {at!r}", key, known),
-        hint="Run `deltactl config` for the settings. "
-        "Options that may delete data cannot be set in a file.",
+        hint="Run `deltactl config` to list the settings. Options that may delete data cannot be "
+        "set in a file.",
     )
 
 

@@ -236,7 +236,10 @@ def _read_exchange(
             raise found
         (reports if number == REPORT else results).append(found)
     if len(reports) != num_sources:
-        raise DeltactlError(f"Spark returned {len(reports)} reports for {num_sources} sources")
+        raise DeltactlError(
+            f"Spark returned {len(reports)} reports for {num_sources} sources; expected one for "
+            "each source"
+        )
     return reports, results
 
 

@@ -119,19 +119,21 @@ def explain_failure(text: str) -> EngineUnavailableError:
     if differs := _PYTHON_DIFFERS.search(text):
         theirs = re.sub(r"[, ]+", ".", differs[1])
         return EngineUnavailableError(
-            f"Python {theirs} runs on {host}, but Python {ours} runs here: the minor versions must "
-            "be equal",
-            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
+            f"Python {theirs} runs on {host}, but deltactl runs with Python {ours} on this "
+            "machine: the minor versions must be equal",
+            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} on {host}, "
+            f"{_SHIP}.",
         )
     if program := _NO_PYTHON.search(text):
         return EngineUnavailableError(
             f"there is no program {program[1]!r} on {host}",
-            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
+            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} on {host}, "
+            f"{_SHIP}.",
         )
     if module := _NO_MODULE.search(text):
         return EngineUnavailableError(
             f"executors cannot run deltactl: on {host}, the Python package {module[1]} is missing",
-            hint=f"Install it there, {_SHIP}.",
+            hint=f"Install the package on the executors, {_SHIP}.",
         )
     return EngineUnavailableError(
         f"no Python task could be run on {host}: {describe_failure(text)}",

@@ -103,7 +103,7 @@ def _check(
     unproven = any(v.checkpoint == base and v.trust == "unproven" for v in before)
     problem = f"it disagrees with the log: {difference}"
     if unproven and base is not None:
-        problem += f" (or {base.names[0]} disagrees with it)"
+        problem += f"; or {base.names[0]} is wrong instead"
     return Verdict(checkpoint, "ambiguous" if unproven else "bad", problem)
 
 
@@ -116,7 +116,7 @@ def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
     infos = store.stat_many(head.sidecars)
     for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
         if info is not None and size != info.size_bytes:
-            return f"it records {size} bytes for {name}, but the file has {info.size_bytes}"
+            return f"it records {size} bytes for {name}, but the file has {info.size_bytes} bytes"
     return None
 
 

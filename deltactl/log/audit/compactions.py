@@ -141,8 +141,8 @@ def _compare_removes(
         return None
     added = _added_keys(store, commits)
     if not pc.all(pc.is_in(lacking, added), min_count=0).as_py():
-        return "it lacks tombstones of its commits"
-    return "it removes files that its commits do not remove" if len(beyond) else None
+        return "it lacks remove actions of the commits that it combines"
+    return "it removes files that the combined commits do not remove" if len(beyond) else None
 
 
 def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:

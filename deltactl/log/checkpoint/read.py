@@ -306,7 +306,9 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     )
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
-        raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
+        raise ValueError(
+            f"its footer gives {num_rows} rows, which do not fit in the {size} bytes of the file"
+        )
     ensure_valid_columns([parquet.metadata], [size])
     return parquet
 

@@ -104,7 +104,7 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
     if expected == found:
         return
     if expected.count != found.count:
-        detail = f"{expected.count} were written, but {found.count} are stored"
+        detail = f"{expected.count} were written, but the file has {found.count}"
     elif expected.size_bytes != found.size_bytes:
         detail = (
             f"files of {expected.size_bytes} bytes were written, but {found.size_bytes} bytes are "

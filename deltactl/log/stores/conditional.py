@@ -46,9 +46,9 @@ class ConditionalCommitStore(ForwardingStore):
             raise SafetyError(
                 f"{sign!r} in {self.uri} was left by a writer that coordinates commits outside of "
                 "S3: that writer could overwrite a commit of this run",
-                hint="Commit with --log-store dynamodb, as that writer does (see"
-                " docs/object-store-commits.md). If there is no such writer any more, delete the"
-                " temporary files of the log. Nothing was committed.",
+                hint="Commit with --log-store dynamodb, as this writer does (see "
+                "docs/object-store-commits.md). If no writer uses DynamoDB for this table any "
+                "more, delete the temporary files of the log. Nothing was committed.",
             )
         self._inner.ensure_put_if_absent()
         self._is_alone = True

@@ -81,10 +81,10 @@ class ExternalCommitStore(ForwardingStore):
             theirs = self._entries.find_latest(other)
             if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
                 raise SafetyError(
-                    f"other writers commit to this table under the address {other!r};"
-                    f" in DynamoDB, {self.uri!r} is a different table",
-                    hint="Use the same address. If no writer uses that address any more,"
-                    " delete the items of that table path from DynamoDB. Nothing was committed.",
+                    f"other writers commit to this table with the address {other!r}; this run "
+                    f"uses {self.uri!r}, and DynamoDB treats the two addresses as two tables",
+                    hint=f"Rerun with {other!r}. If no writer uses {other!r} any more, delete the "
+                    f"DynamoDB items whose table path is {other!r}. Nothing was committed.",
                 )
         self._is_spelled_alike = True
 
@@ -129,10 +129,10 @@ class ExternalCommitStore(ForwardingStore):
             self._finish(found)
         elif not self._is_there(name):
             raise SafetyError(
-                f"{name} of {self.uri} was committed according to DynamoDB, but it is not"
-                " in the log: the table was deleted, or restored without that version",
-                hint="Stop all writers of this table, delete the items of this table path from the"
-                " DynamoDB table, then rerun.",
+                f"DynamoDB has an entry for the commit {name} of {self.uri}, but the log does not "
+                "have this commit: the table was deleted, or restored without this version",
+                hint="Stop all writers of this table, delete the DynamoDB items whose table path "
+                f"is {self.uri!r}, then rerun.",
             )
         raise _taken(name)
 
@@ -149,9 +149,10 @@ class ExternalCommitStore(ForwardingStore):
             is_ours = True  # the next program that lists the log marks it as complete
         if not is_ours:
             raise TransientStorageError(
-                f"another writer replaced the entry of {entry.file_name} of {self.uri}",
-                hint="Stop that writer: it ignores the entries of other writers in DynamoDB. Then"
-                " rerun.",
+                f"another writer overwrote the DynamoDB entry for {entry.file_name} of table "
+                f"{self.uri}",
+                hint="Stop the other writer: it ignores entries of other writers in DynamoDB. Then "
+                "rerun.",
             )
         if taken is not None:
             raise taken
@@ -176,7 +177,7 @@ class ExternalCommitStore(ForwardingStore):
                 if not self._is_there(name):
                     raise CorruptLogError(
                         f"{name} of {self.uri} was committed, but its content was deleted: "
-                        f"neither it nor {entry.temp_path!r} exists",
+                        f"neither this file nor {entry.temp_path!r} exists",
                         hint="Restore one of these two files from an older object version or from "
                         "a backup.",
                     ) from error
@@ -218,7 +219,9 @@ def _decided(name: str) -> Iterator[None]:
         yield
     except AccessDeniedError as error:
         raise TransientStorageError(
-            f"{name!r} is committed in DynamoDB, but: {error.message}", hint=error.hint
+            f"DynamoDB has the entry for the commit {name!r}, but this run could not finish the "
+            f"commit: {error.message}",
+            hint=error.hint,
         ) from error
 
 
@@ -237,7 +240,8 @@ def _temp_name(entry: CommitEntry) -> str:
     path = entry.temp_path
     if is_absolute_name(path) or ".." in path.split("/") or "/" in entry.file_name:
         raise CorruptLogError(
-            f"the entry of {entry.file_name!r} has a temporary file outside of the log: {path!r}"
+            f"the DynamoDB entry for {entry.file_name!r} names a temporary file outside of the "
+            f"log: {path!r}"
         )
     return f"{LOG_DIR}/{path}"
 

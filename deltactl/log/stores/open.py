@@ -35,7 +35,8 @@ def open_table_store(
     if log_store is not None and not is_s3:
         raise UsageError(
             f"a log store in DynamoDB is for tables on S3, not for {uri!r}",
-            hint="Omit --log-store: other storage decides by itself who commits first.",
+            hint="Omit --log-store: outside of S3, the storage itself ensures that only one "
+            "writer commits a version.",
         )
     store = open_store(uri, options)
     if read_only:

@@ -121,8 +121,8 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"commits before version {up_to} cannot be deleted: that version lacks a valid "
-                "checkpoint or its commit file, or the timestamp of the next version depends on "
+                f"commits before version {up_to} cannot be deleted: version {up_to} has no valid "
+                "checkpoint or no commit file, or the timestamp of the next version depends on "
                 "an older commit",
                 hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`: it writes the "
                 "checkpoint first.",

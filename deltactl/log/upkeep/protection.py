@@ -55,10 +55,11 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
-            f"checkpoints before version {protected} are protected, and this program cannot remove "
-            f"the log before version {base}: {error}",
-            hint=f"Wait until all versions before {protected} have expired: then one cleanup can "
-            "remove them.",
+            f"checkpoints before version {protected} are protected. deltactl may delete the log "
+            f"before version {base} only if it supports the protocol of each deleted version: "
+            f"{error}",
+            hint=f"Wait until all versions before {protected} have expired: then one cleanup may "
+            "delete all of them.",
         ) from error
 
 

@@ -188,7 +188,7 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
         if store.stat_many([missing]) == [None]:
             break
     raise ConflictError(
-        f"version {newest + 1} of {store.uri} is not in the log, although later versions are: its "
-        "changes are not known",
-        hint="Rerun: the log was cleaned up during this run.",
+        f"the log of {store.uri} does not have version {newest + 1}, although it has later "
+        f"versions: the changes of version {newest + 1} are unknown",
+        hint="Rerun: a log cleanup deleted commits during this run.",
     )

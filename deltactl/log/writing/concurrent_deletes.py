@@ -34,15 +34,22 @@ from deltactl.protocol.stats import num_records
 
 ReadVector = Callable[[DeletionVector], BitMap64]
 
-_REWRITTEN: Final = "another writer rewrote or deleted some of its input files"
+_REWRITTEN: Final = "another writer rewrote or deleted some of the input files"
 _NO_VECTORS: Final = (
-    "another writer deleted rows of its input files, and deletion vectors may not be written here"
+    "another writer deleted rows of the input files, and this table does not allow new deletion "
+    "vectors"
 )
-_NO_OFFSETS: Final = "another writer deleted rows of its input files, whose order was not kept"
-_SOME_GONE: Final = "another writer removed some of its input files, whose rows are in new files"
-_RESTORED: Final = "another writer restored rows of its input files"
-_OTHER_IDS: Final = "another writer changed the row ids or facts of its input files"
-_ALL_GONE: Final = "other writers removed all of its input files"
+_NO_OFFSETS: Final = (
+    "another writer deleted rows of the input files, and the run cannot find these rows in the "
+    "new files, because it changed the order of rows"
+)
+_SOME_GONE: Final = (
+    "another writer removed some of the input files, and the run cannot find their rows in the "
+    "new files, because it changed the order of rows"
+)
+_RESTORED: Final = "another writer restored rows of the input files"
+_OTHER_IDS: Final = "another writer changed the row ids or other metadata of the input files"
+_ALL_GONE: Final = "other writers removed all of the input files"
 # Errors that make the deletion vector of another writer unusable. Other bins can be committed
 # without it.
 _UNUSABLE: Final = (TableError, UnsupportedFeatureError, StorageError)
@@ -234,7 +241,7 @@ class _Carried:
         start, end = self._span(row)
         moved = shift_positions(old, new, start)
         if start + physical - len(old) != end:
-            return "the rows of an input are not where they were written"
+            return "the rows of an input file are not at their expected positions in the new file"
         self._deleted |= moved
         self._exact[row] = False
         return None

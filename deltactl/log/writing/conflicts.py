@@ -30,7 +30,10 @@ def find_conflict(
         gained_features: features that were added to the protocol after the files were written.
     """
     if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
-        return f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
+        return (
+            "another writer enabled table features that new files must follow: "
+            f"{', '.join(sorted(missed))}"
+        )
     return None if after is None else _metadata_conflict(before, after)
 
 

@@ -34,12 +34,12 @@ _RESTORE = "cannot be repaired: restore {file} from a backup"
 _RESTORE_LOG = "cannot be repaired: restore _delta_log from a backup"
 _CHECKPOINT = "deltactl checkpoint {table} --repair"
 _WRITER = (
-    "deltactl cannot repair it: restore {table} to a version without it, "
-    "or correct it with a commit by the writer that caused it"
+    "deltactl cannot repair this finding: restore {table} to a version without it, or let the "
+    "writer that caused it correct it in a new commit"
 )
 _REWRITE = (
-    "cannot be repaired in place: restore {file} from a backup if the file is wrong; "
-    "if only its statistics are wrong, rewrite its rows with the writer of the table"
+    "cannot be repaired in place: restore {file} from a backup if the file is wrong; if only the "
+    "statistics in the log are wrong, rewrite the rows of the file with the writer of the table"
 )
 _SKIPPING = "readers that skip files by statistics omit rows or return wrong results"
 _IDS = "row ids are not unique; incremental readers confuse rows"
@@ -55,10 +55,16 @@ _ROWS = (
     CheckCode(
         "COMMIT_UNREADABLE",
         _E,
-        "readers that need this commit fail; if it is empty, they continue without its changes",
+        "readers that need this commit fail; but if the file is empty, some readers continue "
+        "without the changes of this commit",
         _RESTORE,
     ),
-    CheckCode("COMMIT_AMBIGUOUS", _E, "readers may choose different actions", _RESTORE),
+    CheckCode(
+        "COMMIT_AMBIGUOUS",
+        _E,
+        "different readers may use different actions of this commit",
+        _RESTORE,
+    ),
     CheckCode("COMMIT_TIME", _W, "time travel by timestamp returns wrong versions", _WRITER),
     CheckCode("LOG_ACTION_MISSING", _E, "every reader fails", _RESTORE_LOG),
     CheckCode("LOG_UNREADABLE", _E, "the version cannot be rebuilt", _RESTORE_LOG),
@@ -77,25 +83,36 @@ _ROWS = (
         "delta-rs and DuckDB fail if they read this commit; Delta on Spark does not",
         "deltactl checkpoint {table} (after a later commit that has the schema)",
     ),
-    CheckCode("CHECKPOINT_UNREADABLE", _E, "readers that start from it fail", _CHECKPOINT),
-    CheckCode("CHECKPOINT_WRONG", _E, "readers that start from it return wrong rows", _CHECKPOINT),
+    CheckCode(
+        "CHECKPOINT_UNREADABLE", _E, "readers that start from this checkpoint fail", _CHECKPOINT
+    ),
+    CheckCode(
+        "CHECKPOINT_WRONG",
+        _E,
+        "readers that start from this checkpoint return wrong rows",
+        _CHECKPOINT,
+    ),
     CheckCode(
         "CHECKPOINT_DOUBTFUL",
         _E,
-        "two checkpoints contradict each other: readers see one state or the other",
-        "cannot be repaired: it is not known which is right; restore the wrong one from a backup",
+        "two checkpoints contradict each other: the rows that a reader returns depend on the "
+        "checkpoint that it uses",
+        "deltactl cannot repair it, because it does not know which checkpoint is right: find "
+        "out, and restore the wrong one from a backup",
     ),
-    CheckCode("HINT_WRONG", _W, "readers list the whole log; some fail", _CHECKPOINT),
+    CheckCode(
+        "HINT_WRONG", _W, "most readers list the whole log instead; some readers fail", _CHECKPOINT
+    ),
     CheckCode(
         "CHECKSUM_WRONG",
         _E,
-        "Delta on Spark fails on it or copies the error into the next one",
+        "Delta on Spark fails, or copies the error into the next checksum file",
         _CHECKPOINT,
     ),
     CheckCode(
         "COMPACTED_WRONG",
         _E,
-        "readers that use it instead of the commits return wrong rows",
+        "readers that use this file instead of the commits return wrong rows",
         _CHECKPOINT,
     ),
     CheckCode("PATH_INVALID", _E, "readers refuse the path or read a different file", _WRITER),
@@ -134,10 +151,10 @@ _ROWS = (
     CheckCode(
         "ROWS_CHANGED",
         _E,
-        "the files of a layout run no longer have the rows that it wrote: queries return wrong "
-        "rows",
-        "restore {table} to the version before it, if the files of that version still exist, "
-        "or restore the files of the commit {file} from a backup",
+        "the files that an optimize run wrote no longer have the rows of this run: queries "
+        "return wrong rows",
+        "restore {table} to the version before the commit {file}, if the files of that version "
+        "still exist, or restore the files of this commit from a backup",
     ),
     CheckCode("PARTITION_VALUE", _E, "readers fail or read null", _WRITER),
     CheckCode("VECTOR_MISSING", _E, "queries that need the data file fail", _RESTORE),

@@ -161,7 +161,7 @@ class CommitChecker:
             if version < since or version in self.broken:
                 continue
             if time is None:
-                problem = "it has no inCommitTimestamp, but the table enables them"
+                problem = "it has no inCommitTimestamp, but the table enables in-commit timestamps"
                 self._add("COMMIT_TIME", problem, version)
             elif newest is not None and time <= newest:
                 self._add(
@@ -222,15 +222,21 @@ class CommitChecker:
                 continue
             later = min((v for v in schemas if v > version), default=None)
             if later is None:
-                problem = "its metaData action has no schemaString, and no later one has it"
+                problem = (
+                    "its metaData action has no schemaString, and no later metaData action has one"
+                )
                 self._add("SCHEMA_MISSING", problem, version)
             elif newest < later:
-                problem = f"its metaData action has no schemaString; version {later} has it"
+                problem = (
+                    "its metaData action has no schemaString; the next one with a schemaString "
+                    f"is in version {later}"
+                )
                 self._add("SCHEMA_MISSING", problem, version)
             else:
                 self._findings.note(
                     f"the metaData action of version {version} has no schemaString: delta-rs and "
-                    f"DuckDB open the table from the checkpoint of version {newest} only"
+                    f"DuckDB can open the table only because the checkpoint of version {newest} "
+                    "has the schema"
                 )
 
     def _add(self, code: str, problem: str, version: int) -> None:

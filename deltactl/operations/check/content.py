@@ -184,9 +184,9 @@ class ContentChecker:
             name = next(".".join(leaf.path) for leaf in stated if leaf not in held)
             # Not a finding: valid tables of known writers have such files.
             self._findings.note(
-                "statistics were not compared for columns that a file does not have, "
-                f"such as {name!r}: readers that skip files by these statistics may treat nulls "
-                f"of the column as values"
+                "deltactl did not compare the statistics of columns that are missing in a file, "
+                f"such as {name!r}. A reader that uses these statistics to skip files may treat "
+                "the nulls of the column as values"
             )
         return held
 
@@ -226,7 +226,7 @@ class ContentChecker:
             self._findings.add("FILE_UNREADABLE", error.message, file=data.path)
             return []
         except UnsupportedFeatureError as error:
-            self._findings.note(f"not read: {error.message}")
+            self._findings.note(f"a file was not read: {error.message}")
             return []
         if said is None:
             return []

@@ -199,8 +199,8 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     for text in texts:
         if text not in known:
             raise UsageError(
-                f"--path {text!r} is not a live path that a remove action has in another path "
-                f"encoding",
+                f"--path {text!r} is not one of the live paths that `deltactl check` reports as "
+                "PATH_ENCODING or PATH_ENCODING_DOUBTFUL",
                 hint="Give the path as `deltactl check` shows it, or omit --path.",
             )
     return tuple(it for it in found if it.text in texts)
@@ -214,9 +214,10 @@ def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
     for name in dict.fromkeys(names):
         if counts[name] > 1 and names.count(name) == counts[name]:
             raise SafetyError(
-                f"the log has {counts[name]} live paths for the file {name!r}, and all of them "
-                "were to be removed; nothing was removed",
-                hint="Omit --path for the path to keep.",
+                f"the log has {counts[name]} live paths for the file {name!r}, and this run would "
+                "remove all of them; nothing was removed",
+                hint="Omit --path for one of these paths: the file stays in the table under this "
+                "path.",
             )
 
 

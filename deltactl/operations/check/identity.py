@@ -75,7 +75,7 @@ class IdentityChecker:
             mark = "missing" if column.mark is None else column.mark
             self._findings.add(
                 "IDENTITY_MARK",
-                f"the high-water mark of {column.name!r} is {mark}, but a file has "
+                f"the high-water mark of {column.name!r} is {mark}, but a file has the value "
                 f"{column.farthest}",
                 version=version,
             )

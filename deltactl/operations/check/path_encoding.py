@@ -50,8 +50,9 @@ def check_path_pairs(
         )
     if wanted:
         findings.note(
-            f"{format_count(wanted, 'file is', 'files are')} live, as intended: a remove action "
-            "has another path text of the file, but a later RESTORE restored the file"
+            f"{format_count(wanted, 'file is', 'files are')} live, which is right: a remove "
+            "action with another path text did not remove the file, and a later RESTORE restored "
+            "it anyway"
         )
 
 

@@ -198,9 +198,15 @@ class ProofCheck:
         proof = self._stored[version].proof
         problem = None
         if total.rows != proof.rows:
-            problem = f"its files have {total.rows} rows, but it was written with {proof.rows}"
+            problem = (
+                f"the files of this commit have {total.rows} rows, but the commit recorded "
+                f"{proof.rows}"
+            )
         elif total.hex != proof.sum:
-            problem = f"the digest of its rows is {total.hex}, but it was written with {proof.sum}"
+            problem = (
+                f"the digest of the rows in its files is {total.hex}, but the commit recorded "
+                f"{proof.sum}"
+            )
         if problem is not None:
             self._findings.add("ROWS_CHANGED", problem, version=version, file=name)
 
@@ -236,7 +242,8 @@ def find_states(
             stored_reader(at.metadata, at.protocol)
         except (CorruptLogError, VersionNotFoundError, UnsupportedFeatureError) as error:
             findings.note(
-                f"rows of the schema of version {version} were not compared: {error.message}"
+                f"rows that were written with the schema of version {version} were not compared: "
+                f"{error.message}"
             )
             continue
         states[version] = (at.protocol, at.metadata)

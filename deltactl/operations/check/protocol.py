@@ -60,8 +60,8 @@ def check_protocol(
     unknown = sorted(list_features(protocol) - REGISTRY.keys())
     if unknown:
         findings.note(
-            f"requirements of these table features were not checked: {', '.join(unknown)}: "
-            "deltactl does not support them"
+            "deltactl did not check the requirements of these table features, because it does "
+            f"not support them: {', '.join(unknown)}"
         )
     try:
         schema = metadata.schema
@@ -75,7 +75,9 @@ def check_protocol(
     problems = [*_column_problems(metadata, schema), *_type_problems(protocol, schema)]
     readable = Readable.ROWS
     if metadata.missing_partition_columns:
-        problems.append(f"{describe_lack(metadata)}: do not rewrite files before it is added")
+        problems.append(
+            f"{describe_lack(metadata)}: do not rewrite files before a commit completes the schema"
+        )
         readable = Readable.FILES
     if metadata.column_mapping_mode != "none":
         mapping = list(_mapping_problems(schema))
@@ -110,9 +112,12 @@ def _protocol_problems(protocol: Protocol) -> Iterator[str]:
         if number < 1:
             yield f"its {who} version is {number}"
         if names is not None and number != last:
-            yield f"it lists {who} features with {who} version {number}; they require {last}"
+            yield (
+                f"it lists {who} features, which require {who} version {last}, but has {who} "
+                f"version {number}"
+            )
         if names is None and number == last:
-            yield f"it has {who} version {number} and no list of {who} features"
+            yield f"it has {who} version {number}, but no list of {who} features"
     if protocol.min_reader_version == MAX_READER_VERSION and writer is None:
         yield "it lists reader features without writer features"
     yield from _misplaced_features(protocol, reader or frozenset(), writer or frozenset())

@@ -89,7 +89,10 @@ def check_compacted(
     wrong = set()
     for verdict in check_compactions(store, listing):
         if verdict.is_unproven:
-            findings.note(f"{verdict.name} was not compared: not all of its commits can be read")
+            findings.note(
+                f"{verdict.name} was not compared: some of the commits that it combines cannot be "
+                "read"
+            )
         elif verdict.problem is not None:
             wrong.add((verdict.first, verdict.last))
             findings.add(

@@ -69,10 +69,10 @@ class ResumeFile:
 
     def _describe_differences(self, head: object) -> str:
         if not isinstance(head, dict):
-            return "it has no description of its check"
+            return "its first line does not describe a check"
         return "; ".join(
-            f"its {name.replace('_', ' ')} is {_describe(head.get(name))}, "
-            f"that of this check is {_describe(value)}"
+            f"its {name.replace('_', ' ')} is {_describe(head.get(name))}, but this check has "
+            f"{_describe(value)}"
             for name, value in self._head.items()
             if head.get(name) != value
         )

@@ -145,7 +145,7 @@ class StateChecker:
         counts = files.group_by(["path", "encoded_path"]).aggregate([([], "count_all")])
         for row in counts.filter(pc.greater(counts["count_all"], 1)).to_pylist():
             newest = self.vectors.describe(files.filter(pc.equal(files["path"], row["path"])))
-            problem = f"it is live {row['count_all']} times, under different deletion vectors"
+            problem = f"it is live {row['count_all']} times, with different deletion vectors"
             problem += newest
             self._add("FILE_DUPLICATE", problem, row["path"])
 
@@ -194,8 +194,8 @@ class StateChecker:
             self._add(
                 "ROW_IDS_OVERLAP",
                 f"{len(overlaps)} files have row ids that overlap those of other files; the first "
-                f"of them begins at {bases[place]}, but ids up to {reached[place - 1] - 1} are "
-                "in use",
+                f"of them has row ids from {bases[place]}, but another file already has row ids "
+                f"up to {reached[place - 1] - 1}",
                 self._find_base(int(bases[place])),
             )
         self._check_mark(int(ends.max(initial=0)) - 1)

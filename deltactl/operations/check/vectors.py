@@ -34,7 +34,11 @@ def name_vector_file(vector: DeletionVector, path: str, findings: Findings) -> s
     try:
         return vector.file_name
     except CorruptLogError as error:
-        findings.add("VECTOR_UNREADABLE", f"of {path}: {error.message}", file=path)
+        findings.add(
+            "VECTOR_UNREADABLE",
+            f"the deletion vector of {path} is invalid: {error.message}",
+            file=path,
+        )
         return None
 
 

@@ -55,6 +55,6 @@ class CheckpointOptions:
             raise UsageError(NO_PARTS, hint=USE_SIDECARS)
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
             raise UsageError(
-                "--cleanup-only cannot be combined with --cleanup, --compact-log or --kind: it "
-                "writes no checkpoint"
+                "--cleanup-only cannot be combined with --cleanup, --compact-log or --kind, "
+                "because --cleanup-only writes no checkpoint"
             )

@@ -77,7 +77,8 @@ def plan_checkpoint(
         return CheckpointPlan(snapshot.version, None, reason)
     if snapshot.segment.commit is None:
         raise SafetyError(
-            f"version {snapshot.version} has no commit file: it depends on its checkpoint",
+            f"version {snapshot.version} has no commit file any more: only its checkpoint "
+            "describes it",
             hint="Wait for the next version: a checkpoint of another kind needs the commit.",
         )
     return plan_files(snapshot, kind, options)

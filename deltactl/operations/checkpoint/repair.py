@@ -134,7 +134,7 @@ def _add_finding(done: str, dry_run: bool) -> str:
 def _judge(verdict: Verdict, dry_run: bool) -> Finding:
     remedy = _add_finding("rewritten from the rest of the log", dry_run)
     if verdict.trust == "ambiguous":
-        remedy = "none: it is unknown which of the two is right"
+        remedy = "none, because it is unknown which of the two is right"
     checkpoint = verdict.checkpoint
     return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
 
@@ -147,7 +147,7 @@ def _check_checksum(latest: Snapshot, verdicts: list[Verdict], dry_run: bool) ->
     base = latest.segment.checkpoint
     if base is not None and not any(v.checkpoint == base and v.trust == "good" for v in verdicts):
         # It may be the only file with the data that the checkpoint lacks.
-        remedy = f"none: it is unknown whether it is wrong or {base.names[0]}"
+        remedy = f"none, because it is unknown whether this file or {base.names[0]} is wrong"
         return [Finding(name, latest.version, problem, remedy)]
     return [_remove_wrong(latest.store, name, latest.version, problem, dry_run)]
 

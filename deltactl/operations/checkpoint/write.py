@@ -196,8 +196,8 @@ class _Writing:
         wanted = self._snapshot.num_files, self._snapshot.size_bytes
         if found != wanted:
             raise VerificationError(
-                f"version {self._plan.version} has {wanted[0]} files of {wanted[1]} bytes, "
-                f"and {found[0]} of {found[1]} were written",
+                f"version {self._plan.version} has {wanted[0]} files with {wanted[1]} bytes, but "
+                f"the new checkpoint has {found[0]} files with {found[1]} bytes",
                 hint="Report this as a bug. No file refers to the new checkpoint.",
             )
 

@@ -85,8 +85,9 @@ def find_started(target: Store) -> Started | None:
                         hint="Rerun to see whether that table is already the wanted clone.",
                     )
                 raise SafetyError(
-                    f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",
-                    hint="Choose an empty directory. If this one is left over from an unfinished "
-                    f"clone (without {STARTED}), delete it and rerun.",
+                    f"{target.uri} is not empty: it contains {name!r}, but not the file "
+                    f"{STARTED}, which marks an unfinished clone",
+                    hint="Choose an empty directory. If an unfinished clone left these files, "
+                    f"delete the directory {target.uri} and rerun.",
                 )
     return None

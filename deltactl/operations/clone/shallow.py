@@ -118,8 +118,8 @@ def _write(store: Store, note: CloneNote) -> None:
         write_note(store, note)
     except StorageError as error:
         raise SafetyError(
-            f"the clone cannot be recorded in {store.uri}, so a vacuum of that table would remove "
-            f"files of the clone: {error.message}",
+            f"the clone cannot be recorded in {store.uri}, so a vacuum of this source could "
+            f"remove files that the clone uses: {error.message}",
             hint="Add --no-note to clone without this record, or use --deep.",
         ) from error
 

@@ -44,7 +44,8 @@ def read_started(target: Store) -> Started | None:
         return None
     except MALFORMED as error:
         raise SafetyError(
-            f"{STARTED} of {target.uri} does not identify the source of the unfinished clone",
+            f"the file {STARTED} in {target.uri} does not say which table the unfinished clone "
+            "copies",
             hint=f"Delete the directory {target.uri} and rerun.",
         ) from error
 
@@ -65,7 +66,7 @@ def ensure_same_source(target: Store, found: Started, wanted: Started) -> None:
             f"{target.uri} contains an unfinished clone of {found.source} (table "
             f"{found.table_id}), "
             f"not of {wanted.source} (table {wanted.table_id})",
-            hint="Choose another directory, or delete this one and rerun.",
+            hint=f"Choose another directory, or delete the directory {target.uri} and rerun.",
         )
 
 

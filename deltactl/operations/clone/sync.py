@@ -175,9 +175,9 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
     txn = current.txns.get(app_id(source.metadata.id))
     if txn is None:
         raise SafetyError(
-            f"{source.store.uri} is not the table that {where} is a clone of: its id is "
-            f"{source.metadata.id}, not {clones[0].partition(':')[2]}; the source was "
-            "recreated, or is another table",
+            f"{where} is a clone of a table with the id {clones[0].partition(':')[2]}, but "
+            f"{source.store.uri} has the id {source.metadata.id}: the source was recreated, or is "
+            "another table",
             hint="Add --full to replace the clone's files with those of this table.",
         )
     if source.version < txn.version:

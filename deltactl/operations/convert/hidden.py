@@ -53,6 +53,6 @@ def note_hidden(names: Collection[str]) -> list[str]:
     if not names:
         return []
     return [
-        f"{', '.join(sorted(names))}: left out, because Delta wrote it for internal use when the "
-        "files were in a table"
+        f"{', '.join(sorted(names))}: left out, because Delta wrote these columns for internal use "
+        "when the files belonged to a table"
     ]

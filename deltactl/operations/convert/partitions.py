@@ -147,9 +147,9 @@ def _mismatches(
             problems.append((directory, None, "a partition column occurs twice in its path"))
         elif names != wanted:
             what = (
-                f"its directories are not {shown}"
+                f"its partition directories are not {shown}"
                 if columns
-                else "partition directories, none expected"
+                else "it is in partition directories, but the table has no partition columns"
             )
             problems.append((directory, None, what))
     return problems

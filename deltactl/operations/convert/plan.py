@@ -147,8 +147,8 @@ def merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger,
     if not nanoseconds:
         return merger, []
     return merger, [
-        f"{', '.join(nanoseconds)}: stored in nanoseconds, read in microseconds; Spark does not "
-        "read such files, `deltactl optimize` rewrites them"
+        f"{', '.join(nanoseconds)}: the files store nanoseconds, which deltactl reads as "
+        "microseconds. Spark cannot read such files; `deltactl optimize` rewrites them"
     ]
 
 

@@ -138,8 +138,8 @@ def _ensure_no_old_log(store: Store) -> None:
         if not last.startswith("."):
             raise SafetyError(
                 f"{store.uri} has a _delta_log that contains {last!r}, but no commits",
-                hint="Restore the log from a backup if there was a table; else delete _delta_log "
-                "and rerun.",
+                hint="If there was a table, restore its log from a backup. Otherwise delete "
+                "_delta_log and rerun.",
             )
 
 

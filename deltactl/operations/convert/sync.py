@@ -151,7 +151,7 @@ def _ensure_takes_files(snapshot: Snapshot) -> None:
     if rules:
         raise UnsupportedFeatureError(
             f"new files cannot be added: the table has {', '.join(rules[:_SHOWN])}",
-            hint="Add them with a writer that checks rows, such as Spark.",
+            hint="Add the new files with a writer that checks rows, such as Spark.",
         )
 
 

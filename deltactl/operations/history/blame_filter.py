@@ -106,7 +106,9 @@ def _by_partition(
         if name not in known:
             raise UsageError(
                 f"{name!r} is not a partition column of {where}",
-                hint=f"Name partition columns: {', '.join(known) or 'the table has none'}.",
+                hint=f"Use these partition columns: {', '.join(known)}."
+                if known
+                else "Omit --blame: the table has no partition columns.",
             )
     wanted = {known[name].physical_name: value for name, value in partition.items()}
     return BlameFilter(

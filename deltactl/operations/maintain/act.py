@@ -95,7 +95,7 @@ class TableWork:
             return closed
         failed = next((it.name for it in self.outcomes if _is_broken(it)), None)
         if failed is not None and group[0].name in _DELETING:
-            return f"{failed} failed, and nothing is deleted after a failure"
+            return f"{failed} failed, and after a failure maintain deletes nothing"
         return self.spending.find_used_up(predicted.bytes_read, predicted.requests or 0)
 
     def _needs_manifests(self, outcome: Outcome, pending: Sequence[Sequence[Action]]) -> bool:

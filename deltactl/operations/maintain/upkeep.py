@@ -181,7 +181,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     benefit = Effect(files_removed=files, bytes_freed=size, requests_saved=saved)
     reason = f"{format_count(files, 'file')} past the retention ({format_size(size)})"
     if not files:
-        reason = "no vacuum is recorded: later runs need no listing of the files"
+        reason = "no vacuum is recorded; after this one, later runs need not list the files"
     action = Action(table=subject.table, name="vacuum", reason=reason, predicted=cost + benefit)
     return VacuumFinding(files, size, orphans, (action,))
 

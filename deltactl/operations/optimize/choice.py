@@ -289,8 +289,8 @@ def _explain_too_large(
     size = _round_up(needed)
     choice.left_alone[f"in bins larger than --max-bytes (raise it to {size})"] = files
     warn(
-        f"{format_count(files, 'file is', 'files are')} not rewritten: their bins are larger than "
-        f"--max-bytes; raise it to {size} or more"
+        f"{format_count(files, 'file is', 'files are')} not rewritten, because their bins are "
+        f"larger than --max-bytes; raise --max-bytes to {size} or more"
     )
 
 

@@ -110,8 +110,9 @@ def try_optimize(
         )
     if options.include_clustered:
         context.warn(
-            "--include-clustered is deprecated: layouts are kept without this option, and "
-            "--cluster-by or --zorder-by place the rows of other files"
+            "--include-clustered is deprecated: it lets optimize merge clustered files without "
+            "regard to their layout. Omit it to keep the layout, or use --cluster-by or "
+            "--zorder-by to cluster all files"
         )
     snapshot, plan = _make_plan(store, options, context)
     _log.info(

@@ -103,7 +103,7 @@ class PathHistory:
             return it
         by = self.writer(self._rewrites.removed_by[version])
         return replace(
-            it, doubt=f"{by} removed files that version {version} had written to replace it"
+            it, doubt=f"{by} removed files that version {version} had written to replace this file"
         )
 
     def _find_first(self) -> int:

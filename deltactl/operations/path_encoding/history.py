@@ -105,7 +105,7 @@ def _apply(live: dict[str, LiveText], events: Sequence[Event], version: int) -> 
             found = _find_before(before, event)
             added = LiveText(event.key, event.text, event.vector, version)
             if found is not None and found.removal_intended:
-                doubt = f"version {version} added the file again by the same text"
+                doubt = f"version {version} added the file again with the same path text"
                 added = replace(added, unmatched=found.unmatched, doubt=doubt)
             live[event.key] = added
 
@@ -144,7 +144,7 @@ def _restore(
             live[key] = replace(it, doubt=None, restored=version)
         elif not is_own or was is not None:
             back = "an older version" if target is None else f"version {target}"
-            doubt = f"version {version} (RESTORE) took the table back to {back} since"
+            doubt = f"a later RESTORE in version {version} set the table back to {back}"
             live[key] = replace(it, doubt=doubt, restored=None)
 
 

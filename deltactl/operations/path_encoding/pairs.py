@@ -155,11 +155,16 @@ def _decide(live: Mapping[int, LiveText], files: pa.Table) -> Iterator[Decision]
     kept = _choose_kept(live)
     for row, it in live.items():
         if it.unmatched is not None and it.restored is not None and len(live) == 1:
-            yield row, None, PairVerdict.WANTED, f"version {it.restored} (RESTORE) brought it back"
+            yield (
+                row,
+                None,
+                PairVerdict.WANTED,
+                f"version {it.restored} (RESTORE) restored this file",
+            )
         elif it.removal_intended and row != kept:
             yield row, None, PairVerdict.UNCERTAIN if it.doubt else PairVerdict.REMOVE, it.doubt
         elif it.removal_intended:
-            doubt = it.doubt if len(live) == 1 else "no other live text of the file would remain"
+            doubt = it.doubt if len(live) == 1 else "the file would have no other live path"
             yield row, None, PairVerdict.UNCERTAIN if doubt else PairVerdict.REMOVE, doubt
         elif kept is not None and row != kept and it.text != live[kept].text:
             doubt = (
@@ -202,13 +207,15 @@ def _explain(
     else:
         assert it.unmatched is not None
         is_twice = not it.unmatched.data_change and verdict is PairVerdict.REMOVE
-        twice = ", in addition to the files that it wrote with the same rows" if is_twice else ""
+        twice = (
+            ", in addition to the same rows in the files that this commit wrote" if is_twice else ""
+        )
         problem = (
             f"{by} removed it as {it.unmatched.text!r}, but it is live as {it.text!r}: "
             f"readers still return {count}{twice}"
         )
     if verdict is PairVerdict.UNCERTAIN:
-        return f"{problem}; it is not known whether they are wanted: {reason}"
+        return f"{problem}; it is unknown whether the table should have these rows: {reason}"
     return f"{problem}; {reason}" if reason else problem
 
 

@@ -69,8 +69,8 @@ def find_downgrade_refusal(
     if current.segment.checkpoint_version != current.version:
         return _refuse(
             readers,
-            f"readers without these features would replay the commits after the checkpoint of "
-            f"version {current.segment.checkpoint_version}",
+            "readers that do not support these features would still read the commits after the "
+            f"checkpoint of version {current.segment.checkpoint_version}",
             hint=f"Run `deltactl checkpoint {where}`, then rerun.",
         )
     if V2_CHECKPOINT.name in dropped and _has_v2_checkpoint(current):
@@ -98,7 +98,8 @@ def _find_vectors(
         from_ms = now_ms + retention_ms
         return _refuse(
             readers,
-            "files with deletion vectors would be removed, and their tombstones stay in the log",
+            "the restore would remove files with deletion vectors, and their tombstones would "
+            "stay in the log",
             hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)}, run `deltactl checkpoint "
             f"{current.store.uri}`, then restore with --allow-protocol-downgrade.",
         )
@@ -108,8 +109,8 @@ def _find_vectors(
     return _refuse(
         readers,
         "tombstones in the log have deletion vectors",
-        hint=f"Wait until {format_timestamp(newest + retention_ms)}, run `deltactl checkpoint "
-        f"{current.store.uri}`, which drops expired tombstones, then rerun.",
+        hint=f"Wait until {format_timestamp(newest + retention_ms)}. Then run `deltactl checkpoint "
+        f"{current.store.uri}`, which drops expired tombstones, and rerun.",
     )
 
 
@@ -131,6 +132,6 @@ def _retention_ms(snapshot: Snapshot) -> int:
 
 def _refuse(readers: list[str], reason: str, *, hint: str) -> SafetyError:
     return SafetyError(
-        f"the protocol cannot be downgraded yet (without {', '.join(readers)}): {reason}",
+        f"the protocol cannot be downgraded yet to one without {', '.join(readers)}: {reason}",
         hint=hint,
     )

@@ -25,13 +25,14 @@ def ensure_fits(current: Snapshot, target: Snapshot) -> None:
     if reason is not None:
         raise SafetyError(
             f"the files of version {target.version} do not fit the table as it is now: {reason}",
-            hint="Restore the whole table, without --where, or a version with the same schema.",
+            hint="Restore the whole table, without --where, or choose a version that has the "
+            "schema of the latest version.",
         )
 
 
 def _find_lost_feature(current: Snapshot, target: Snapshot) -> str | None:
     lost = list_features(target.protocol) - list_features(current.protocol)
-    return f"it no longer has the features {', '.join(sorted(lost))}" if lost else None
+    return f"the table no longer has the features {', '.join(sorted(lost))}" if lost else None
 
 
 def _find_misfit(current: Metadata, target: Metadata) -> str | None:
@@ -60,7 +61,7 @@ def _find_misfit(current: Metadata, target: Metadata) -> str | None:
 def _find_lack(field: Field, is_id_of_another: bool) -> str | None:
     """Return the reason why old files must not lack a column."""
     if not field.nullable or any(key in field.metadata for key in _RULES):
-        return "is new, and old files have no values that it allows"
+        return "is new and has rules (such as NOT NULL) that old files without this column break"
     if field.field_id is not None and is_id_of_another:
         return "has the id of another column of that version"
     return None
@@ -72,7 +73,7 @@ def _find_difference(before: Field, now: Field) -> str | None:
     if before.field_id != now.field_id:
         return "has another column id"
     if before.nullable and not now.nullable:
-        return "must not be null now"
+        return "is NOT NULL now, but was nullable in that version"
     for key in _RULES:
         if key in now.metadata and now.metadata[key] != before.metadata.get(key):
             return f"has another {key}, which the old rows were not checked against"

@@ -204,8 +204,10 @@ def _normalise(table: pa.Table, address: str) -> pa.Table:
             pc.binary_join_element_wise("gs://", bucket.cast(pa.string()), "/", texts, "")
         )
     raise UsageError(
-        f"{address} does not have the columns of an inventory: {', '.join(table.column_names)}",
-        hint="Use columns path, length, isDir, modificationTime, or those of S3 or GCS.",
+        f"{address} is not an inventory that deltactl can read: its columns are "
+        f"{', '.join(table.column_names)}",
+        hint="Give an inventory with the columns path, length, isDir and modificationTime, or "
+        "with the columns of S3 Inventory or of Google Cloud Storage.",
     )
 
 

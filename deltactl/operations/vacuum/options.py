@@ -56,7 +56,7 @@ class VacuumOptions:
             raise UsageError("--quarantine needs the journal", hint="Omit --no-journal.")
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
-                "--inventory and --mode lite cannot be combined: lite needs no listing",
+                "--inventory and --mode lite cannot be combined: --mode lite needs no listing",
                 hint="Omit --inventory or --mode lite.",
             )
         if self.dump_listing is not None and self.mode == "lite":

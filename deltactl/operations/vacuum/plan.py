@@ -101,7 +101,7 @@ def describe_orphans(files: pa.Table) -> tuple[int, str]:
     rows = sorted(_sum_up(orphans, folders), key=lambda row: (-row["files"], row["key"]))
     shown = [f"{row['key'] or '(root)'}: {row['files']:,}" for row in rows[:_SHOWN_FOLDERS]]
     more = len(rows) - len(shown)
-    return orphans.num_rows, "; ".join(shown) + (f"; and {more} more folders" if more else "")
+    return orphans.num_rows, "; ".join(shown) + (f"; and {more} more directories" if more else "")
 
 
 def _sum_up(files: pa.Table, keys: pa.ChunkedArray) -> list[dict[str, Any]]:

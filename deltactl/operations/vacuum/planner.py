@@ -72,13 +72,17 @@ class Planner:
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
-                f"mode lite cannot find the files that were removed before version {oldest}: "
+                f"--mode lite does not know which files were removed before version {oldest}: "
                 + (
-                    "those commits are no longer in the log, and no vacuum handled them before"
+                    "the log no longer has the older commits, and no vacuum read them"
                     if vacuumed_version is None
-                    else f"the last vacuum handled commits only up to version {vacuumed_version}"
+                    else (
+                        f"the last vacuum read the log up to version {vacuumed_version}, and "
+                        "later commits were deleted from the log"
+                    )
                 ),
-                hint="Run once with --mode full, which lists the files; then --mode lite works.",
+                hint="Rerun once with --mode full, which lists the files. After this run, --mode "
+                "lite works.",
             )
         if self._lists(vacuumed_version):
             return self._plan_full(vacuumed_version)

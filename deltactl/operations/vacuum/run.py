@@ -123,8 +123,10 @@ def find_refusal(plan: VacuumPlan) -> SafetyError | None:
         return None
     share = plan.orphans / max(plan.listed_files or 0, 1)
     return SafetyError(
-        f"no commit in the log references {plan.orphans:,} of {plan.listed_files:,} files in the "
-        f"table directory ({share:.0%}), more than --max-orphan-fraction "
-        f"{plan.max_orphan_fraction:g} allows; by directory: {plan.orphan_folders}",
-        hint="See these files with --dry-run; if they may be removed, raise --max-orphan-fraction.",
+        f"{plan.orphans:,} of {plan.listed_files:,} files in the table directory ({share:.0%}) "
+        "are not referenced by any commit in the log. This is more than --max-orphan-fraction "
+        f"{plan.max_orphan_fraction:g} allows. Unreferenced files by directory: "
+        f"{plan.orphan_folders}",
+        hint="Rerun with --dry-run to see these files. If they may be removed, rerun with a "
+        "higher --max-orphan-fraction.",
     )

@@ -153,5 +153,5 @@ def _parse_header(reader: CompactReader) -> _Header:
 def _count_values(header: _Header) -> int:
     count = header.num_values.get(header.kind or 0)
     if count is None or count < 0:
-        raise ThriftError("a data page does not have its number of values")
+        raise ThriftError("a data page does not say how many values it has")
     return count

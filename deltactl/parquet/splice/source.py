@@ -95,14 +95,16 @@ def _read_source(name: str, footer: Footer) -> Source:
     columns = read_columns(tree)
     by_name = {column.name: column for column in columns}
     if len(by_name) < len(columns):
-        raise ThriftError("two columns have one name")
+        raise ThriftError("two columns have the same name")
     groups: list[Group] = []
     first_row = 0
     for index, member in enumerate(tree.structs(FileMetaData.ROW_GROUPS)):
         groups.append(_read_group(index, first_row, member, columns))
         first_row += groups[-1].num_rows
     if first_row != tree.integer(FileMetaData.NUM_ROWS):
-        raise ThriftError("the rows of the row groups do not add up")
+        raise ThriftError(
+            "the numbers of rows of the row groups do not add up to the number in the footer"
+        )
     _ensure_apart(groups, footer.size_bytes - len(footer.data))
     created_by = tree.get(FileMetaData.CREATED_BY)
     orders = _read_orders(tree)
@@ -141,7 +143,7 @@ def _read_group(
     for chunk, (path, repeated) in zip(chunks, leaves, strict=True):
         metadata = chunk.struct(ColumnChunk.META_DATA)
         if tuple(metadata.members(ColumnMetaData.PATH)) != path:
-            raise ThriftError("a column chunk has another path than its column")
+            raise ThriftError("a column chunk has a path that differs from its column")
         values = metadata.integer(ColumnMetaData.NUM_VALUES)
         if values is None or values < num_rows or (values > num_rows and not repeated):
             raise ThriftError("a column chunk has another number of values than rows")

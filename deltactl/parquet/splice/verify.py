@@ -69,7 +69,9 @@ def ensure_origins(
                 continue
             number = bisect_right(positions, span.start) - 1
             if number < 0 or not _lies_on(span, origin, ranges[number]):
-                raise VerificationError(f"{found.name}: a column chunk is not where it was copied")
+                raise VerificationError(
+                    f"{found.name}: a column chunk is not at the offset to which it was copied"
+                )
             if (origin.source, origin.span.start) in seen:
                 raise VerificationError(f"{found.name}: a column chunk was copied twice")
             seen.add((origin.source, origin.span.start))

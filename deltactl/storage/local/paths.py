@@ -71,7 +71,7 @@ class LocalPaths:
             actual = os.path.realpath(directory).replace(os.sep, "/")
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
-                f"{name!r} is outside of {self.uri}, through a symbolic link",
+                f"{name!r} leads out of {self.uri} through a symbolic link",
                 hint="Replace the link with a directory. Nothing was written or deleted.",
             )
         if safe_directories is not None:

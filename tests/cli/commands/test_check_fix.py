@@ -63,7 +63,7 @@ def test_yes_commits_the_missing_remove(cli: RunCli, table: TextTable) -> None:
 def test_no_terminal_to_ask(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX)
     assert ran.code == 6
-    assert "not running interactively and --yes was not given" in ran.err
+    assert "there is no terminal to ask on, and --yes was not given" in ran.err
     assert version_of(table) == 2
 
 
@@ -83,8 +83,8 @@ def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTabl
     table.commit(operation="RESTORE", operationParameters={"timestamp": "2020-09-13"})
     ran = cli(*FIX, "--yes")
     assert ran.code == 3
-    assert ran.out.startswith("No path can be removed with certainty in version 3\n")
-    assert "To remove such a file, give the text in quotes" in ran.out
+    assert ran.out.startswith("No path can be removed safely in version 3\n")
+    assert "To remove one of these files, copy the quoted text" in ran.out
     assert version_of(table) == 3
     assert cli(*FIX, "--path", ENCODED, "--yes").code == 2
     named = cli(*FIX, "--path", RAW, "--yes")

@@ -131,7 +131,7 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (("--partition-by", "day what"), "not a type"),
         (("--schema-mode", "loose"), "loose"),
         (("--property", "x"), "KEY=VALUE"),
-        (("--property", "delta.rowTracking.x=1"), "cannot be set"),
+        (("--property", "delta.rowTracking.x=1"), "cannot set the property"),
         (("--sync", "--name", "x"), "cannot be combined"),
         (("--sync", "--margin", "5"), "unit"),
     ],

@@ -147,7 +147,7 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
         "lookups skip  now           after\n"
         "  id          33%  #######     0%\n"
         "  now: 4 files; after: 1 file, tile by id\n"
-        "  1 file has no statistics of id: never skipped"
+        "  1 file has no statistics of id, so lookups never skip them"
     )
     found = json.loads(cli("describe-detail", root, "id", "--layout", "-o", "json").out)
     assert found["result"]["layout"] == {

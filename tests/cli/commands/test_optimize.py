@@ -298,7 +298,7 @@ def test_a_lost_bin_is_done_again(
     ran = cli("optimize", "events", "--no-lease")
     assert ran.code == 0
     assert ran.out.startswith("8 files became 2 in version 3, 4\n")
-    assert "1 bin changed by other writers, planned again in 1 round; 0 bins are left" in ran.out
+    assert "1 bin, which deltactl planned again in 1 round; 0 bins are left" in ran.out
     rows = Table("events").scan().read_all().to_pylist()
     assert multiset(rows) == multiset(table.rows())
 

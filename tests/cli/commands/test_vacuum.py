@@ -81,7 +81,7 @@ def test_a_dry_run_shows_the_plan_and_removes_nothing(
         "cutoff        TIME, 7d by the default of delta.deletedFileRetentionDuration\n"
         "mode          full: 5 files under the root\n"
         "readable now  versions 0-2\n"
-        "would end     versions 1; keeping them takes 2 KiB\n"
+        "would expire  versions 1; keeping them takes 2 KiB\n"
         "\n"
         "DRY RUN - nothing was removed. To do it:\n"
         "  deltactl vacuum events --mode full\n"

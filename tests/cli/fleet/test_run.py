@@ -154,9 +154,9 @@ def test_tables_come_from_a_file_or_stdin(
         (
             ["--tables-from", "absent"],
             2,
-            "--tables-from absent: cannot be read: No such file or directory\nhint: Give a",
+            "--tables-from absent cannot be read: No such file or directory\nhint: Give a",
         ),
-        (["--tables-from", "binary"], 2, "--tables-from binary: is not UTF-8 text: "),
+        (["--tables-from", "binary"], 2, "--tables-from binary is not UTF-8 text: "),
         (["--tables-from", "empty"], 2, "--tables-from empty contains no table"),
         (["lake/x*"], 1, "no Delta table matches 'lake/x*'"),
         (["s3://*/events"], 2, "'s3://*/events': the name of a bucket cannot be a glob"),
@@ -289,4 +289,4 @@ def test_options_for_one_table_are_refused(
 ) -> None:
     ran = cli(args[0], "lake/*", *args[1:])
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"error: {args[1]} is for one table, and several are given\n")
+    assert ran.err.startswith(f"error: {args[1]} can be used with one table only, ")

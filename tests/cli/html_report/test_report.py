@@ -277,7 +277,7 @@ def test_a_run_that_fails_replaces_the_page_of_the_one_before(
 
 def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     assert cli("optimize", "t", "--if-needed", "files=99", "--report", "r.html").code == 0
-    assert "not needed Not needed: 8 files of at least 99" in read_page().one("main").text
+    assert "not needed Not needed: 8 files (threshold: 99" in read_page().one("main").text
     assert cli("optimize", "t").code == 0
     assert cli("optimize", "t", "--min-interval", "1h", "--report", "r.html").code == 0
     assert "not needed Skipped: the last run began at" in read_page().one("main").text
@@ -315,7 +315,7 @@ def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: Table
     ran = cli("optimize", "t", "--report", name, "-o", "json")
     document = json.loads(ran.out)
     assert (ran.code, document["version_after"], document["error"]) == (5, 3, None)
-    assert "error: the run succeeded, but --report could not be written: " in ran.err
+    assert "error: the run succeeded, but the --report file could not be written: " in ran.err
     ran = cli("optimize", "none", "--report", name)
     assert ran.code == 1
     assert "warning: --report could not be written: " in ran.err
@@ -354,8 +354,10 @@ def test_a_page_is_no_larger_for_more_partitions() -> None:
         envelope = Envelope("optimize", "t", 0, 0, dry_run=True, result=many_partitions(count))
         pages[count] = render_report([TableOutcome("t", 0, envelope)], FACTS)
     assert len(pages[50_000]) < len(pages[1000]) + 500 < 50_000
-    table = parse_page(pages[50_000]).table("Partitions to rewrite: the 50 with most to rewrite of")
-    assert "50,000; the others are summed in one row" in table.one("caption").text
+    table = parse_page(pages[50_000]).table("Partitions to rewrite: the 50 of")
+    assert (
+        "50,000 with most to rewrite; the others are summed in one row" in table.one("caption").text
+    )
     assert [row[0][:9] for row in table.rows()] == [f"p={n:07d}" for n in range(49_999, 49_949, -1)]
     foot = [
         [c.text for c in row.children if isinstance(c, Node)]

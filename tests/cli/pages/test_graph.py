@@ -126,7 +126,7 @@ def test_versions_share_columns_where_there_is_no_room(
     marks = next(line for line in lines if "WRITE" in line).partition("|")[2]
     counted = sum(11 if mark == "+" else int(mark) for mark in marks if mark != "o")
     assert counted >= 299 - marks.count("o") or width == 40
-    assert "versions; a digit counts commits" in lines[-1]
+    assert "versions, digit = number of commits" in lines[-1]
 
 
 def test_a_broken_commit_that_was_not_selected(cli: RunCli, table: Path) -> None:

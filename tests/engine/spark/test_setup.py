@@ -91,7 +91,7 @@ times, most recent failure: Lost task 0.3 in stage 1.0 (TID 4) (node-7 executor 
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in "
             "driver: 3.11, PySpark cannot run with different minor versions.",
-            "Python 3.9 runs on host node-7, but Python 3.",
+            "Python 3.9 runs on host node-7, but deltactl runs with Python 3.",
             "PYSPARK_PYTHON",
         ),
         (

@@ -195,7 +195,7 @@ def test_asking_for_a_version_inside_the_retention_is_refused() -> None:
     with pytest.raises(SafetyError, match="versions 1 to 2 would no longer be readable"):
         plan(builder, up_to=3)
     assert plan(builder, up_to=1).checkpoint_version == 1
-    with pytest.raises(SafetyError, match="lacks a valid checkpoint"):
+    with pytest.raises(SafetyError, match="has no valid checkpoint"):
         plan(builder, up_to=0)
     assert plan(builder, up_to=0, planned=0).is_empty
 
@@ -242,7 +242,7 @@ def test_a_protocol_that_cannot_be_read_deletes_no_protected_history() -> None:
     set_age(builder, commit_path(1), 55)
     builder.checkpoint(0)
     builder.checkpoint(2)
-    with pytest.raises(SafetyError, match="cannot remove"):
+    with pytest.raises(SafetyError, match="may delete the log"):
         plan(builder)
 
 

@@ -241,7 +241,7 @@ def test_what_a_log_cleanup_took_is_not_passed_by() -> None:
     builder.append([{"id": 8}])
     builder.checkpoint()
     builder.forget_commits(snapshot.version + 2)
-    with pytest.raises(ConflictError, match="version 2 of .* is not in the log, although"):
+    with pytest.raises(ConflictError, match="does not have version 2, although"):
         commit(builder.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
 
 

@@ -75,8 +75,8 @@ def test_digests_agree() -> None:
 @pytest.mark.parametrize(
     ("rewrite", "problem"),
     [
-        (swap("v"), "the digest of its rows is"),
-        (lambda table: table.slice(1), "have 299 rows, but it was written with 300"),
+        (swap("v"), "the digest of the rows in its files is"),
+        (lambda table: table.slice(1), "have 299 rows, but the commit recorded 300"),
         (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "have 301 rows"),
         (lambda table: pa.concat_tables([table.slice(1), table.slice(1, 1)]), "the digest"),
     ],

@@ -474,7 +474,7 @@ def _protocol(reader: int, writer: int, **lists: Any) -> dict[str, Any]:
         (_protocol(0, 2), "reader version is 0"),
         (_protocol(3, 7, writerFeatures=[]), "no list of reader features"),
         (_protocol(1, 7), "no list of writer features"),
-        (_protocol(1, 2, writerFeatures=["appendOnly"]), "require 7"),
+        (_protocol(1, 2, writerFeatures=["appendOnly"]), "require writer version 7"),
         (_protocol(3, 2, readerFeatures=[]), "without writer features"),
         (
             _protocol(3, 7, readerFeatures=["typeWidening"], writerFeatures=[]),

@@ -205,9 +205,9 @@ def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
         run(many_files(3).store, resume=state, depth=Depth.DATA, sample=0.5)
     told = caught.value.message.partition("another check: ")[2]
     assert told == (
-        "its depth is sizes, that of this check is data; "
-        "its sample is 1.0, that of this check is 0.5; "
-        "its vectors is off, that of this check is on"
+        "its depth is sizes, but this check has data; "
+        "its sample is 1.0, but this check has 0.5; "
+        "its vectors is off, but this check has on"
     )
     for content in ("no JSON\n", "[]\n", json.dumps({"format": 1}) + "\nx\n"):
         Path(state).write_text(content)

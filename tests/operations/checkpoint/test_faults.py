@@ -367,7 +367,7 @@ def test_a_share_that_was_not_written_is_noticed() -> None:
     assert plan.shares
     plan = replace(plan, shares=plan.shares[:-1])
     context = RunContext(warn=pytest.fail, engine=LocalEngine(1), clock=FixedClock(NOW_MS))
-    with pytest.raises(VerificationError, match="were written"):
+    with pytest.raises(VerificationError, match="but the new checkpoint has"):
         write_checkpoint(snapshot, plan, options, context)
     assert memory_of(builder).contents() == before
 

@@ -355,7 +355,7 @@ def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
     gone = {"remove": {"path": older, "dataChange": True, "deletionTimestamp": NOW_MS}}
     builder.store.put(name, builder.store.read(name) + json.dumps(gone).encode() + b"\n")
     (finding,) = repair(builder.store).findings
-    assert "removes files that its commits do not" in finding.problem
+    assert "removes files that the combined commits do not" in finding.problem
     assert load_snapshot(builder.store, warn=fail).num_files == 3
 
 

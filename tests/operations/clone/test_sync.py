@@ -200,7 +200,7 @@ def test_other_sources_and_targets_are_refused() -> None:
     other = memory_table()
     other.change_metadata(id="another")
     other.append([{"id": 7}])
-    with pytest.raises(SafetyError, match="is not the table that .* is a clone of"):
+    with pytest.raises(SafetyError, match="is a clone of a table with the id"):
         sync(other.store, target)
     sync(other.store, target, full=True)
     assert ids(target) == [7]
@@ -258,7 +258,7 @@ def test_a_log_without_the_last_clone_is_refused() -> None:
     assert len(commits) == 1
     target.delete_many(commits)
     builder.append([{"id": 10}])
-    with pytest.raises(SafetyError, match="no longer has the commit of its last clone"):
+    with pytest.raises(SafetyError, match="no longer has the commit of the last clone run"):
         sync(builder.store, target)
     sync(builder.store, target, full=True)
     assert ids(target) == [1, 3, 9, 10]

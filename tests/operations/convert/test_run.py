@@ -435,15 +435,15 @@ def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("names", "asked", "told"),
     [
-        (["p=1/1.parquet", "2.parquet"], None, "its directories are not p=..."),
-        (["p=1/1.parquet", "q=1/2.parquet"], None, "its directories are not p=..."),
-        (["p=1/q=2/1.parquet", "q=2/p=1/2.parquet"], None, "its directories are not p=.../q=..."),
+        (["p=1/1.parquet", "2.parquet"], None, "its partition directories are not p=..."),
+        (["p=1/1.parquet", "q=1/2.parquet"], None, "its partition directories are not p=..."),
+        (["p=1/q=2/1.parquet", "q=2/p=1/2.parquet"], None, "directories are not p=.../q=..."),
         (["p=1/x/q=1/1.parquet"], None, "plain directories are between"),
         (["p=/1.parquet"], None, "lacks a name or a value"),
         (["=1/1.parquet"], None, "lacks a name or a value"),
         (["p=1/p=2/1.parquet"], None, "occurs twice"),
-        (["p=1/1.parquet"], "", "none expected"),
-        (["p=1/1.parquet"], "p int, q int", "its directories are not p=.../q=..."),
+        (["p=1/1.parquet"], "", "the table has no partition columns"),
+        (["p=1/1.parquet"], "p int, q int", "its partition directories are not p=.../q=..."),
         (["p=x/1.parquet", "p=1/2.parquet"], "p int", "not a valid int32"),
         (["p=300/1.parquet"], "p byte", "not a valid int8"),
     ],
@@ -462,8 +462,9 @@ def test_each_file_whose_folders_do_not_fit_is_named(tmp_path: Path) -> None:
     for name in [*(f"x={n}/a.parquet" for n in range(3)), *strays]:
         write(tmp_path, name, {"id": [1]})
     twice = "a partition column occurs twice in its path"
+    lacks = "its partition directories are not x=..."
     assert {path: why for path, _, why in refuse(tmp_path).problems} == {
-        name: twice if "X=" in name else "its directories are not x=..." for name in strays
+        name: twice if "X=" in name else lacks for name in strays
     }
     options = ConvertOptions(partition_by=parse_partition_by("x int"))
     write(tmp_path, "x=q/d.parquet", {"id": [1]})

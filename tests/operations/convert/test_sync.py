@@ -268,7 +268,7 @@ def test_what_the_log_has_forgotten_is_not_added_again(tmp_path: Path) -> None:
         ("p=3/3.parquet", parquet(3, extra=["x"]), "no such column"),
         ("p=3/3.parquet", b"", "is empty"),
         ("p=x/3.parquet", parquet(3), "not a valid int32"),
-        ("3.parquet", parquet(3), "its directories are not p=..."),
+        ("3.parquet", parquet(3), "its partition directories are not p=..."),
         ("p=3/3.parquet", None, "other files long"),
     ],
 )

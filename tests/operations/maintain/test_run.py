@@ -320,7 +320,7 @@ def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
     [outcome] = [outcome for outcome in table.outcomes if outcome.name == "optimize"]
     assert outcome.versions  # the other partition is committed
     reasons = {action.name: action.why_left for action in table.left}
-    assert reasons["vacuum"] == "optimize failed, and nothing is deleted after a failure"
+    assert reasons["vacuum"] == "optimize failed, and after a failure maintain deletes nothing"
     assert (tmp_path / live[0]).exists()
     assert [error.exit_code for error in table.errors] == [5]
 

@@ -422,7 +422,7 @@ MISFITS: dict[str, tuple[Callable[[TableBuilder], object], str]] = {
     ),
     "not null": (
         lambda it: it.change_metadata(columns=[Column("p", "string"), Column("id", "long", False)]),
-        "must not be null now",
+        "is NOT NULL now",
     ),
     "new and not null": (
         lambda it: it.change_metadata(columns=[*it.columns, Column("b", "long", False)]),

@@ -161,7 +161,7 @@ def test_a_downgrade_waits_until_older_readers_read_right() -> None:
         restore(store, 1, allow_protocol_downgrade=True)
     assert "deltactl checkpoint" in (caught.value.hint or "")
     Table("x", store=store).checkpoint()
-    with pytest.raises(SafetyError, match="files with deletion vectors would be removed"):
+    with pytest.raises(SafetyError, match="the restore would remove files with deletion vectors"):
         restore(store, 1, allow_protocol_downgrade=True)
     restore(store, 1, now=True)
     Table("x", store=store).checkpoint()

@@ -98,7 +98,7 @@ def _ensure_meaning(options: OptimizeOptions) -> None:
         if is_given:
             raise UsageError(
                 f"{option} needs --cluster-by or --zorder-by",
-                hint="Remove it: the table has no clustering columns of its own.",
+                hint="Remove this option: the table has no clustering columns of its own.",
             )
 
 
@@ -148,8 +148,8 @@ def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutC
     if len(paths) > _MOST_COLUMNS:
         raise UsageError(
             f"{option} names {len(paths)} columns; at most {_MOST_COLUMNS} are allowed",
-            hint="Keep the columns that queries filter by most: with each additional column, "
-            "queries skip fewer files by the other columns.",
+            hint="Keep the columns that queries use most often in filters. Each added column makes "
+            "filters on the other columns less effective.",
         )
     found: dict[Path, LayoutColumn] = {}
     for path in paths:
@@ -165,8 +165,9 @@ def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
     name = ".".join(path)
     if any(_same(name, partition) for partition in metadata.partition_columns):
         raise UsageError(
-            f"{option}: {name!r} is a partition column: all rows of a file have the same value",
-            hint="Remove it: rows are placed within each partition.",
+            f"{option} names {name!r}, which is a partition column: all rows of a file have the "
+            "same value in it",
+            hint="Remove this column: deltactl arranges rows within each partition.",
         )
     fields = _find(metadata.data_schema, path)
     if fields is None:
@@ -192,7 +193,7 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
     if path not in {collected.path for collected in chosen.leaves}:
         raise SafetyError(
             f"{what} has no statistics, so no query skips files by it",
-            hint="Add it to the table's property delta.dataSkippingStatsColumns, or raise "
+            hint="Add the column to the table property delta.dataSkippingStatsColumns, or raise "
             "delta.dataSkippingNumIndexedCols.",
         )
 

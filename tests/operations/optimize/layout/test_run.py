@@ -232,7 +232,8 @@ def test_a_concurrent_delete_loses_its_cluster_only() -> None:
     report = run(racing, cluster_by="id")
     assert not report.conflicts
     assert [dropped.reason for dropped in report.dropped] == [
-        "another writer removed some of its input files, whose rows are in new files"
+        "another writer removed some of the input files, and the run cannot find their rows in the "
+        "new files, because it changed the order of rows"
     ]
     assert report.rounds == 2
     expected = [{"id": n, "p": "a"} for n in (0, 1, 3)] + [{"id": -n, "p": "b"} for n in range(4)]
@@ -380,6 +381,6 @@ def test_inputs_that_others_deleted_need_no_work() -> None:
     )
     assert not report.versions
     assert [dropped.reason for dropped in report.dropped] == [
-        "other writers removed all of its input files"
+        "other writers removed all of the input files"
     ]
     assert not rows_of(builder.store)
