@@ -42,6 +42,17 @@ def test_without_java_spark_is_one_clear_error(cli: RunCli, table: Path, no_java
     assert len(list((table / "_delta_log").glob("*.json"))) == len(versions(table))
 
 
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the Spark session of other tests of this process, which a command would use."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    for name in ("_gateway", "_jvm", "_active_spark_context"):
+        monkeypatch.setattr(SparkContext, name, None)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+
+
 def versions(table: Path) -> list[Path]:
     return sorted((table / "_delta_log").glob("0*.json"))
 
@@ -216,7 +227,7 @@ def test_commands_without_tasks_know_no_engine(cli: RunCli, table: Path) -> None
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # PySpark leaves a pipe
 def test_java_that_does_not_start(
-    cli: RunCli, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_session: None
 ) -> None:
     """What it says on its way out reaches the user, and stdout stays clean."""
     if shutil.which("bash") is None:
