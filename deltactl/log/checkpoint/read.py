@@ -128,19 +128,22 @@ def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
     If there are sidecars, the top-level file should contain no file actions (PROTOCOL.md, "V2
     Spec"). If it contains some, readers use both. So deltactl uses both too: otherwise vacuum would
     treat the files in the top-level file as orphaned.
+
+    A sidecar that the checkpoint lists twice is one piece.
     """
     parts = head.parts if head.is_mixed or not head.sidecars else ()
-    return tuple(map(Piece, (*head.sidecars, *parts)))
+    return tuple(map(Piece, dict.fromkeys((*head.sidecars, *parts))))
 
 
-def count_row_groups(store: Store, head: CheckpointHead, name: str) -> int:
-    """Return the number of row groups of a Parquet file.
+def row_group_rows(store: Store, head: CheckpointHead, name: str) -> list[int]:
+    """Return the number of rows of each row group of a Parquet file.
 
     Raises:
         CorruptLogError: it cannot be read.
     """
     with _named(name, head.version), store.open_input(name) as source:
-        return int(_open_parquet(source).metadata.num_row_groups)
+        metadata = _open_parquet(source).metadata
+        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltactl.errors import VerificationError
+from deltactl.errors import StorageError, VerificationError
 from deltactl.log.checkpoint.row_groups import open_parquet
 from deltactl.log.checkpoint.schema import CheckpointLayout
 from deltactl.parquet.footer_bytes import parse_footer
@@ -90,6 +90,7 @@ class SplicedGroups:
 
         Raises:
             VerificationError: the file does not have these bytes.
+            StorageError: it cannot be read.
         """
         num_rows = copy.group.num_rows
         shifts = self._copy_spans(copy)
@@ -136,10 +137,7 @@ class SplicedGroups:
             position = self._sink.tell()
             for start in range(run.start, run.end, _COPIED_BYTES):
                 length = min(_COPIED_BYTES, run.end - start)
-                data = copy.opened.read_at(length, start)
-                if len(data) != length:
-                    raise VerificationError(f"{copy.name} ends inside a row group")
-                self._sink.write(data)
+                self._sink.write(_read_exactly(copy, start, length))
             self._ranges.append(CopiedRange(position, Origin(copy.name, run)))
             shift = position - run.start
             shifts |= {n: shift for n, s in spans.items() if run.start <= s.start <= run.end}
@@ -173,3 +171,13 @@ class SplicedGroups:
     def _add(self, num_rows: int, chunks: list[PlacedChunk]) -> None:
         group = build_row_group(num_rows, len(self._groups), chunks, ())
         self._groups.append((group, chunks))
+
+
+def _read_exactly(copy: GroupCopy, start: int, length: int) -> bytes:
+    try:
+        data: bytes = copy.opened.read_at(length, start)
+    except OSError as error:  # else the error would name the new file
+        raise StorageError(f"{copy.name} cannot be read: {error}") from error
+    if len(data) != length:
+        raise VerificationError(f"{copy.name} ends inside a row group")
+    return data

@@ -18,10 +18,10 @@ from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest, join_fing
 from deltactl.log.checkpoint.read import (
     CheckpointHead,
     Piece,
-    count_row_groups,
     read_adds,
     read_head,
     read_removes,
+    row_group_rows,
 )
 from deltactl.log.checkpoint.write import WrittenActions, read_ahead
 from deltactl.log.commits.non_file_actions import NonFileActions
@@ -69,7 +69,7 @@ def _share_groups(store: Store, head: CheckpointHead, counts: Sequence[int]) -> 
     most = min(_MOST_THREADS, pa.cpu_count(), sum(count > 0 for count in counts))
     if most < 2 or not is_local_uri(store.uri):
         return [whole]
-    if count_row_groups(store, head, head.parts[0]) != len(counts):
+    if len(row_group_rows(store, head, head.parts[0])) != len(counts):
         raise CorruptLogError("it has another number of row groups than were written")
     ends = np.cumsum(counts)
     cuts = [int(np.abs(ends - ends[-1] * n / most).argmin()) + 1 for n in range(1, most)]

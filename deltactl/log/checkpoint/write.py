@@ -151,6 +151,7 @@ class ActionFileWriter:
 
         Raises:
             VerificationError: its file does not have the bytes.
+            StorageError: its file cannot be read, or the new file cannot be written.
         """
         assert self._spliced is not None
         with self._naming_file():

@@ -21,16 +21,19 @@ class ZOrderCommits:
     """The paths that Z-order commits added, of the commits that a parser reads."""
 
     def __init__(self) -> None:
-        self._paths: dict[str, list[pa.Array]] = {}  # of all commits, by name of the commit
+        # Of all commits, by name of the commit. If a later commit cannot be read, a Z-order commit
+        # may be in `_ordered`, but not parsed: then it is not here.
+        self._paths: dict[str, list[pa.Array]] = {}
         self._ordered: set[str] = set()
 
     def pass_on(self, files: Iterable[CommitBytes]) -> Iterator[CommitBytes]:
         """Yield the files for the parser, and note which are Z-order commits."""
         for file in files:
             if commit_version(file.name) is not None:
-                self._paths[file.name] = []
                 if _is_z_order(file):
                     self._ordered.add(file.name)
+                else:
+                    self._paths[file.name] = []
             yield file
 
     def add(self, parsed: ParsedActions) -> None:
@@ -41,7 +44,7 @@ class ZOrderCommits:
         for number, name in enumerate(parsed.names):
             if name in self._ordered:
                 added = parsed.adds["path"].filter(pa.array(commits == number))
-                self._paths[name] += added.chunks
+                self._paths[name] = added.chunks
 
     def parse(self, files: Iterable[CommitBytes]) -> None:
         """Add commits that no other parser reads."""
@@ -50,7 +53,7 @@ class ZOrderCommits:
             self.add(parsed)
 
     def has(self, name: str) -> bool:
-        """Return whether a commit was read."""
+        """Return whether a commit was read, and parsed if it is a Z-order."""
         return name in self._paths
 
     def paths(self, names: Iterable[str]) -> pa.Array:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-import pyarrow.parquet as pq
-
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
-from deltactl.log.checkpoint.read import Piece, action_pieces
+from deltactl.log.checkpoint.read import Piece, action_pieces, row_group_rows
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import Share
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
-from deltactl.storage.store import Store
 
 WrittenKind: TypeAlias = Literal["classic", "v2"]
 
@@ -129,9 +126,15 @@ def _find_existing(
 
 def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions) -> CheckpointPlan:
     """Return the files of a checkpoint of this kind; read footers only."""
-    pieces = () if snapshot.head is None else action_pieces(snapshot.head)
+    head = snapshot.head
+    pieces = () if head is None else action_pieces(head)
     tail_rows = snapshot.tail.add_rows.num_rows + snapshot.tail.remove_rows.num_rows
-    sizes = {piece: _row_group_rows(snapshot.store, piece) for piece in pieces}
+    sizes = {
+        piece: None  # of JSON, the number of rows is not known
+        if head is None or piece.name.endswith(".json")
+        else row_group_rows(snapshot.store, head, piece.name)
+        for piece in pieces
+    }
     known = all(rows is not None for rows in sizes.values())
     actions = tail_rows + sum(sum(rows or ()) for rows in sizes.values())
     plan = CheckpointPlan(snapshot.version, kind, actions=actions if known else None)
@@ -139,15 +142,6 @@ def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions
         shares = _cut(sizes, tail_rows, options.sidecar_rows * _SIDECARS_A_TASK)
         return CheckpointPlan(plan.version, kind, actions=plan.actions, shares=shares)
     return plan
-
-
-def _row_group_rows(store: Store, piece: Piece) -> list[int] | None:
-    """Return the number of rows of each row group; ``None`` for JSON."""
-    if piece.name.endswith(".json"):
-        return None
-    with store.open_input(piece.name) as source:
-        metadata = pq.read_metadata(source)
-    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def _cut(

@@ -19,6 +19,7 @@ from deltactl.parquet.splice.source import (
     read_source,
 )
 from deltactl.parquet.thrift import ThriftError
+from deltactl.storage.errors import mapped_errors
 from deltactl.storage.store import Store
 
 _SAMPLED_HEADERS: Final = 8
@@ -92,8 +93,9 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
 
     Raises:
         VerificationError: the message names the difference.
+        StorageError: the file cannot be read.
     """
-    with store.open_input(found.name) as opened:
+    with store.open_input(found.name) as opened, mapped_errors("read", found.name, store.uri):
 
         def read(offset: int, length: int) -> bytes:
             data: bytes = opened.read_at(length, offset)

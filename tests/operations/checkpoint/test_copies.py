@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import CorruptLogError, VerificationError
+from deltactl.errors import CorruptLogError, StorageError, VerificationError
 from deltactl.log.checkpoint import copies, spliced_groups, write
 from deltactl.log.checkpoint.spliced_groups import GroupCopy, SplicedGroups
 from deltactl.log.commits.file_rows import HeldRows
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint import tasks
+from deltactl.parquet.splice import verify
 from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.checkpoints import checkpoint, fail, log_names
@@ -315,6 +318,42 @@ def test_pages_that_are_stored_otherwise_are_found(
     with pytest.raises(VerificationError, match="pages of a column chunk differ"):
         scene.checkpoint()
     assert before.exists()
+
+
+class _Unreadable:
+    """A file on a disk that fails."""
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        raise OSError(errno.EIO, "the disk failed")
+
+
+def test_a_disk_that_fails_during_a_copy_is_told_from_a_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = partitioned(tmp_path)
+    scene.checkpoint()
+    before = scene.path()
+    scene.add_files(1)
+    copy = SplicedGroups.copy
+    monkeypatch.setattr(
+        SplicedGroups, "copy", lambda self, one: copy(self, replace(one, opened=_Unreadable()))
+    )
+    with pytest.raises(StorageError, match=before.name):
+        scene.checkpoint()
+    names = log_names(scene.builder.store)
+    assert [name for name in names if "checkpoint" in name] == [before.name, "_last_checkpoint"]
+
+
+def test_a_checkpoint_that_cannot_be_read_back_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = partitioned(tmp_path)
+    scene.checkpoint()
+    scene.add_files(1)
+    monkeypatch.setattr(verify, "has_pages", lambda *_: _Unreadable().read_at(0, 0))
+    with pytest.raises(StorageError, match=scene.path().name):
+        scene.checkpoint()
+    assert scene.path().exists()
 
 
 def test_bytes_are_copied_in_pieces(

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import (
+    CorruptLogError,
     SafetyError,
     UnsupportedFeatureError,
     UsageError,
@@ -396,6 +397,32 @@ def test_long_lists_are_left_out_of_the_hint() -> None:
         "sizeInBytes",
         "modificationTime",
     }
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2"])
+def test_a_sidecar_that_is_listed_twice_counts_once(kind: str) -> None:
+    builder = table(features=["v2Checkpoint"])
+    builder.checkpoint(kind="v2-json")
+    (top,) = (name for name in log_names(builder.store) if ".checkpoint." in name)
+    lines = builder.store.read(f"{LOG}/{top}").splitlines(keepends=True)
+    twice = [*lines, *(line for line in lines if b'"sidecar"' in line)]
+    builder.store.put(f"{LOG}/{top}", b"".join(twice))
+    builder.append([{"id": 9, "p": "x"}])
+    written = checkpoint(builder.store, kind=kind).written
+    assert written is not None
+    assert written.num_adds == 4
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2"])
+def test_a_damaged_sidecar_is_named(kind: str) -> None:
+    builder = table(features=["v2Checkpoint"])
+    builder.checkpoint(kind="v2-json")
+    store = memory_of(builder)
+    name = next(info.name for info in store.list_from(f"{LOG}/_sidecars"))
+    store.put(name, b"")
+    builder.append([{"id": 9, "p": "x"}])
+    with pytest.raises(CorruptLogError, match=name):
+        checkpoint(store, kind=kind)
 
 
 # -- the hint, and doing nothing ----------------------------------------------------------------

@@ -18,6 +18,7 @@ from deltactl.engine.base import CancelToken, Progress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     DataFileError,
+    ObjectNotFoundError,
     PredicateError,
     UnsupportedFeatureError,
     UsageError,
@@ -491,6 +492,33 @@ def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
     assert report.plan.left_alone == {"clustered or Z-ordered": 5}
     commits = [name for name in names if name.endswith(".json")]
     assert sorted(commits) == [f"_delta_log/{version:020}.json" for version in range(3)]
+
+
+def test_a_log_cleanup_hides_no_earlier_z_order_commit(tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    z_order = {"operationParameters": {"zOrderBy": '["id"]'}}
+    for number in (5, 6):
+        adds = [
+            builder.write_file([{"id": number}], modified_ms=1_690_000_000_000) for _ in range(2)
+        ]
+        builder.commit(*adds, operation="OPTIMIZE", **z_order)
+    builder.checkpoint()
+    failures = iter([ObjectNotFoundError("a log cleanup deleted it")])
+
+    class Cleaned(ForwardingStore):
+        """A commit disappears while a plan reads the commits before the checkpoint."""
+
+        def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+            for name, data in zip(names, super().read_many(names), strict=True):
+                if name.endswith("2.json") and (error := next(failures, None)) is not None:
+                    raise error
+                yield data
+
+    report = optimize_table(
+        Cleaned(builder.store), OptimizeOptions(), RunContext(warn=pytest.fail), dry_run=True
+    )
+    assert next(failures, None) is None
+    assert report.plan.left_alone == {"clustered or Z-ordered": 4}
 
 
 @pytest.mark.parametrize(("behind_ms", "left"), [(50, 2), (300_000, 2), (3_600_000, 0)])
