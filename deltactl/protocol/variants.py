@@ -223,7 +223,9 @@ def _object(
     end = len(body)
     for name, item in found.items():
         if name not in ids:
-            raise DataFileError(f"the metadata of a variant lacks a field's name at {path}")
+            raise DataFileError(
+                f"a variant at {path} has a field whose name is not in its metadata"
+            )
         fields.append((name, ids[name], end))
         end += len(item)
     fields.sort()

@@ -530,7 +530,7 @@ INT8 = b"\x0c\x01"
             {"value": b"\x02\2\1\1\0\1\2\0\0", "typed_value": {"a": ONE}},
             "field twice",
         ),
-        ({"z": "int8"}, {"value": None, "typed_value": {"z": ONE}}, "lacks a field's name"),
+        ({"z": "int8"}, {"value": None, "typed_value": {"z": ONE}}, "name is not in its metadata"),
         ({"a": "int8"}, {"value": b"\x02\1\2\0\1\0", "typed_value": {"a": ONE}}, "outside of"),
         ({"a": "int8"}, {"value": b"\x02\1\1\0\1\x0c", "typed_value": {"a": ONE}}, "outside of"),
         ({"a": "int8"}, {"value": b"\x02\1\1\1\1\0", "typed_value": {"a": ONE}}, "is truncated"),

@@ -121,11 +121,11 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"commits before version {up_to} cannot be deleted: version {up_to} has no valid "
-                "checkpoint or no commit file, or the timestamp of the next version depends on "
-                "an older commit",
-                hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`: it writes the "
-                "checkpoint first.",
+                f"commits before version {up_to} cannot be deleted, for one of these reasons: "
+                f"version {up_to} has no valid checkpoint; its commit file is missing; the "
+                "timestamp of the next version depends on an older commit",
+                hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
+                "the checkpoint and then deletes the commits.",
             )
         reason = f"no version before {format_timestamp(cutoff)} has a valid checkpoint"
         return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))

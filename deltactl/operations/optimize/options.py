@@ -171,8 +171,8 @@ class OptimizeOptions:
             )
         if self.rewrite == "copy":
             raise UsageError(
-                f"{option} cannot be combined with --rewrite copy: it moves rows between files, "
-                f"so row groups cannot be copied",
+                f"{option} cannot be combined with --rewrite copy: {option} moves rows between "
+                "files, but --rewrite copy can only copy whole row groups",
                 hint="Remove one of the two options.",
             )
 
