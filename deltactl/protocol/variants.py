@@ -223,9 +223,7 @@ def _object(
     end = len(body)
     for name, item in found.items():
         if name not in ids:
-            raise DataFileError(
-                f"a variant at {path} has a field whose name is not in its metadata"
-            )
+            raise DataFileError(f"a variant at {path} has a field name that its metadata lacks")
         fields.append((name, ids[name], end))
         end += len(item)
     fields.sort()

@@ -530,7 +530,11 @@ INT8 = b"\x0c\x01"
             {"value": b"\x02\2\1\1\0\1\2\0\0", "typed_value": {"a": ONE}},
             "field twice",
         ),
-        ({"z": "int8"}, {"value": None, "typed_value": {"z": ONE}}, "name is not in its metadata"),
+        (
+            {"z": "int8"},
+            {"value": None, "typed_value": {"z": ONE}},
+            "field name that its metadata lacks",
+        ),
         ({"a": "int8"}, {"value": b"\x02\1\2\0\1\0", "typed_value": {"a": ONE}}, "outside of"),
         ({"a": "int8"}, {"value": b"\x02\1\1\0\1\x0c", "typed_value": {"a": ONE}}, "outside of"),
         ({"a": "int8"}, {"value": b"\x02\1\1\1\1\0", "typed_value": {"a": ONE}}, "is truncated"),
