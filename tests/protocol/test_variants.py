@@ -533,7 +533,7 @@ INT8 = b"\x0c\x01"
         (
             {"z": "int8"},
             {"value": None, "typed_value": {"z": ONE}},
-            "field name that its metadata lacks",
+            "its metadata lacks",
         ),
         ({"a": "int8"}, {"value": b"\x02\1\2\0\1\0", "typed_value": {"a": ONE}}, "outside of"),
         ({"a": "int8"}, {"value": b"\x02\1\1\0\1\x0c", "typed_value": {"a": ONE}}, "outside of"),
