@@ -273,13 +273,14 @@ def test_other_settings_of_the_writer_are_encoded(
     ensure_all_readers_see(scene, list(range(4 * ROWS + 1)))
 
 
-def test_another_writer_is_encoded(copied: list[GroupCopy], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [b"parquet-cpq", b"parquet-cp\xcb"], ids=["other", "not-utf-8"])
+def test_another_writer_is_encoded(copied: list[GroupCopy], tmp_path: Path, name: bytes) -> None:
     scene = partitioned(tmp_path)
     scene.checkpoint()
     before = scene.path()
     data = before.read_bytes()
     assert data.count(b"parquet-cpp-arrow version") == 1
-    before.write_bytes(data.replace(b"parquet-cpp-arrow version", b"parquet-cpq-arrow version"))
+    before.write_bytes(data.replace(b"parquet-cpp-arrow version", name + b"-arrow version"))
     scene.add_files(1)
     scene.checkpoint()
     assert len(copied) == 0
