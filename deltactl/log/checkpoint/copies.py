@@ -33,7 +33,7 @@ from deltactl.parquet.splice.copy_conditions import codec_of, null_count
 from deltactl.parquet.splice.pages import Pages
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.source import Group, Source, ensure_chunk_pages, read_source
-from deltactl.parquet.thrift import ThriftError, ThriftStruct
+from deltactl.parquet.thrift import ThriftStruct
 from deltactl.storage.store import Store
 
 _LEAST_ROWS: Final = 1 << 15
@@ -86,8 +86,8 @@ def find_candidates(
             try:
                 opened = stack.enter_context(store.open_input(piece.name))
                 found, count = _find_groups(store, piece.name, opened, footer)
-            except (DeltactlError, pa.ArrowException, OSError, ThriftError):
-                continue  # reading it will raise the error, with its name
+            except (DeltactlError, pa.ArrowException, OSError, ValueError):
+                continue  # if the file is damaged, reading it will raise the error, with its name
             if found:
                 groups += found
                 num_groups[piece.name] = count

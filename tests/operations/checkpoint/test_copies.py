@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -131,6 +132,19 @@ def ensure_all_readers_see(scene: Scene, expected: list[int]) -> None:
     )
 
 
+def sorted_rows(parquet: pq.ParquetFile) -> list[str]:
+    return sorted(map(str, parquet.read().to_pylist()))
+
+
+def encoded(scene: Scene) -> pq.ParquetFile:
+    """Write the newest checkpoint again, without copies."""
+    scene.path().unlink()
+    (scene.folder / LOG / "_last_checkpoint").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "_LEAST_COPIED_BYTES", 1 << 60)
+        return scene.checkpoint()
+
+
 def partitioned(folder: Path, num_files: int = 4 * ROWS) -> Scene:
     return Scene(folder, num_files, partition_by=["p"])
 
@@ -163,10 +177,7 @@ def test_the_whole_file_is_as_if_it_were_encoded(
     scene.add_files(1)
     spliced = scene.checkpoint()
     assert len(copied) == 3  # the first has other actions
-    rows = spliced.read().to_pylist()
-    scene.checkpoint(compat="plain")
-    encoded = scene.parquet().read().to_pylist()
-    assert sorted(map(str, rows)) == sorted(map(str, encoded))
+    assert sorted_rows(spliced) == sorted_rows(encoded(scene))
 
 
 def test_a_row_group_with_a_removed_file_is_encoded(
@@ -190,6 +201,31 @@ def test_a_file_that_is_added_again_is_not_there_twice(
     scene.checkpoint()
     assert len(copied) == 3
     ensure_all_readers_see(scene, list(range(4 * ROWS)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_chain_of_checkpoints_has_the_rows_that_encoded_ones_have(
+    copied: list[GroupCopy], tmp_path: Path, seed: int
+) -> None:
+    random = Random(seed)
+    scene = Scene(tmp_path, 2 * ROWS, partition_by=["p"], features=["deletionVectors"])
+    scene.checkpoint()
+    for _ in range(3):
+        number = random.randrange(len(scene.paths) - ROWS, len(scene.paths))
+        scene.add_files(random.choice([1, ROWS - 1, 2 * ROWS]))
+        match random.choice(["remove", "again", "vector"]):
+            case "remove":
+                scene.remove(number)
+            case "again":
+                add = scene.builder.find(scene.paths[number])
+                scene.builder.commit({"add": {**add, "tags": {"T": "1"}}})
+            case _:
+                scene.builder.delete_rows(scene.paths[number], [0])
+        spliced = sorted_rows(scene.checkpoint())
+        assert spliced == sorted_rows(encoded(scene))
+        files = load_snapshot(scene.builder.store, warn=fail).files
+        assert files.num_rows == len(scene.builder.state.files)
+    assert copied
 
 
 def test_nothing_more_is_tried_after_two_row_groups_were_refused(
@@ -273,13 +309,14 @@ def test_other_settings_of_the_writer_are_encoded(
     ensure_all_readers_see(scene, list(range(4 * ROWS + 1)))
 
 
-def test_another_writer_is_encoded(copied: list[GroupCopy], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [b"parquet-cpq", b"parquet-cp\xcb"], ids=["other", "not-utf-8"])
+def test_another_writer_is_encoded(copied: list[GroupCopy], tmp_path: Path, name: bytes) -> None:
     scene = partitioned(tmp_path)
     scene.checkpoint()
     before = scene.path()
     data = before.read_bytes()
     assert data.count(b"parquet-cpp-arrow version") == 1
-    before.write_bytes(data.replace(b"parquet-cpp-arrow version", b"parquet-cpq-arrow version"))
+    before.write_bytes(data.replace(b"parquet-cpp-arrow version", name + b"-arrow version"))
     scene.add_files(1)
     scene.checkpoint()
     assert len(copied) == 0
