@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.cli.command_table import COMMANDS
-from deltactl.log import keyed_hash
+from deltactl.log import keyed_hash, replay
 from deltactl.log.commits import key_sets, repeats
 from deltactl.log.keyed_hash import hash_pairs, wide_hash_names
 from deltactl.operations.manifest import compare
@@ -110,6 +110,7 @@ def bytes_as_hashes() -> Iterator[list[str]]:
         for module, name in (
             (repeats, "hash_texts"),
             (key_sets, "hash_texts"),
+            (replay, "hash_texts"),
             (keyed_hash, "hash_names"),
         ):
             stack.enter_context(patch.object(module, name, cut(module, name)))
@@ -198,4 +199,4 @@ def test_no_other_module_compares_by_these_hashes() -> None:
                 for alias in node.names:
                     if alias.name in users:
                         users[alias.name].add(path.stem)
-    assert users == {"hash_texts": {"key_sets"}, "hash_names": {"compare"}}
+    assert users == {"hash_texts": {"key_sets", "replay"}, "hash_names": {"compare"}}

@@ -93,5 +93,5 @@ def test_other_row_groups_are_found(
 def test_a_wrong_count_is_named(tmp_path: Path) -> None:
     written = write_file(tmp_path, 24)
     wrong = replace(written, adds=replace(written.adds, count=25))
-    with pytest.raises(VerificationError, match="25 were written, but 24 are stored"):
+    with pytest.raises(VerificationError, match="25 were written, but the file has 24"):
         verify_actions(open_store(str(tmp_path)), 0, wrong)
