@@ -71,7 +71,7 @@ def _compare(before: Checks, after: Checks, table: Path) -> int:
         print(_bold("The rows differ. That must never happen: please report it."))
         return 1
     print(_bold(f"Nothing was lost: every reader sees the same rows ({', '.join(after)})."))
-    print(f"The table is yours to play with; afterwards: rm -r {table.parent}")
+    print(f"You can try other commands on this table. To remove it: rm -r {table.parent}")
     return 0
 
 
