@@ -104,7 +104,10 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
         first = errors[0]
         denied = isinstance(first, AccessDeniedError)
         next_step = _LIFECYCLE if denied else "The next run tries again."
-        warn(f"uploads of killed runs may exist, and are billed: {first.message}. {next_step}")
+        warn(
+            f"could not abort unfinished uploads of killed runs: {first.message}. If there are "
+            f"any, the store bills them. {next_step}"
+        )
 
 
 def _has_ended(run: UploadingRun, info: FileInfo, leased: set[str], clock: Clock) -> bool:

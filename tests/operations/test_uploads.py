@@ -185,7 +185,7 @@ def test_a_listing_that_fails_is_a_warning() -> None:
     memory = MemoryStore(f"memory://uploads-{next(_NUMBERS)}/t")
     faulty = FaultyStore(memory, Fault(1, "error", method="list_from"))
     (warning,) = _abort(_PartsStore(faulty), FixedClock())
-    assert "uploads of killed runs may exist" in warning
+    assert "unfinished uploads of killed runs" in warning
 
 
 class _NotesRefused(_PartsStore):
