@@ -19,7 +19,7 @@ def main() -> NoReturn:
 
 
 def _end_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End the process as an interrupted run ends; nothing was begun."""
+    """End the process as an interrupted run ends; no work has started."""
     os.write(2, b"error: interrupted\n")
     # Not an exception: an import could handle or print it.
     os._exit(128 + signal.SIGINT)

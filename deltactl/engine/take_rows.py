@@ -1,4 +1,4 @@
-"""Take rows of a batch in an order: strings of one length faster than Arrow does."""
+"""Take rows of a batch in a given order, faster than Arrow if strings have one length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def take_rows(batch: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
-    """Return the rows whose numbers ``order`` contains, each once, in this order."""
+    """Return the rows whose numbers are in ``order``, in this order."""
     return next(take_in_parts(batch, order, max(1, len(order))), batch.slice(0, 0))
 
 
@@ -21,8 +21,8 @@ def take_in_parts(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same rows as ``take_rows``, in batches of at most so many rows.
 
-    Strings that all have one length, such as codes and UUIDs, are taken as values of fixed width:
-    these have no offsets to look up, and each is copied in a quarter of the time.
+    Strings that all have one length, such as codes and UUIDs, are taken as values of fixed width.
+    Such values have no offsets, and are copied in a quarter of the time.
     """
     columns = [_fix_width(column) for column in batch.columns]
     fixed = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -387,7 +387,7 @@ def _unfinished(report: OptimizeReport) -> str:
 
 
 def _hint_to_finish(report: OptimizeReport) -> str:
-    """Return what to do after a run that was stopped: a cluster is begun again from its start."""
+    """Return what to do after a run that was stopped: a cluster is started again."""
     layout = report.plan.layout
     if layout is None or not report.unfinished.bins or layout.request.kind == "zorder":
         return "Rerun to finish the rest."

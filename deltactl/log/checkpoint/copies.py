@@ -1,4 +1,4 @@
-"""Find row groups of an older checkpoint whose bytes a new one can have.
+"""Find row groups of an older checkpoint that can be copied into a new checkpoint.
 
 All values of such a row group are read, as if they were encoded again: each row is an add that is
 still live, and has the values that would be written. If anything is in doubt, the rows are encoded.
@@ -87,7 +87,7 @@ def find_candidates(
                 opened = stack.enter_context(store.open_input(piece.name))
                 found, count = _find_groups(store, piece.name, opened, footer)
             except (DeltactlError, pa.ArrowException, OSError, ValueError):
-                continue  # if the file is damaged, reading it will raise the error, with its name
+                continue  # a later read raises the error, with the file name
             if found:
                 groups += found
                 num_groups[piece.name] = count
@@ -117,7 +117,7 @@ def find_live_group(
             digest.add(batch)
         pages = _read_pages(copy)
     except (DeltactlError, pa.ArrowException, OSError, ValueError):
-        return None  # reading it again will raise the error
+        return None  # a later read raises the error
     found = digest.finish()
     if found.count != copy.group.num_rows or any(each.has_v2 for each in pages.values()):
         return None

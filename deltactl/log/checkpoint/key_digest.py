@@ -51,7 +51,7 @@ class KeyDigest:
 
 
 def join_fingerprints(parts: Iterable[Fingerprint]) -> Fingerprint:
-    """Return the digest of the row groups of a file, given in order; those without rows count not.
+    """Return the digest of a file from those of its row groups, in order; skip empty ones.
 
     The result depends on how rows are divided into row groups.
     """

@@ -144,7 +144,7 @@ class SplicedGroups:
         return shifts
 
     def _encode_nulls(self, num_rows: int) -> tuple[memoryview, list[ThriftStruct]]:
-        """Return row groups of so many adds with no value, as encoded for the last such number."""
+        """Return an encoded row group of adds whose members are all null; keep the last result."""
         if self._nulls is None or self._nulls[0] != num_rows:
             members = list(self._layout.add_type)
             adds = [pa.nulls(num_rows, member.type) for member in members]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from deltactl.log.checkpoint.read import (
 from deltactl.log.checkpoint.write import WrittenActions, read_ahead
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.listing import Checkpoint
+from deltactl.log.threads import count_threads
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.parallel import each_in_parallel
@@ -35,7 +36,6 @@ _Read: TypeAlias = Callable[
     [Store, CheckpointHead, Sequence[str], Sequence[Piece]], Iterator[pa.Table]
 ]
 
-_MOST_THREADS: Final = 4
 _KEY_COLUMNS = ("encoded_path", "deletion_vector", "size_bytes")
 
 
@@ -66,11 +66,11 @@ def _share_groups(store: Store, head: CheckpointHead, counts: Sequence[int]) -> 
     On object stores, each thread would send requests of its own.
     """
     whole = range(len(counts))
-    most = min(_MOST_THREADS, pa.cpu_count(), sum(count > 0 for count in counts))
+    most = min(count_threads(), sum(count > 0 for count in counts))
     if most < 2 or not is_local_uri(store.uri):
         return [whole]
     if len(row_group_rows(store, head, head.parts[0])) != len(counts):
-        raise CorruptLogError("it has another number of row groups than were written")
+        raise CorruptLogError("its number of row groups differs from the number that was written")
     ends = np.cumsum(counts)
     cuts = [int(np.abs(ends - ends[-1] * n / most).argmin()) + 1 for n in range(1, most)]
     return [whole[first:last] for first, last in pairwise([0, *cuts, len(counts)]) if first < last]
@@ -79,7 +79,7 @@ def _share_groups(store: Store, head: CheckpointHead, counts: Sequence[int]) -> 
 def _digest_share(
     store: Store, head: CheckpointHead, counts: Sequence[int], read: _Read, share: range
 ) -> list[Fingerprint]:
-    """Return the digests of some row groups, and one of the rows that they have too many."""
+    """Return the digest of each row group, and a last one for rows that were not written."""
     is_whole = len(share) == len(counts)
     piece = Piece(head.parts[0], None if is_whole else tuple(share))
     tables = read(store, head, _KEY_COLUMNS, (piece,))

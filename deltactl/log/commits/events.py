@@ -100,7 +100,7 @@ class EventCollector:
         for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
             if not files.num_rows:
                 continue
-            commits = np.searchsorted(parsed.ends, files["seq"].to_numpy(), side="right")
+            commits = parsed.find_commits(files)
             self._parts.append(_events(files, versions[commits], is_add=is_add))
 
     def finish(self, first: int, last: int) -> LogSweep:

@@ -34,6 +34,7 @@ from deltactl.log.commits.partition_keys import (
     keys_of_nodes,
     list_key_sets,
 )
+from deltactl.log.threads import count_threads
 from deltactl.protocol.arrow_schemas import array_of, flags_of
 
 __all__ = ["CommitParser", "ParsedActions"]
@@ -43,7 +44,6 @@ __all__ = ["CommitParser", "ParsedActions"]
 _CHUNK_BYTES = 8 << 20
 # How many chunks are parsed at the same time, each by one thread. With two threads for each chunk,
 # Arrow needs a fifth more processor time. This number limits the memory.
-_MOST_THREADS: Final = 4
 _THREADED_BYTES: Final = 64 << 20  # several threads parse a chunk of one large file
 
 
@@ -62,6 +62,11 @@ class ParsedActions:
     ends: Positions
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     sidecars: list[dict[str, Any]] = field(default_factory=list)
+
+    def find_commits(self, files: pa.Table) -> Positions:
+        """Return, for each row of ``adds`` or ``removes``, the index in ``names`` of its file."""
+        commits: Positions = np.searchsorted(self.ends, files["seq"].to_numpy(), side="right")
+        return commits
 
 
 @dataclass(slots=True)
@@ -101,7 +106,7 @@ class CommitParser:
 
     def _parse_in_threads(self, chunks: Iterable[Sequence[CommitBytes]]) -> Iterator[ParsedActions]:
         """Parse the next chunks while earlier ones are used. Results and errors are in order."""
-        num_threads = max(1, min(_MOST_THREADS, pa.cpu_count()))
+        num_threads = count_threads()
         pending: deque[tuple[Sequence[CommitBytes], frozenset[str], Future[_Rows]]] = deque()
         failures: list[DeltactlError] = []
         pool = ThreadPoolExecutor(num_threads, thread_name_prefix="deltactl-parse")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from deltactl.log.commits.info import parse_commit_info
@@ -40,7 +39,7 @@ class ZOrderCommits:
         """Add the file actions of parsed commits."""
         if self._ordered.isdisjoint(parsed.names):
             return
-        commits = np.searchsorted(parsed.ends, parsed.adds["seq"].to_numpy(), side="right")
+        commits = parsed.find_commits(parsed.adds)
         for number, name in enumerate(parsed.names):
             if name in self._ordered:
                 added = parsed.adds["path"].filter(pa.array(commits == number))
@@ -57,7 +56,7 @@ class ZOrderCommits:
         return name in self._paths
 
     def paths(self, names: Iterable[str]) -> pa.Array:
-        """Return the paths that those of the named commits added that are Z-order commits."""
+        """Return the paths that the Z-order commits among the named commits added."""
         found = [chunk for name in names for chunk in self._paths[name]]
         return pa.concat_arrays(found) if found else pa.array([], pa.string())
 

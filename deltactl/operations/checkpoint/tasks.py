@@ -33,6 +33,7 @@ from deltactl.log.checkpoint.write import (
     remove_unchanged,
 )
 from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
+from deltactl.log.threads import count_threads
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
@@ -44,7 +45,6 @@ if TYPE_CHECKING:  # only a checkpoint that copies needs them
     from deltactl.log.checkpoint.spliced_groups import GroupCopy
 
 _LEAST_COPIED_BYTES: Final = 1 << 20
-_MOST_THREADS: Final = 4
 _MOST_REFUSED: Final = 2
 
 
@@ -150,10 +150,10 @@ def _open_copies(store: Store, spec: WriteSpec, stack: ExitStack) -> CheckpointC
 def _live_groups(
     spec: WriteSpec, copies: CheckpointCopies | None
 ) -> Generator[tuple[GroupCopy, Fingerprint]]:
-    """Yield the row groups whose adds are all live and stored as they would be written.
+    """Yield the row groups whose adds are all live, and stored as deltactl would write them.
 
-    The first ones that are refused end it: then later commits may have changed files in all of
-    them, and a row group that is refused is read twice.
+    Stop after two row groups that cannot be copied: later commits may have changed files in every
+    row group, and a row group that is not copied is read twice.
     """
     if copies is None or not copies.groups:
         return
@@ -165,8 +165,7 @@ def _live_groups(
         return find_live_group(copies, copy, gone, spec.layout)
 
     num_refused = 0
-    at_once = min(_MOST_THREADS, pa.cpu_count())
-    with closing(each_in_parallel(find, copies.groups, at_once=at_once)) as results:
+    with closing(each_in_parallel(find, copies.groups, at_once=count_threads())) as results:
         for found in results:
             if found is not None:
                 yield found

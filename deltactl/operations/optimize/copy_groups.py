@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -242,7 +243,7 @@ def forecast(store: Store, rule: CopyRule, files: pa.Table) -> RewriteCounts:
     if len(small):
         counts.encode(len(small), pc.sum(small).as_py(), [Reason.SMALL])
     large = files.filter(is_large)
-    chosen = large.take(_at_equal_distances(large.num_rows, MAX_FOOTERS))
+    chosen = spread_files(large, MAX_FOOTERS)
     found = RewriteCounts()
     for one in each_in_parallel(
         lambda file: _forecast_file(store, rule, file), iter_data_files(chosen)
@@ -255,10 +256,11 @@ def forecast(store: Store, rule: CopyRule, files: pa.Table) -> RewriteCounts:
     return counts
 
 
-def _at_equal_distances(num_rows: int, at_most: int) -> pa.Array:
-    """Return indices: all, or ``at_most`` of them."""
-    count = min(num_rows, at_most)
-    return pa.array([i * num_rows // count for i in range(count)], pa.int64())
+def spread_files(files: pa.Table, at_most: int) -> pa.Table:
+    """Return all files, or ``at_most`` of them at equal distances, with the first and the last."""
+    count = min(files.num_rows, at_most)
+    rows = np.linspace(0, files.num_rows - 1, count).round().astype(np.int64)
+    return files.take(pa.array(rows))
 
 
 def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCounts:

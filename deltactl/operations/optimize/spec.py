@@ -8,12 +8,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize.copy_groups import CopyRule
+from deltactl.operations.optimize.copy_groups import CopyRule, spread_files
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
@@ -147,10 +144,8 @@ def _row_group_bytes(memory_bytes: int | None, places_rows: bool) -> int:
 
 def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
     """Return the most frequent codec of the inputs, from the footers of a sample."""
-    rows = np.unique(
-        np.linspace(0, plan.files.num_rows - 1, _SAMPLED_FOOTERS).round().astype(np.int64)
-    )
-    sample = plan.files.select(["path", "size_bytes"]).take(pa.array(rows)).to_pydict()
+    files = plan.files.select(["path", "size_bytes"])
+    sample = spread_files(files, _SAMPLED_FOOTERS).to_pydict()
     found = map_requests(
         snapshot.store,
         lambda file: _first_codec(snapshot.store, *file),

@@ -29,7 +29,7 @@ def append_rows(
 ) -> int:
     """Write rows as a stream to an offset of an open file; return the offset of its end.
 
-    Without compression the buffers of Arrow are written as they are, and not copied before.
+    Without compression, the buffers of Arrow are written directly, without a copy.
 
     Raises:
         OSError: the disk is full or failed.
@@ -61,7 +61,7 @@ def _write_rows(
 
 
 class _Target:
-    """Where Arrow writes a stream: a part of a file that is open already."""
+    """A target for the stream writer of Arrow: a part of an open file."""
 
     closed = False
 
@@ -69,7 +69,7 @@ class _Target:
         self._descriptor, self.end = descriptor, offset
 
     def write(self, data: pa.Buffer) -> None:
-        """Write all bytes: the kernel may write fewer than it is asked to."""
+        """Write all bytes. One call of the kernel may write only some of them."""
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._descriptor, rest, self.end)
@@ -81,7 +81,7 @@ class _Target:
         return self.end
 
     def flush(self) -> None:
-        """Do nothing: no bytes are held."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
         """Do nothing: the file stays open."""

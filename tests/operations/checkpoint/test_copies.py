@@ -149,6 +149,15 @@ def partitioned(folder: Path, num_files: int = 4 * ROWS) -> Scene:
     return Scene(folder, num_files, partition_by=["p"])
 
 
+def grown(folder: Path) -> tuple[Scene, Path]:
+    """Return a table with a checkpoint and a later file, and the path of this checkpoint."""
+    scene = partitioned(folder)
+    scene.checkpoint()
+    before = scene.path()
+    scene.add_files(1)
+    return scene, before
+
+
 def test_row_groups_of_live_files_are_copied(copied: list[GroupCopy], tmp_path: Path) -> None:
     scene = partitioned(tmp_path)
     first = scene.checkpoint()
@@ -336,10 +345,7 @@ def test_other_layouts_are_encoded(
 def test_pages_that_are_stored_otherwise_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = partitioned(tmp_path)
-    scene.checkpoint()
-    before = scene.path()
-    scene.add_files(1)
+    scene, before = grown(tmp_path)
     ensure = SplicedGroups.ensure_stored
 
     def damage_first(self: SplicedGroups, *arguments: Any) -> None:
@@ -364,13 +370,10 @@ class _Unreadable:
         raise OSError(errno.EIO, "the disk failed")
 
 
-def test_a_disk_that_fails_during_a_copy_is_told_from_a_failed_write(
+def test_a_disk_that_fails_during_a_copy_names_the_file_that_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = partitioned(tmp_path)
-    scene.checkpoint()
-    before = scene.path()
-    scene.add_files(1)
+    scene, before = grown(tmp_path)
     copy = SplicedGroups.copy
     monkeypatch.setattr(
         SplicedGroups, "copy", lambda self, one: copy(self, replace(one, opened=_Unreadable()))
@@ -397,10 +400,7 @@ def test_bytes_are_copied_in_pieces(
     copied: list[GroupCopy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spliced_groups, "_COPIED_BYTES", 7)
-    scene = partitioned(tmp_path)
-    scene.checkpoint()
-    before = scene.path()
-    scene.add_files(1)
+    scene, before = grown(tmp_path)
     scene.checkpoint()
     assert len(copied) == 4
     assert count_equal(scene, before) == 5  # with that of protocol and metadata

@@ -557,17 +557,17 @@ def test_a_dry_run_reads_a_bounded_number_of_footers(
 
 @pytest.fixture
 def leaves(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether an output was begun, at each time a bin left its core."""
-    begun: list[bool] = []
+    """Whether an output was open, at each time a bin left its core."""
+    writers: list[Any] = []
     opened = tasks._open_writer
 
     def open_writer(*given: Any) -> Any:
-        begun.append(True)
-        return opened(*given)
+        writers.append(opened(*given))
+        return writers[-1]
 
     left: list[bool] = []
     monkeypatch.setattr(tasks, "_open_writer", open_writer)
-    monkeypatch.setattr(tasks, "leave_core", lambda: left.append(bool(begun)))
+    monkeypatch.setattr(tasks, "leave_core", lambda: left.append(bool(writers)))
     return left
 
 
