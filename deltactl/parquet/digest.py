@@ -96,7 +96,7 @@ class RowDigester:
     def _digest_some(
         self, batch: pa.RecordBatch, constants: Constants, dictionaries: Sequence[Hashes | None]
     ) -> RowDigest:
-        """``dictionaries``: the hashes of that of each column which has one."""
+        """``dictionaries`` has, for each column, the hashes of its dictionary, or ``None``."""
         first = np.full(batch.num_rows, constants.first, np.uint64)
         second = np.full(batch.num_rows, constants.second, np.uint64)
         columns = {}
