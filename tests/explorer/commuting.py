@@ -1,17 +1,28 @@
-"""Which calls need no order: those that commute with all that others may still do.
+"""Find the calls whose order makes no difference to the calls of other programs.
 
-Where such a call waits, it goes on at once, and nobody else's turn is tried before it (a persistent
-set of one, in terms of partial-order reduction), unless it changes what an invariant looks at.
-Every order that is left out differs from one that is searched by exchanges of calls that commute,
-one of each two seen by no invariant: so it goes through the same worlds, as far as they look, to
-the same ends.
+If a program waits at such a call, the search executes the call at once, and does not try orders in
+which another program makes a call first (a persistent set of one call). Calls that change what an
+invariant reads are an exception. Each skipped order differs from a searched order only by exchanges
+of two calls that commute, and no invariant reads what one of the two calls changes. So the skipped
+order leads to the same results, and the invariants read the same data.
 
-What others may still do is learned: each node of a program's tree collects the calls that were
-seen to follow from it. A call goes on as long as nothing learned stands against it; where something
-learned later does, the state is searched again with all its steps. In the end nothing that was let
-pass met anything. Were there an order in which it does, take the shortest: up to its last call it
-is equal to one that was searched, in which the program in question came to that very call, and it
-would have been learned. (No order goes on for ever, so none is put off for ever.)
+The search learns which calls a program can still make: each node of a program's tree collects the
+calls that followed the node. If the search learns of a call that conflicts with a call that was
+executed at once, it searches the state again, and tries the calls of all programs there. In the
+end, no call that was executed at once conflicts with a call that the search knows.
+
+Proof that the search has learned enough, by contradiction:
+
+1. Assume that an order exists in which a call C was executed at once, and a later call D of another
+   program conflicts with C. Take the shortest such order.
+2. The part of this order before D contains no such conflict, because the order is the shortest one.
+   So the search has searched an order that is equal to this part, except that calls that commute
+   can be exchanged.
+3. In the searched order, the program of D came to D. So the search has learned that D conflicts
+   with C, and has searched the state before C again with the calls of all programs.
+4. So C was not executed at once there, which contradicts step 1.
+
+No order is infinite, so no call is put off forever.
 """
 
 from __future__ import annotations
