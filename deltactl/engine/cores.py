@@ -1,15 +1,42 @@
-"""Let a task of the local engine say that it no longer needs its core."""
+"""Share the cores of this machine between the tasks of the local engine.
+
+A task says that it no longer needs its core, and asks how many cores it may use.
+"""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from deltactl.engine.base import P, R, Worker
 
 _of_thread: Final = threading.local()
+
+
+@dataclass(slots=True)
+class Cores:
+    """The cores of a run of the local engine, which alone changes these numbers.
+
+    Attributes:
+        total: how many tasks may use a core at the same time.
+        busy: the tasks that use a core.
+        waiting: the tasks that have not started.
+    """
+
+    total: int
+    busy: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Place:
+    """The place of a task in a run. ``left`` is done when the task has called ``leave_core``."""
+
+    cores: Cores
+    left: Future[None] = field(default_factory=Future)
 
 
 def leave_core() -> None:
@@ -18,16 +45,35 @@ def leave_core() -> None:
     The rest of the task must need little processor time. A worker may call it at any time, also
     repeatedly; it has an effect only on the local engine.
     """
-    left: Future[None] | None = getattr(_of_thread, "left", None)
-    if left is not None:
+    place = _find_place()
+    if place is not None:
         with suppress(InvalidStateError):  # it was called before
-            left.set_result(None)
+            place.left.set_result(None)
 
 
-def run_on_core(worker: Worker[P, R], payload: P, left: Future[None]) -> R:
-    """Run a worker; complete ``left`` when the worker calls ``leave_core``."""
-    _of_thread.left = left
+def count_own_cores() -> int:
+    """Return how many cores the running task may use now: more than one if no task waits."""
+    place = _find_place()
+    if place is None or place.cores.waiting:
+        return 1
+    return max(1, place.cores.total // max(place.cores.busy, 1))
+
+
+def may_get_cores() -> bool:
+    """Return whether ``count_own_cores`` may become more than one before the running task ends."""
+    place = _find_place()
+    return place is not None and place.cores.waiting < place.cores.total > 1
+
+
+def run_on_core(worker: Worker[P, R], payload: P, place: Place) -> R:
+    """Run a worker that has a place in a run."""
+    _of_thread.place = place
     try:
         return worker(payload, 0)
     finally:
-        _of_thread.left = None
+        _of_thread.place = None
+
+
+def _find_place() -> Place | None:
+    place: Place | None = getattr(_of_thread, "place", None)
+    return place

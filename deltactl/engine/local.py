@@ -18,7 +18,7 @@ from deltactl.engine.base import (
     Task,
     Worker,
 )
-from deltactl.engine.cores import run_on_core
+from deltactl.engine.cores import Cores, Place, run_on_core
 from deltactl.engine.tasks import open_tasks
 
 _TASKS_PER_WORKER: Final = 4
@@ -66,25 +66,29 @@ class LocalEngine:
         """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for tasks."""
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], _Running[P]] = {}
+        cores = Cores(self.workers, waiting=counter.progress.tasks_total)
         following = next(waiting, None)
         with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
             while True:
                 for entry in running.values():
-                    entry.has_core = not entry.left.done()
+                    entry.has_core = not entry.place.left.done()
+                cores.busy = sum(entry.has_core for entry in running.values())
                 cancelled = cancel is not None and cancel.is_set()
                 while (
                     following is not None
                     and not cancelled
                     and self._fits(following, running.values())
                 ):
-                    entry = _Running(following)
-                    future = pool.submit(run_on_core, worker, following.payload, entry.left)
+                    entry = _Running(following, Place(cores))
+                    cores.busy += 1
+                    cores.waiting -= 1
+                    future = pool.submit(run_on_core, worker, following.payload, entry.place)
                     running[future] = entry
                     following = next(waiting, None)
                 if not running:
                     return
                 events: list[Future[Any]] = list(running)
-                events += [entry.left for entry in running.values() if entry.has_core]
+                events += [entry.place.left for entry in running.values() if entry.has_core]
                 ended, _ = wait(events, return_when=FIRST_COMPLETED)
                 for future in [future for future in running if future in ended]:
                     task = running.pop(future).task
@@ -111,14 +115,14 @@ class LocalEngine:
 
 @dataclass(slots=True)
 class _Running(Generic[P]):
-    """A task that has not ended; ``left`` is done when it has called ``leave_core``.
+    """A task that has not ended, and its place.
 
     ``has_core`` is what the engine last saw: if it decides by this value and then waits for
-    ``left``, it misses no call.
+    ``place.left``, it misses no call of ``leave_core``.
     """
 
     task: Task[P]
-    left: Future[None] = field(default_factory=Future)
+    place: Place
     has_core: bool = True
 
 

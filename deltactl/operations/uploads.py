@@ -1,6 +1,6 @@
 """Record uploads in parts before their first part, and abort those of killed runs.
 
-    _deltactl/uploads/<run>-<number>.json
+    _deltactl/uploads/<run>-<digest>.json
 
 The parts of such an upload are not in listings of files, but the store keeps and bills them. A run
 writes a note for each upload, and deletes the note when the upload is completed or aborted. Other

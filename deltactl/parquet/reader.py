@@ -158,15 +158,17 @@ class RowReader:
         groups: Sequence[int] | None = None,
         *,
         batch_rows: int = DEFAULT_BATCH_ROWS,
+        use_threads: bool = False,
     ) -> Iterator[LiveBatch]:
         """Yield the live rows of consecutive row groups of an open file; ``None`` means all groups.
 
-        This raises the same errors as :meth:`read`.
+        With ``use_threads``, Arrow decodes columns on all cores. This raises the same errors as
+        :meth:`read`.
         """
         num_rows = parquet.metadata.num_rows
         if deleted is not None:
             ensure_within(deleted, num_rows, file.path)
-        for batch in self._read_physical(parquet, file, groups, batch_rows):
+        for batch in self._read_physical(parquet, file, groups, batch_rows, use_threads):
             if deleted is None:
                 yield batch
                 continue
@@ -184,13 +186,14 @@ class RowReader:
         file: DataFile,
         groups: Sequence[int] | None,
         batch_rows: int,
+        use_threads: bool = False,
     ) -> Iterator[LiveBatch]:
         with naming_file(file.path):
             first_row, expected = 0, parquet.metadata.num_rows
             if groups is not None:
                 sizes = [parquet.metadata.row_group(i).num_rows for i in range(groups[-1] + 1)]
                 first_row, expected = sum(sizes[: groups[0]]), sum(sizes)
-            for batch in self._physical(parquet, file, groups, batch_rows):
+            for batch in self._physical(parquet, file, groups, batch_rows, use_threads):
                 yield LiveBatch(batch, first_row, batch.num_rows)
                 first_row += batch.num_rows
             if first_row != expected:
@@ -204,6 +207,7 @@ class RowReader:
         file: DataFile,
         groups: Sequence[int] | None,
         batch_rows: int,
+        use_threads: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Yield all rows of these row groups, also deleted rows, in the columns of the reader."""
         constants = self._constants(file)
@@ -216,8 +220,9 @@ class RowReader:
             return
         names = set(sources.chosen)
         legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
-        # Bins already run in parallel. Threads inside each bin would only compete with other bins.
-        for batch in read_batches(parquet, groups, sources.chosen, batch_rows, use_threads=False):
+        for batch in read_batches(
+            parquet, groups, sources.chosen, batch_rows, use_threads=use_threads
+        ):
             _ensure_unambiguous(batch, legacy, file.path)
             # Nothing to convert: conversions would return each column unchanged, as for most files.
             if sources.is_complete and batch.schema.equals(self.schema, check_metadata=True):

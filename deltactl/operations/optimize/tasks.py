@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.engine.cores import leave_core
+from deltactl.engine.cores import count_own_cores, leave_core, may_get_cores
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import (
@@ -196,11 +196,16 @@ def ensure_live_rows(file: DataFile, physical_rows: int, live: int) -> None:
 def _open_writer(
     store: Store, name: str, spec: RewriteSpec, task: RewriteTask
 ) -> DataFileWriter | SpliceWriter:
-    """Return a writer that copies only if an input is large enough for it."""
+    """Return a writer that copies only if an input is large enough for it.
+
+    The same writer can encode columns on several cores. The other one needs less memory.
+    """
     rule = spec.copy
     copies = rule is not None and any(map(rule.may_copy, task.files))
-    kind = SpliceWriter if copies else DataFileWriter
-    return kind(store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
+    arguments = (store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
+    if copies or may_get_cores():
+        return SpliceWriter(*arguments, copies=copies, count_cores=count_own_cores)
+    return DataFileWriter(*arguments)
 
 
 def _is_copied_by_service(spec: RewriteSpec, task: RewriteTask) -> bool:
@@ -251,7 +256,11 @@ def _rewrite_file(
                 counts.rows += step.group.num_rows
                 physical_rows += step.group.num_rows
             else:
-                for live in spec.reader.read_groups(opened(), file, deleted, step.groups):
+                use_threads = count_own_cores() > 1
+                batches = spec.reader.read_groups(
+                    opened(), file, deleted, step.groups, use_threads=use_threads
+                )
+                for live in batches:
                     columns = with_row_ids(spec, file, live)
                     counts.add(columns)
                     physical_rows += live.num_physical_rows

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate, groupby
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +17,8 @@ from deltactl.parquet.format import END_BYTES, FileMetaData, RowGroup
 from deltactl.parquet.thrift import ThriftStruct, decode
 from deltactl.parquet.writer import WriteOptions, open_parquet
 from deltactl.protocol.stats_columns import StatsColumns
+
+_PARTS_PER_CORE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,20 @@ def encode_segment(table: pa.Table, options: WriteOptions, stats: StatsColumns) 
     )
     (group,) = decode(footer[:-END_BYTES]).members(FileMetaData.ROW_GROUPS)
     return Segment(table.num_rows, data, group.members(RowGroup.COLUMNS), facts)
+
+
+def divide_columns(table: pa.Table, cores: int) -> list[pa.Table]:
+    """Divide the columns into parts that follow each other, so that ``cores`` threads end together.
+
+    The parts have about the same number of bytes. There are at most four for each thread.
+    """
+    if cores == 1:
+        return [table]
+    ends = list(accumulate(column.nbytes for column in table.columns))
+    share = ends[-1] // (cores * _PARTS_PER_CORE) + 1
+    numbers = range(table.num_columns)
+    parts = groupby(numbers, key=lambda number: (ends[number] - 1) // share)
+    return [table.select(list(part)) for _, part in parts]
 
 
 def _ensure_counts(table: pa.Table, footer: pq.FileMetaData) -> None:

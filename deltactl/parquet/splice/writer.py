@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -39,7 +39,7 @@ from deltactl.parquet.splice.chunks import (
     relocate,
 )
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
-from deltactl.parquet.splice.segment import Segment, encode_segment
+from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segment
 from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk_pages
 from deltactl.parquet.splice.verify import (
     ensure_all_pages,
@@ -58,7 +58,8 @@ from deltactl.parquet.writer import (
 )
 from deltactl.protocol.stats import Path, encode_stats
 from deltactl.protocol.stats_columns import StatsColumns
-from deltactl.storage.assembly import open_assembly
+from deltactl.storage.assembly import StreamedAssembly, open_assembly
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
 ROOM_FOR_ROW_GROUPS: Final = MAX_ROW_GROUPS - 1024
@@ -83,7 +84,8 @@ class GroupCopy:
 class SpliceWriter:
     """Write one data file. If the ``with`` block ends before ``close``, the file is discarded.
 
-    Arguments and errors are those of ``DataFileWriter``.
+    Arguments and errors are those of ``DataFileWriter``. Without ``copies``, no row group will be
+    copied. ``count_cores`` returns how many threads may encode the columns of the next row group.
     """
 
     def __init__(
@@ -93,8 +95,12 @@ class SpliceWriter:
         schema: pa.Schema,
         options: WriteOptions,
         stats: StatsColumns,
+        *,
+        copies: bool = True,
+        count_cores: Callable[[], int] = lambda: 1,
     ) -> None:
         ensure_storable(schema)
+        self._count_cores = count_cores
         self._store, self._name, self._schema = store, name, schema
         self._options, self._stats = options, stats
         self._footer = _empty_footer(schema, options)
@@ -106,7 +112,7 @@ class SpliceWriter:
         self._nested_nulls: dict[Path, int] = {}
         self._ranges: list[CopiedRange] = []
         self._is_done = False
-        self._out = open_assembly(store, name)
+        self._out = open_assembly(store, name) if copies else StreamedAssembly(store, name)
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +157,7 @@ class SpliceWriter:
         with self._naming_file():
             leaves = self._copy_leaves(wanted)
             if wanted.beside is not None:
-                segment = encode_segment(wanted.beside, self._options, self._stats)
+                segment = self._encode(wanted.beside)
                 leaves |= self._place_segment(segment, wanted.beside.schema.names)
             if wanted.facts is not None:
                 self._note(wanted.facts)
@@ -226,10 +232,17 @@ class SpliceWriter:
             self._write_group(table)
 
     def _write_group(self, table: pa.Table) -> None:
-        with self._naming_file():
-            segment = encode_segment(table, self._options, self._stats)
-            leaves = self._place_segment(segment, self._schema.names)
+        cores = self._count_cores()
+        parts = divide_columns(table, cores)
+        encoded = each_in_parallel(self._encode, parts, at_once=cores)
+        with self._naming_file(), closing(encoded):
+            leaves: dict[LeafPath, PlacedChunk] = {}
+            for part, segment in zip(parts, encoded, strict=True):
+                leaves |= self._place_segment(segment, part.schema.names)
             self._add_group(table.num_rows, leaves, [])
+
+    def _encode(self, table: pa.Table) -> Segment:
+        return encode_segment(table, self._options, self._stats)
 
     def _place_segment(self, segment: Segment, names: Sequence[str]) -> dict[LeafPath, PlacedChunk]:
         """Write the pages of encoded columns. The columns are in the order of ``names``."""
