@@ -21,7 +21,7 @@ class Cores:
     """The cores of a run of the local engine, which alone changes these numbers.
 
     Attributes:
-        total: how many tasks may use a core at the same time.
+        total: the cores that all tasks together may use.
         busy: the tasks that use a core.
         waiting: the tasks that have not started.
     """

@@ -35,7 +35,8 @@ def count_cores() -> int:
 class LocalEngine:
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
-    A task that needs more memory than this runs alone. A task that called ``leave_core`` does not
+    A task that needs more memory than this runs alone. If no task waits, tasks can use the cores
+    that are left (see ``count_own_cores``). A task that called ``leave_core`` does not
     count as one of the ``workers``, so that another task can start. At most ``max_unfinished``
     tasks are unfinished at once: by default four for each worker.
     """
@@ -66,7 +67,7 @@ class LocalEngine:
         """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for tasks."""
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], _Running[P]] = {}
-        cores = Cores(self.workers, waiting=counter.progress.tasks_total)
+        cores = Cores(min(self.workers, count_cores()), waiting=counter.progress.tasks_total)
         following = next(waiting, None)
         with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
             while True:

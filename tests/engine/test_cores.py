@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from deltactl.engine import local
 from deltactl.engine.base import Done, Task
 from deltactl.engine.cores import count_own_cores, leave_core, may_get_cores
 from deltactl.engine.local import LocalEngine
@@ -29,6 +32,11 @@ def _run(workers: int, num_tasks: int, together: int) -> list[tuple[int, bool]]:
     done = [outcome for outcome in outcomes if isinstance(outcome, Done)]
     assert len(done) == num_tasks
     return [outcome.result for outcome in sorted(done, key=lambda outcome: outcome.task_id)]
+
+
+@pytest.fixture(autouse=True)
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "count_cores", lambda: 8)
 
 
 def test_a_task_alone_may_use_all_cores() -> None:
@@ -68,6 +76,10 @@ def test_the_core_of_a_task_that_left_it_is_free() -> None:
 
     list(LocalEngine(workers=2).run(work, [Task(0, 0), Task(1, 1)]))
     assert counts == [2]
+
+
+def test_tasks_use_no_more_cores_than_the_machine_has() -> None:
+    assert _run(workers=32, num_tasks=2, together=2) == [(4, True)] * 2
 
 
 def test_outside_of_an_engine_there_is_one_core() -> None:

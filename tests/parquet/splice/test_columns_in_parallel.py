@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.engine import local
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DataFileError, VerificationError
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -140,6 +141,7 @@ def test_a_bin_that_runs_alone_is_encoded_by_several_threads(
         both_started.wait(30)
         return encode_segment(table, options, stats)
 
+    monkeypatch.setattr(local, "count_cores", lambda: 2)
     monkeypatch.setattr(segment, "_PARTS_PER_CORE", 1)
     monkeypatch.setattr(writer, "encode_segment", encode)
     store = LocalStore(str(tmp_path))
