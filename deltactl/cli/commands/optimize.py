@@ -124,7 +124,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="AGE",
-            help="Skip partitions whose newest file was written less than this time ago, e.g. 1h",
+            help="Skip partitions with a file that was written within this time, e.g. 1h",
         ),
     ] = None,
     include_clustered: Annotated[

@@ -53,8 +53,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--allow-protocol-downgrade",
-            help="Also restore the older protocol of the version  [default: the table gets the "
-            "table features of both versions]",
+            help="Also restore the protocol of that version  [default: the table has the "
+            "features of the restored version and of the latest version]",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")] = False,

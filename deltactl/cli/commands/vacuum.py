@@ -33,8 +33,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep files that were removed from the table less than this time ago, e.g. "
-            "168h  [default: delta.deletedFileRetentionDuration, else "
+            help="How long to keep files after they were removed from the table, e.g. 168h  "
+            "[default: delta.deletedFileRetentionDuration, else "
             f"{format_duration(DEFAULT_RETENTION_MS)}]",
         ),
     ] = None,
@@ -102,8 +102,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse the run if more than this share of the files in the directory is in no "
-            "commit",
+            help="Maximum share of files in the table directory that are in no commit. If the "
+            "share is larger, deltactl refuses the run",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[

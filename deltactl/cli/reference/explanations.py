@@ -237,8 +237,8 @@ EXPLANATIONS: Final = {
         "A request to the store failed or was refused.",
         (
             "The network, a full disk, or a limit on the number of requests.",
-            "A file system on which a writer can always replace an existing file. "
-            "On such a file system, two writers could overwrite each other's commits.",
+            "A file system that cannot stop a writer from replacing an existing file. On such a "
+            "file system, two writers could overwrite each other's commits.",
         ),
         _FAILED_BEFORE_COMMIT,
         ("Rerun; the message has the file and the store's own error.",),

@@ -46,7 +46,7 @@ class ConditionalCommitStore(ForwardingStore):
             raise SafetyError(
                 f"another writer left {sign!r} in {self.uri}. That writer coordinates its "
                 "commits outside of S3, and could overwrite a commit of this run",
-                hint="Commit with --log-store dynamodb, as this writer does (see "
+                hint="Commit with --log-store dynamodb, as the other writer does (see "
                 "docs/object-store-commits.md). If no writer uses DynamoDB for this table any "
                 "more, delete the temporary files of the log. Nothing was committed.",
             )

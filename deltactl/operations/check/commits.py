@@ -34,9 +34,9 @@ from deltactl.storage.store import Store
 
 _MEMBERS = ("id", "partitionColumns")  # for schemaString see SCHEMA_MISSING
 _EMPTY = (
-    "it is empty: the write was truncated, or the content was lost. Delta on Spark, delta-rs and "
-    "DuckDB continue as if it had no actions. Restore the commit before a vacuum: a vacuum "
-    "deletes the data files that the commit added"
+    "it is empty: a truncated write, or lost content. Delta on Spark, delta-rs and DuckDB "
+    "continue as if it had no actions. Data files that it added look like orphans. A vacuum "
+    "deletes these files: do not vacuum before you restore the commit"
 )
 
 

@@ -36,8 +36,9 @@ class NewFiles:
         warn(
             f"{len(self.unsure)} files were left out: "
             f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. They are about as old as the last "
-            "listing, but the log no longer has the commits of that time. deltactl cannot "
-            "tell whether they are new or were removed. If they are new, run `touch` on them"
+            "listing, and the log lacks the commits of that time. deltactl cannot tell "
+            "whether they are new or were removed from the table. If they are new, run "
+            "`touch` on them"
         )
 
 
