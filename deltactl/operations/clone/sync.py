@@ -153,7 +153,8 @@ def _with_past_options(
     if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
-            + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),
+            + ("with all partitions" if past.predicate is None else f"where {past.predicate}")
+            + ", but this run selects other partitions",
             hint="Omit --where to keep this selection of partitions, or add --full to change the "
             "selection.",
         )
