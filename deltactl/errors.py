@@ -266,8 +266,10 @@ class OutOfMemoryError(DeltactlError):
         super().__init__(
             message,
             hint=hint
-            or "Raise the memory limit (`ulimit -v`, or the limit of the cgroup), or use less "
-            "memory: give --max-concurrent 1, a smaller --memory or a smaller --target-size.",
+            or (
+                "Raise the memory limit (`ulimit -v`, or the limit of the cgroup). To use less "
+                "memory, give --max-concurrent 1, a smaller --memory or a smaller --target-size."
+            ),
         )
 
 

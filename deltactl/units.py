@@ -221,7 +221,8 @@ def parse_timestamp(text: str) -> int:
     except ValueError:
         raise UsageError(
             f"{text!r} is not a timestamp",
-            hint='Write it as "2024-01-31", "2024-01-31 12:00:00" or "2024-01-31T12:00:00+02:00".',
+            hint='Write the timestamp as "2024-01-31", "2024-01-31 12:00:00" or '
+            '"2024-01-31T12:00:00+02:00".',
         ) from None
 
 

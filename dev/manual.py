@@ -23,8 +23,8 @@ _FILES: Final = (
     ("TABLE/_delta_log/", "The transaction log of a table: commits and checkpoints."),
     (
         "TABLE/_deltactl/",
-        "Files of deltactl: journals and quarantine of vacuum, leases, and a record of the last "
-        "run of each command. Readers and writers of Delta ignore this directory.",
+        "Files of deltactl: journals and quarantine of vacuum, leases, and records of the last "
+        "runs. Readers and writers of Delta ignore this directory.",
     ),
     (
         "deltactl.toml",
@@ -34,7 +34,7 @@ _FILES: Final = (
     (
         "$XDG_CONFIG_HOME/deltactl/deltactl.toml",
         "Settings of the user. If XDG_CONFIG_HOME is not set, the file is in ~/.config/deltactl. "
-        "The settings in the nearest deltactl.toml override it.",
+        "The settings in the nearest deltactl.toml override this file.",
     ),
 )
 _ENVIRONMENT: Final = (
@@ -42,8 +42,8 @@ _ENVIRONMENT: Final = (
     ("NO_COLOR", "If this variable has a value, deltactl prints no colours."),
     (
         "FORCE_COLOR",
-        "If this variable has a value other than 0, deltactl prints colours even if the output "
-        "does not go to a terminal. With 0, it prints no colours. NO_COLOR has precedence.",
+        "With any value but 0, deltactl prints colours even if the output does not go to a "
+        "terminal. With 0, deltactl prints no colours. NO_COLOR has precedence.",
     ),
     ("TERM", "If the value is dumb, deltactl prints no colours and draws no progress bar."),
     ("COLUMNS", "Width of the output in characters, instead of the width of the terminal."),

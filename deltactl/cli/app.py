@@ -36,7 +36,7 @@ def root(
         bool,
         typer.Option(
             "--version",
-            help="Show the version of deltactl; with -v, also the versions of engines and "
+            help="Show the version of deltactl. With -v, also show the versions of engines and "
             "libraries",
             rich_help_panel=Group.OUTPUT,
         ),

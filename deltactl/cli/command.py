@@ -78,7 +78,7 @@ class Command(TyperCommand):
             if session.output.form in CI_FORMATS:
                 raise UsageError(
                     f"{self.name} does not support -o {session.output.form}",
-                    hint="Use -o json, or -o table for people.",
+                    hint="Use -o json for programs, or -o table for people.",
                 )
             return self._invoke_one(ctx, session)
 

@@ -78,7 +78,8 @@ def load_command(spec: CommandSpec) -> Command:
     """
     if find_spec(spec.module) is None:
         raise UsageError(
-            f"`{spec.name}` is not part of this version", hint="See `deltactl --help`."
+            f"this version of deltactl does not have the command `{spec.name}`",
+            hint="See `deltactl --help`.",
         )
     module = import_module(spec.module)
     command = build_command(module.command, spec.name)

@@ -96,7 +96,7 @@ def cancel_on_signals(
         cancellation.signal_number = number
         cancellation.token.set()
         if notify is not None and not cancellation.is_idle:
-            notify("stopping; finished work is kept (signal again to abort at once)")
+            notify("stopping; finished work is kept (send the signal again to abort at once)")
 
     with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
         try:

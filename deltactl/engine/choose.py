@@ -54,7 +54,9 @@ def choose_engine(
     reason = _reason_for_spark(facts, input_bytes, threshold_bytes)
     if reason is None:
         return Decision(
-            EngineChoice("local", f"input below {format_size(threshold_bytes)}, no cluster named")
+            EngineChoice(
+                "local", f"input below {format_size(threshold_bytes)}, no cluster configured"
+            )
         )
     if facts.missing is None:
         return Decision(EngineChoice("spark", reason))

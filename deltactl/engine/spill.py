@@ -21,8 +21,8 @@ PLACE: Final = pa.field("place", pa.int64(), nullable=False)
 _SHARE_OF_MEMORY: Final = 10
 
 SPILL_DIR_HINT: Final = (
-    "Use --spill-dir to choose a directory with more space, or rerun with a larger --memory, or "
-    "with --where for a part of the table."
+    "Use --spill-dir to choose a directory with more space, or rerun with a larger --memory. To "
+    "optimize only some partitions, add --where."
 )
 """The hint of errors about missing disk space."""
 

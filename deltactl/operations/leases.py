@@ -188,7 +188,8 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
         if holder.expires_ms > clock.now_ms():
             raise LeaseHeldError(
                 f"another {command} is running on this table: {holder.describe()}",
-                hint="Rerun later, or rerun with --no-lease, which is safe but may do work twice.",
+                hint="Rerun later, or rerun with --no-lease: two runs at a time are "
+                "safe, but may do work twice.",
             )
 
 

@@ -105,8 +105,8 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
         denied = isinstance(first, AccessDeniedError)
         next_step = _LIFECYCLE if denied else "The next run tries again."
         warn(
-            f"could not abort unfinished uploads of killed runs: {first.message}. If there are "
-            f"any, the store bills them. {next_step}"
+            f"could not abort unfinished uploads of killed runs: {first.message}. If such "
+            f"uploads exist, the store bills them. {next_step}"
         )
 
 

@@ -123,9 +123,9 @@ def naming_file(path: str) -> Iterator[None]:
     except ObjectNotFoundError as error:
         raise DataFileError(
             f"data file {path!r} is in the log but not in the store",
-            hint="Restore the file, or restore an older version of the table. The file was deleted "
-            "without a commit, for example by a vacuum with a short retention or by a lifecycle "
-            "rule.",
+            hint="Restore the file, or restore an older version of the table. The file was "
+            "deleted without a commit, for example by a lifecycle rule or a vacuum with a "
+            "short retention.",
         ) from error
     except DataFileError as error:
         if path in error.message:

@@ -367,9 +367,9 @@ def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> 
     for name in columns:
         if has_ambiguous_datetimes(batch.column(name)):
             raise UnsupportedFeatureError(
-                f"data file {path!r} has dates before 1582-10-15 or timestamps before 1900 in "
-                f"column {name!r}, written by Spark in its legacy calendar: a rewrite would change "
-                "them",
+                f"Spark wrote the data file {path!r} in its legacy calendar. Column {name!r} has "
+                "dates before 1582-10-15 or timestamps before 1900, which a rewrite would "
+                "change",
                 hint="Rewrite the file with Spark, which supports both calendars.",
             )
 

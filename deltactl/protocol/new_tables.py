@@ -80,7 +80,7 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
                 f"deltactl cannot set the property {key!r} on a new table",
                 hint="Use --column-mapping."
                 if "columnmapping" in folded
-                else "Omit it; other writers can set it afterwards.",
+                else "Omit this property; other writers can set it afterwards.",
             )
         if value.lower() not in ("true", "false"):
             raise UsageError(f"the property {key!r} must be true or false, not {value!r}")

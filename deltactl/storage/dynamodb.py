@@ -151,9 +151,9 @@ class DynamoDbEntries:
             if service_code(error) == "ResourceNotFoundException":
                 raise StorageError(
                     f"there is no {where}",
-                    hint="Use --ddb-table-name and --ddb-region to give the name and region of the"
-                    " DynamoDB table that the other writers of this Delta table use for their"
-                    " commits. docs/object-store-commits.md shows how to create such a table.",
+                    hint="Use --ddb-table-name and --ddb-region to give the DynamoDB table that "
+                    "the other writers use for their commits. See "
+                    "docs/object-store-commits.md to create such a table.",
                 ) from error
             raise map_error(error, method.replace("_", " "), name, where, self._secrets) from error
 
@@ -187,8 +187,8 @@ class DynamoDbEntries:
             )
         raise StorageError(
             f"an item in DynamoDB table {self._place.table_name!r} is not the entry of a commit",
-            hint="Use --ddb-table-name to give the name of the DynamoDB table that the other"
-            " writers of this Delta table use for their commits.",
+            hint="Use --ddb-table-name to give the DynamoDB table that the other writers of this "
+            "Delta table use for their commits.",
         )
 
 

@@ -117,8 +117,8 @@ _S3_DENIED_HINT: Final = (
     " --storage-option requester_pays=true."
 )
 _LIST_HINT: Final = (
-    "Allow the user who runs deltactl to list the table's directory, not only to read files in"
-    " it: s3:ListBucket, storage.objects.list, or the permission to list blobs."
+    "Allow the user who runs deltactl to list the table's directory: s3:ListBucket, "
+    "storage.objects.list, or the permission to list blobs."
 )
 # gcsfs has no exception classes for these errors.
 _PHRASES: Final[Mapping[str, _Kind]] = {

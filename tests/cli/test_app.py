@@ -230,7 +230,9 @@ def test_a_command_that_is_not_there_yet(fake_cli: RunCli) -> None:
     assert "not-written-yet" in fake_cli("--help").out
     ran = fake_cli("not-written-yet", "t")
     assert ran.code == 2
-    assert ran.err.startswith("error: `not-written-yet` is not part of this version\n")
+    assert ran.err.startswith(
+        "error: this version of deltactl does not have the command `not-written-yet`\n"
+    )
 
 
 def test_an_interrupt_ends_with_exit_130(fake_cli: RunCli) -> None:

@@ -220,7 +220,7 @@ def test_check_names_the_checkpoint_that_other_readers_need(tmp_path: Path) -> N
     table.checkpoint()
     report = table.check()
     assert codes(report) == {}
-    assert any("because the checkpoint of version 3" in note for note in report.notes)
+    assert any("with the checkpoint of version 3" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n"])

@@ -236,7 +236,7 @@ def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProx
     plain.put(f"{LOG_DIR}/{sign}", b"")
     before = sorted(name for names in plain.walk() for name in names)
     proxy.clear()
-    with pytest.raises(SafetyError, match="coordinates commits outside of S3") as refused:
+    with pytest.raises(SafetyError, match="coordinates its commits outside of S3") as refused:
         Table(uri, options).optimize()
     assert "--log-store dynamodb" in (refused.value.hint or "")
     assert sign in refused.value.message
@@ -252,7 +252,7 @@ def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProx
 def test_ours_are_signs_too(uri: str, proxy: FaultProxy, store: Store) -> None:
     """Once a table is committed to by entries, a run without the flag is refused."""
     put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), "0", never_sleep)
-    with pytest.raises(SafetyError, match="coordinates commits outside of S3"):
+    with pytest.raises(SafetyError, match="coordinates its commits outside of S3"):
         open_table_store(uri, s3_options(proxy.endpoint)).ensure_put_if_absent()
 
 

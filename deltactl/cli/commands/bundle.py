@@ -59,7 +59,7 @@ def command(
         bool,
         typer.Option(
             "--include-names",
-            help="Keep the real names of columns, properties and tags: do not replace them by "
+            help="Keep the names of columns, properties and tags, instead of replacing them by "
             "pseudonyms",
         ),
     ] = False,
@@ -67,10 +67,12 @@ def command(
 ) -> None:
     """Collect facts about a table in one zip file, which you can attach to a bug report.
 
-    The file contains the results of describe-history, describe-detail and check, the plans of
-    optimize and vacuum, the settings, the versions of libraries, and the newest commits. User data
-    is replaced by pseudonyms. If deltactl cannot collect one of these parts, the file contains the
-    error instead, and the exit status is 5. The table is not changed.
+    The file contains the results of describe-history, describe-detail and check, and the plans of
+    optimize and vacuum. It also contains the settings, the versions of libraries and the newest
+    commits.
+
+    deltactl replaces user data by pseudonyms, and does not change the table. If deltactl cannot
+    collect a part, the file contains the error instead, and the exit status is 5.
 
     \b
     Examples:
@@ -191,15 +193,16 @@ def _present(
     include_names: bool,
 ) -> None:  # fmt: skip
     error = session.find_interruption(
-        f"{path} contains what was collected before the run stopped", is_part_done=True
+        f"the bundle {path} has only the parts that deltactl collected before the run stopped",
+        is_part_done=True,
     )
     missing = [part for part in parts if part["error"] is not None]
     if missing and error is None:
         first = missing[0]
         error = PartialSuccessError(
-            f"{format_count(len(missing), 'part is', 'parts are')} missing: "
-            f"{first['name']}: {first['error']['code']}",
-            hint=f"Read the reason in {path}. Send the file as it is, or fix the cause and rerun.",
+            f"{format_count(len(missing), 'part is', 'parts are')} missing in the bundle, such "
+            f"as {first['name']} ({first['error']['code']})",
+            hint=f"Read the errors in {path}. Send the file as it is, or fix the cause and rerun.",
         )
     session.present(
         lambda page: _render(page, path, size_bytes, parts),

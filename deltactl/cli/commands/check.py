@@ -49,10 +49,9 @@ def command(
     files: Annotated[
         Files,
         typer.Option(
-            help="How to check data files. Each value includes the checks of the values before "
-            "it. exists: the files exist; sizes: they have the sizes in the log; footers: "
-            "their row counts, null counts and bounds agree with the statistics in the "
-            "log; data: every row can be decoded"
+            help="How to check data files. exists: check that each file exists. sizes: also "
+            "compare its size with the log. footers: also compare its footer with the "
+            "statistics in the log. data: also decode all rows"
         ),
     ] = Files[_DEFAULTS.depth.name],
     sample: Annotated[
@@ -63,20 +62,21 @@ def command(
         bool,
         typer.Option(
             "--checkpoints",
-            help="Compare every checkpoint with the commits. Errors in _last_checkpoint and in "
-            "checksum files are then findings, not notes",
+            help="Compare every checkpoint with the commits. Also report errors in "
+            "_last_checkpoint and in checksum files as findings. Without this option, "
+            "deltactl reports these errors as notes",
         ),
     ] = False,
     dvs: Annotated[
         bool,
-        typer.Option("--dvs", help="Decode the deletion vectors; --files data always decodes them"),
+        typer.Option("--dvs", help="Decode all deletion vectors, as --files data always does"),
     ] = False,
     proofs: Annotated[
         bool,
         typer.Option(
             "--proofs",
-            help="Compute the row digests of files again, and compare them with the digests "
-            "that optimize --cluster-by and --zorder-by wrote to the log",
+            help="Compute the row digests of files again. Compare them with the digests that "
+            "optimize --cluster-by and --zorder-by wrote to the log",
         ),
     ] = False,
     resume: Annotated[
@@ -84,24 +84,23 @@ def command(
         typer.Option(
             metavar="FILE",
             help="Record the progress of the check in this local file. If the file exists, "
-            "continue the check that it records",
+            "continue the check that is recorded in it",
         ),
     ] = None,
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="Repair findings of one kind. path-encoding repairs PATH_ENCODING: a removed "
-            "file is still live, because its remove action encodes the path in another way "
-            "than its add action. The command asks first, then commits a remove action "
-            "that matches"
+            help="Repair findings of one kind. path-encoding: a remove action has another path "
+            "encoding than its add action, so the file is still live. If you confirm, "
+            "deltactl removes the file from the table"
         ),
     ] = None,
     path: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="With --fix: repair only this path, which is written exactly as in the log; "
-            "may be repeated",
+            help="With --fix: repair only this path. Write the path exactly as in the log. May "
+            "be repeated",
             show_default=False,
         ),
     ] = None,
@@ -110,8 +109,8 @@ def command(
 ) -> None:
     """Check that the log, files and statistics of a table agree.
 
-    The command always checks the whole log. If it finds a problem, the exit status is 3. It writes
-    to the table only with --fix.
+    The command always checks the whole log. If it finds a problem, the exit status is 3. Only with
+    --fix does the command write to the table.
 
     \b
     Examples:

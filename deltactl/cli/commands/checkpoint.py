@@ -58,8 +58,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     compat: Annotated[
         Compat,
         typer.Option(
-            help="Form of the checkpoint files. default: every Delta reader can read them; "
-            "spark: with the columns that Delta on Spark writes by default; plain: as "
+            help="Form of the checkpoint files. default: every Delta reader can read them. "
+            "spark: they have the columns that Delta on Spark writes by default. plain: as "
             "default, but without dictionary encoding and compression"
         ),
     ] = _DEFAULTS.compat,
@@ -102,8 +102,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--check",
-            help="Change nothing, and exit with status 3 if delta.checkpointInterval requires a "
-            "checkpoint now. With --repair: if a checkpoint or _last_checkpoint is invalid",
+            help="Change nothing. Exit with status 3 if delta.checkpointInterval requires a "
+            "checkpoint now. With --repair: exit with status 3 if a checkpoint or "
+            "_last_checkpoint is invalid",
         ),
     ] = False,
     dry_run: DryRunOption = False,
@@ -209,7 +210,8 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
         left = [finding for finding in report.findings if not finding.repaired]
         error = PartialSuccessError(
             f"{left[0].name} was not repaired: {left[0].problem}",
-            hint=f"Run `deltactl check --checkpoints` for details. Remedy: {left[0].remedy}.",
+            hint="Run `deltactl check --checkpoints` for details. Result of the repair: "
+            f"{left[0].remedy}.",
         )
     session.present(
         lambda page: render_repair(page, report, session.argv),

@@ -81,7 +81,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--full",
-            help="With --sync: also update a clone that other writers have changed, or whose "
+            help="With --sync: also update the clone if another writer changed it, or if the "
             "source was created again",
         ),
     ] = False,
@@ -89,8 +89,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--no-note",
-            help="With --shallow: do not record the clone in the source. A vacuum of the source "
-            "may then delete files that the clone needs",
+            help="With --shallow: do not record the clone in the source. Without this record, a "
+            "vacuum of the source may delete files that the clone needs",
         ),
     ] = False,
     source_storage_option: Annotated[
@@ -105,9 +105,10 @@ def command(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Copy a table, or make a new table that refers to its files.
 
-    The clone has the rows, schema and properties of one version, and no history. If a run is
-    interrupted, run the same command again: it copies only the missing files. TARGET becomes a
-    table only after all files are copied.
+    The clone has the rows, schema and properties of one version, but no history.
+
+    TARGET becomes a table only after deltactl has copied all files. If a run is interrupted, rerun
+    the same command: the new run copies only the missing files.
 
     \b
     Examples:
@@ -170,6 +171,6 @@ def _find_error(report: CloneReport) -> PartialSuccessError | None:
     return PartialSuccessError(
         f"the clone was created, but {format_count(len(report.gone), 'file', 'files')} of its "
         f"source cannot be read: {first.path}: {first.problem}",
-        hint="Delete the clone, then clone the latest version of the source: a vacuum removed "
-        "files of the source during the run.",
+        hint="Delete the clone, then clone the latest version of the source. During the run, a "
+        "vacuum removed files of the source.",
     )

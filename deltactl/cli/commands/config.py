@@ -41,8 +41,8 @@ def command(
         str | None,
         typer.Argument(
             metavar="TABLE",
-            help="Show the settings that apply to this table, with its profile and its table "
-            "properties",
+            help="Show the settings that apply to this table, including its profile in "
+            "deltactl.toml and its table properties",
             show_default=False,
         ),
     ] = None,
@@ -53,9 +53,9 @@ def command(
 ) -> None:
     """Show every setting: its value, and where the value comes from.
 
-    For each setting, deltactl uses the first of these sources that has a value: the option, the
-    DELTACTL_ variable, the nearest deltactl.toml, deltactl.toml in XDG_CONFIG_HOME, the table
-    property, the default.
+    Each setting can have several sources, and deltactl uses the first one that has a value. The
+    order is: option, DELTACTL_ variable, nearest deltactl.toml, deltactl.toml in XDG_CONFIG_HOME,
+    table property, default.
 
     \b
     Examples:

@@ -28,9 +28,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help='Partition columns in order, with types: "date date, country string"  '
-            "[default: the columns in the directory names, with types that are guessed "
-            "from the values]",
+            help='Partition columns in order, with types: "date date, country string"  [default: '
+            "the columns in the directory names; deltactl guesses their types from the values]",
         ),
     ] = None,
     no_statistics: Annotated[
@@ -39,7 +38,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     schema_mode: Annotated[
         SchemaMode,
         typer.Option(
-            help="What to do if a column has different types in different files. strict: fail; "
+            help="What to do if a column has different types in different files. strict: fail. "
             "widen: use a common type"
         ),
     ] = _DEFAULTS.schema_mode,
@@ -71,8 +70,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --sync: also add files that were written up to this time before the last "
-            f"run of convert  [default: {format_duration(_DEFAULTS.margin_ms)}]",
+            help="With --sync: also add files that were written at most this long before the "
+            f"last run of convert  [default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -80,7 +79,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     """Convert a directory of Parquet files to a Delta table, in place and in one commit.
 
     The command does not copy or change the Parquet files. It ignores files and directories whose
-    names start with "_" or ".". If DIR is already a table, it does nothing without --sync.
+    names start with "_" or ".".
+
+    If DIR is already a table, give --sync to add new files. Without --sync, the command changes
+    nothing.
 
     \b
     Examples:

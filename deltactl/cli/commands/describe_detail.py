@@ -52,15 +52,15 @@ def command(
         bool,
         typer.Option(
             "--layout",
-            help="Also show which share of the files a query for one value of a column skips, "
-            "now and after clustering",
+            help="Also show the share of files that a query for one column value skips, now and "
+            "after clustering",
         ),
     ] = False,
 ) -> None:
     """Show sizes, columns, properties, protocol and features of a table.
 
     The command reads only the log. So it also works for tables with features and types that
-    deltactl does not know. Times are in UTC.
+    deltactl does not support. Times are in UTC.
 
     \b
     Examples:

@@ -68,8 +68,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--purge-first",
-            help="Before the manifests are written, rewrite the files that have deletion "
-            "vectors, in a separate commit",
+            help="First rewrite the files that have deletion vectors, in a separate commit. Then "
+            "write the manifests",
         ),
     ] = False,
     ddl: Annotated[

@@ -61,8 +61,8 @@ def show_blame(
     report = blame_partition(store, text, options, session.output.warn)
     if report.oldest_version > 0:
         session.output.warn(
-            f"the log no longer has the commits before version {report.oldest_version}, which may "
-            "also have changed this partition"
+            f"the log no longer has the commits before version {report.oldest_version}. These "
+            "commits may also have changed this partition"
         )
     for unknown in report.unknown:
         session.output.warn(_describe_unknown(unknown))
@@ -130,8 +130,7 @@ def show_follow(
     """
     if session.output.form not in (OutputFormat.TABLE, OutputFormat.NDJSON):
         raise UsageError(
-            f"-o {session.output.form} cannot be used with --follow, because a command with "
-            "--follow does not end",
+            f"-o {session.output.form} cannot be used with --follow, because --follow never ends",
             hint="Omit -o, or write -o ndjson.",
         )
     poll_ms = DEFAULT_POLL_MS if poll is None else parse_duration(poll)

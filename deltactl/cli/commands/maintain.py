@@ -47,8 +47,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Read the policy from this file, which has the format of deltactl.toml. Its "
-            "values override the environment and the other files, but not options on the "
+            help="Read the policy from this file, in the format of deltactl.toml. The file "
+            "overrides the environment and the other settings files, but not options on the "
             "command line",
         ),
     ] = None,
@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="ACTIONS",
-            help="Run only these actions, separated by commas, if the policy allows them. The "
+            help="Run only these actions, separated by commas. The policy must allow them. The "
             f"actions are {','.join(ACTIONS)}",
         ),
     ] = None,
@@ -90,7 +90,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory limit of the process  [default: half of the memory of machine or cgroup]",
+            help="Memory limit of the process  [default: half of the memory of the "
+            "machine or cgroup]",
         ),
     ] = None,
     no_lease: Annotated[
@@ -109,9 +110,10 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     The command reads the log of each table and finds the actions that are due: optimize,
     checkpoint, manifest, log-cleanup and vacuum. It ranks the actions of all tables by benefit per
-    cost, and runs the best ones until the budget is used up. A vacuum removes no file before the
-    retention of its table ends. The settings (the policy) are in the section [maintain] of
-    deltactl.toml.
+    cost, and runs the best actions until the budget is used up.
+
+    The settings (the policy) are in the section [maintain] of deltactl.toml. A vacuum keeps every
+    file at least until the retention of its table ends.
 
     \b
     Examples:

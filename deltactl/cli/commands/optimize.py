@@ -72,10 +72,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     layout: Annotated[
         Layout | None,
         typer.Option(
-            help="How --cluster-by arranges rows. tile: split each column into ranges with "
-            "equal row counts; hilbert, zorder: sort along the curve of this name; linear: "
-            f"sort by the columns  [default: {DEFAULT_LAYOUT}; {LIQUID_LAYOUT} if the table "
-            "has clustering columns]",
+            help="How --cluster-by arranges rows. tile: split each column into ranges with equal "
+            "row counts. hilbert, zorder: sort along the curve of this name. linear: sort by "
+            f"the columns  [default: {DEFAULT_LAYOUT}; {LIQUID_LAYOUT} if the table has "
+            "clustering columns]",
             show_default=False,
         ),
     ] = None,
@@ -108,15 +108,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="DIR",
-            help="While rows are sorted, rows that do not fit in memory are written to a file "
-            "in this directory  [default: TMPDIR, else /tmp]",
+            help="Directory for rows that do not fit in memory while deltactl sorts them  "
+            "[default: TMPDIR, else /tmp]",
         ),
     ] = None,
     since_version: Annotated[
         str | None,
         typer.Option(
             metavar="N|last-run",
-            help="Rewrite only partitions that changed after version N; last-run: only "
+            help="Rewrite only partitions that changed after version N. last-run: rewrite only "
             "partitions that changed since the last complete optimize",
         ),
     ] = None,
@@ -124,15 +124,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="AGE",
-            help="Skip partitions whose newest file was written less than this time ago, e.g. 1h",
+            help="Skip partitions with a file that was written within this time, e.g. 1h",
         ),
     ] = None,
     include_clustered: Annotated[
         bool,
         typer.Option(
             "--include-clustered",
-            help="Also merge files that have liquid clustering or a Z-order; their layout is "
-            "lost. Deprecated: use --cluster-by or --zorder-by instead",
+            help="Also merge files that have liquid clustering or a Z-order. These files lose "
+            "their layout. Deprecated: use --cluster-by or --zorder-by instead",
         ),
     ] = False,
     target_size: Annotated[
@@ -188,7 +188,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory limit of the process  [default: half of the memory of machine or cgroup]",
+            help="Memory limit of the process  [default: half of the memory of the "
+            "machine or cgroup]",
         ),
     ] = None,
     codec: Annotated[
@@ -196,15 +197,14 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="NAME[:LEVEL]",
             help="Compression of the new files: zstd, snappy, gzip, lz4, brotli or none  "
-            "[default: the codec in the table property, else the codec of most input files]",
+            "[default: delta.parquet.compression.codec, else the codec of most input files]",
         ),
     ] = None,
     rewrite: Annotated[
         Rewrite,
         typer.Option(
-            help="What to do with row groups. auto: copy the large ones without decoding, "
-            "decode and merge the small ones; copy: copy all that can be copied; encode: "
-            "copy none"
+            help="How to write row groups. auto: copy large row groups without decoding, and "
+            "merge small ones. copy: copy as many as possible. encode: copy none"
         ),
     ] = _DEFAULTS.rewrite,
     min_row_group: Annotated[
@@ -219,18 +219,16 @@ def command(  # noqa: PLR0913 - one parameter an option
         Verification,
         typer.Option(
             help="How to compare new files with their inputs before the commit. counts: compare "
-            "row counts and null counts in the footers; full: also read and compare all "
-            "rows"
+            "row counts and null counts in the footers. full: also read and compare all rows"
         ),
     ] = _DEFAULTS.verify,
     if_needed: Annotated[
         list[str] | None,
         typer.Option(
             metavar="WHAT=THRESHOLD",
-            help="Run only if one of these conditions is true. files=N, size=SIZE: at least N "
-            "files or this total size would be rewritten; skip=SHARE: a query for one "
-            "value of a clustering column skips less than this share of the files. May be "
-            "repeated",
+            help="Run only if there is enough work. files=N or size=SIZE: at least this much to "
+            "rewrite. skip=SHARE: queries for one value of a clustering column skip less than "
+            "SHARE of the files. May be repeated",
             show_default=False,
         ),
     ] = None,

@@ -53,8 +53,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--allow-protocol-downgrade",
-            help="Also restore the older protocol of the version  [default: the table gets the "
-            "table features of both versions]",
+            help="Also restore the protocol of that version  [default: the table has the "
+            "features of the restored version and of the latest version]",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")] = False,
@@ -62,9 +62,11 @@ def command(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Restore an earlier version of a table, as a new version.
 
-    Later versions stay readable. So you can undo a restore: restore the version that was the latest
-    one before the restore. The command first checks that every file of the version exists. On a
-    terminal, it asks before the commit.
+    The command first checks that every file of the version exists. On a terminal, it asks before
+    the commit.
+
+    Later versions stay readable. To undo a restore, restore the version that was the latest before
+    the restore.
 
     \b
     Examples:
@@ -150,6 +152,7 @@ def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None
         f"{format_count(len(report.gone), 'restored file is', 'restored files are')} missing: "
         f"{first.path}: {first.problem}",
         hint="Wait until the vacuum that removed the files has ended. If it was a vacuum of "
-        f"deltactl, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, restore "
-        f"version {report.plan.version} to undo this restore.",
+        f"deltactl, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
+        f"`deltactl restore {shlex.quote(table)} --to-version {report.plan.version}` to undo "
+        "this restore.",
     )

@@ -33,17 +33,17 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep files that were removed from the table less than this time ago, e.g. "
-            "168h  [default: delta.deletedFileRetentionDuration, else "
+            help="How long to keep files after they were removed from the table, e.g. 168h  "
+            "[default: delta.deletedFileRetentionDuration, else "
             f"{format_duration(DEFAULT_RETENTION_MS)}]",
         ),
     ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="How to find the files to remove. full: list all files; lite: read only the "
-            "log; auto: as lite if an earlier vacuum handled all commits that are no "
-            "longer in the log, else as full"
+            help="How to find the files to remove. full: list all files. lite: read only the "
+            "log. auto: lite if an earlier vacuum handled all commits that are no longer in "
+            "the log, else full"
         ),
     ] = _DEFAULTS.mode,
     inventory: Annotated[
@@ -84,8 +84,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--include-unknown",
-            help="Also remove files that no commit references and that are not named like a "
-            "file of Delta (*.parquet, deletion_vector_*.bin)",
+            help="Also remove unreferenced files with other names than *.parquet and "
+            "deletion_vector_*.bin. A file is unreferenced if no commit in the log contains it",
         ),
     ] = False,
     ignore_manifests: Annotated[
@@ -102,8 +102,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse the run if more than this share of the files in the table directory is "
-            "not referenced by any commit in the log",
+            help="Maximum share of files in the table directory that are in no commit. If the "
+            "share is larger, deltactl refuses the run",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -130,16 +130,16 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--no-journal",
-            help="Do not record which files are removed; --undo is then not possible",
+            help="Do not record which files are removed. Without this record, --undo is "
+            "not possible",
         ),
     ] = False,
     undo: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that an earlier vacuum removed. RUN is the id of the "
-            "vacuum, or the word last for the latest vacuum. The files come from the "
-            "quarantine, or from old object versions in the bucket",
+            help="Restore the files that an earlier vacuum removed, from the quarantine or from "
+            "old object versions. RUN is the id of the vacuum, or last for the latest vacuum",
         ),
     ] = None,
     purge_quarantine: Annotated[
@@ -153,7 +153,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="Delete the record of this shallow clone. Later vacuums then do not keep the "
+            help="Delete the record of this shallow clone. After that, vacuums do not keep the "
             "files that the clone uses",
         ),
     ] = None,
@@ -169,9 +169,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     """Remove files that no recent version of the table needs.
 
     A version is recent if it was the latest version within the retention (--retain). The command
-    keeps all data files and deletion vectors of recent versions, and all files that are younger
-    than the retention. It asks before it removes files. Without a terminal, it cannot ask, and
-    needs --yes.
+    keeps all files of recent versions, and all files that are younger than the retention.
+
+    The command asks before it removes files. If there is no terminal to ask on, give --yes.
 
     \b
     Examples:
@@ -240,9 +240,9 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
         text += f" {format_count(count, 'version', 'versions')} will no longer be readable."
     if plan.retention.is_short:
         text += (
-            f" Files are kept for {format_duration(plan.retention.retain_ms)}, but the table's "
-            f"retention is {format_duration(plan.retention.table_ms)}: files of active writers may "
-            "be removed."
+            f" This vacuum keeps removed files for {format_duration(plan.retention.retain_ms)}, "
+            f"but the table's retention is {format_duration(plan.retention.table_ms)}: it may "
+            "remove files of active writers."
         )
     return text
 
@@ -268,8 +268,8 @@ def _run(
 def _warn(session: Session, report: VacuumReport) -> None:
     for path in report.came_back[:1]:
         session.output.warn(
-            f"{format_count(len(report.came_back), 'file', 'files')} kept, because another writer "
-            f"started using them during the run, such as {path}"
+            f"{format_count(len(report.came_back), 'file', 'files')} kept, such as {path}: "
+            "another writer started using them during the run"
         )
     for directory in report.plan.foreign:
         session.output.warn(
@@ -291,8 +291,11 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
             f"these files: the table needs them."
             if report.quarantined_until_ms is not None
-            else "Restore these files from a backup, or restore an older version of the table: the "
-            "table may need them. Next time, add --quarantine: then --undo can restore files.",
+            else (
+                "Restore these files from a backup, or restore an older version of the table: "
+                "the table may need them. Next time, add --quarantine, so that --undo can restore "
+                "files."
+            ),
         )
     if failed is None:
         return None

@@ -39,8 +39,8 @@ IfNeededOption = Annotated[
     typer.Option(
         "--if-needed",
         metavar="WHAT=THRESHOLD",
-        help="Run only if there are at least N files (files=N) or files of at least this "
-        "total size (size=SIZE) to remove. If you give both, one of them is enough",
+        help="Run only if there is enough to remove: at least N files (files=N), or files of at "
+        "least SIZE (size=SIZE). If you give both, one of them is enough",
         show_default=False,
     ),
 ]
@@ -59,8 +59,8 @@ class GlobalOptions(Options):
         typer.Option(
             "--storage-option",
             metavar="KEY=VALUE",
-            help="Option for the storage of the table; may be repeated. To pass a secret, put "
-            "it in an environment variable, and write KEY=env:VARIABLE",
+            help="Option for the storage of the table; may be repeated. For a secret, set an "
+            "environment variable, and write KEY=env:VARIABLE",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -78,7 +78,7 @@ class GlobalOptions(Options):
         typer.Option(
             "--quiet",
             "-q",
-            help="Do not show progress and notes; warnings and errors are still shown",
+            help="Show warnings and errors, but no progress and no notes",
         ),
     ] = False
     verbose: Annotated[
@@ -87,7 +87,7 @@ class GlobalOptions(Options):
             "--verbose",
             "-v",
             count=True,
-            help="Show log messages; -vv shows more of them",
+            help="Show log messages. -vv shows more messages",
             show_default=False,
         ),
     ] = 0
@@ -98,7 +98,7 @@ class GlobalOptions(Options):
     no_color: Annotated[
         bool,
         typer.Option(
-            "--no-color", help="Do not print colours; the variable NO_COLOR has the same effect"
+            "--no-color", help="Do not print colours. The variable NO_COLOR has the same effect"
         ),
     ] = False
     max_requests_per_second: Annotated[
@@ -123,9 +123,9 @@ class GlobalOptions(Options):
         ProgressForm | None,
         typer.Option(
             "--progress",
-            help="How to show progress on stderr. auto: a bar on a terminal, else as plain; "
-            f"plain: a line every {SECONDS_BETWEEN_LINES:g} seconds; json: plain lines as "
-            f"JSON; none: no progress  [default: {_DEFAULT_PROGRESS}]",
+            help="How to show progress on stderr. auto: a bar on a terminal, else plain. plain: "
+            f"a line every {SECONDS_BETWEEN_LINES:g} seconds. json: the same lines as JSON. "
+            f"none: no progress  [default: {_DEFAULT_PROGRESS}]",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),

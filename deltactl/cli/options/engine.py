@@ -33,7 +33,7 @@ class EngineOptions(Options):
         EngineName | None,
         typer.Option(
             "--engine",
-            help="Where tasks run. local: in this process; spark: on Spark; auto: on Spark if a "
+            help="Where tasks run. local: in this process. spark: on Spark. auto: on Spark if a "
             "cluster is configured or the input reaches --spark-threshold, else in this "
             f"process  [default: {_DEFAULT_ENGINE}]",
             show_default=False,

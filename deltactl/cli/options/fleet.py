@@ -33,7 +33,7 @@ class FleetOptions(Options):
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Path or URI of a table, or a pattern such as 's3://lake/*'; you can give several",
+            help="Path or URI of a table, or a pattern such as 's3://lake/*'. You can give several",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -42,8 +42,8 @@ class FleetOptions(Options):
         typer.Option(
             "--tables-from",
             metavar="FILE",
-            help="Also process the tables that this file lists, one per line; - reads the list "
-            "from standard input",
+            help="Also process the tables that this file lists, one per line. If FILE is -, "
+            "deltactl reads the list from standard input",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),
@@ -55,7 +55,7 @@ class FleetOptions(Options):
             "-j",
             min=1,
             metavar="N",
-            help="Number of tables to process at the same time; these tables share cores and "
+            help="Number of tables to process at the same time. These tables share cores and "
             "memory",
             rich_help_panel=Group.EXECUTION,
         ),

@@ -32,23 +32,20 @@ _KEPT: Final = "Finished work was committed and is complete."
 EXPLANATIONS: Final = {
     "FAILED": Explanation(
         "A run failed for a reason without its own code.",
-        ("The result could not be written: a full disk, a closed terminal.",),
+        ("The result could not be written, because the disk is full or the terminal was closed.",),
         _FAILED_BEFORE_COMMIT,
-        ("Read the message; rerun with --debug for a traceback.",),
+        ("Read the message. Rerun with --debug to see a traceback.",),
     ),
     "INTERNAL": Explanation(
         "An internal error. This is a bug in deltactl.",
-        (
-            "The log, a file or the environment differs from everything that the tests of "
-            "deltactl cover.",
-        ),
+        ("The log, a file or the environment has a property that no test of deltactl covers.",),
         _FAILED_BEFORE_COMMIT,
         ("Rerun with --debug, and report the traceback and the table's protocol.",),
     ),
     "USAGE": Explanation(
         "An option or argument is wrong, or options cannot be combined.",
         (
-            "A misspelled option or value; a size or a time without a unit.",
+            "A misspelled option or value, or a size or a time without a unit.",
             "An invalid DELTACTL_ variable or line of deltactl.toml.",
         ),
         _UNTOUCHED,
@@ -62,7 +59,7 @@ EXPLANATIONS: Final = {
         "columns.",
         (
             "A column that is not a partition column of this table.",
-            "Quotes that the shell removed: put the whole predicate in quotes.",
+            "Quotes that the shell removed. Put the whole predicate in quotes.",
         ),
         _UNTOUCHED,
         (
@@ -92,7 +89,7 @@ EXPLANATIONS: Final = {
         "The log cannot rebuild the requested version or time.",
         (
             "The version is newer than the latest, or a log cleanup deleted it.",
-            "The time is before the first commit in the log.",
+            "The time is before the first commit that the log still has.",
         ),
         _UNTOUCHED,
         ("See the versions and their times with `deltactl describe-history TABLE --all`.",),
@@ -137,12 +134,12 @@ EXPLANATIONS: Final = {
     "LOG_FILE_MISSING": Explanation(
         "A checkpoint or sidecar that the log refers to is missing.",
         (
-            "Log cleanups deleted the file repeatedly while deltactl read it.",
+            "While deltactl read the log, several log cleanups deleted files that it needed.",
             "The file was deleted by hand, or lost.",
         ),
         _UNTOUCHED,
         (
-            "Rerun: after a cleanup there is a newer checkpoint.",
+            "Rerun: after a log cleanup, the log has a newer checkpoint.",
             "If the file stays missing, run `deltactl check TABLE --checkpoints` to see whether "
             "other files can rebuild the table. Then write a new checkpoint with `deltactl "
             "checkpoint TABLE`.",
@@ -151,7 +148,7 @@ EXPLANATIONS: Final = {
     "DATA_FILE": Explanation(
         "A data file or deletion vector is missing, invalid, or not as the log describes it.",
         (
-            "The file was deleted outside Delta, or by a vacuum with too short a retention.",
+            "The file was deleted without a commit, or by a vacuum whose retention was too short.",
             "A file that was replaced, truncated or encrypted.",
         ),
         _FAILED_BEFORE_COMMIT,
@@ -167,8 +164,8 @@ EXPLANATIONS: Final = {
         ("A defect in memory, storage or a library, or a bug in deltactl.",),
         "Files that failed the check were deleted and not committed.",
         (
-            "Rerun; if the run fails again with the same file, report the error.",
-            "Check the machine if the run fails with another file each time.",
+            "Rerun. If the run fails again with the same file, report the error.",
+            "If each run fails with another file, check the machine.",
         ),
     ),
     "CONFLICT": Explanation(
@@ -181,8 +178,8 @@ EXPLANATIONS: Final = {
         ),
     ),
     "COMMIT_UNKNOWN": Explanation(
-        "It is not known whether a commit was written: the store did not confirm it, and reading "
-        "it back failed.",
+        "It is not known whether a commit was written. The store did not confirm it, and "
+        "deltactl could not read it back.",
         ("The network or the store failed during the commit and did not recover.",),
         "The commit exists completely or not at all. Its data files were kept, because the commit "
         "may list them.",
@@ -198,20 +195,21 @@ EXPLANATIONS: Final = {
             "Another writer changed or removed some of the files during the run.",
         ),
         "All commits are complete; files that failed are unchanged.",
-        ("Fix the cause in the message, then rerun: only the remaining work is done.",),
+        ("Fix the cause in the message, then rerun. The new run does only the remaining work.",),
     ),
     "SAFETY": Explanation(
         "A rule that protects data refused the run.",
         (
             "The retention of the run is shorter than the retention of the table.",
-            "Unusually many files that no commit references: the directory may be wrong.",
-            "A confirmation is needed, but --yes was not given and there is no terminal to ask on.",
-            "A shallow clone that is recorded in the table, and that vacuum cannot read.",
+            "Unusually many files are in no commit of the log. The directory may be wrong.",
+            "The command needs a confirmation, but --yes was not given and there is "
+            "no terminal to ask on.",
+            "The table has a record of a shallow clone, but vacuum cannot read this clone.",
         ),
         _UNTOUCHED,
         (
             "Rerun with --dry-run first.",
-            "Read the hint: it names the option that overrides the rule, if there is one.",
+            "Read the hint. If an option overrides the rule, the hint names this option.",
         ),
     ),
     "CONVERSION": Explanation(
@@ -239,7 +237,8 @@ EXPLANATIONS: Final = {
         "A request to the store failed or was refused.",
         (
             "The network, a full disk, or a limit on the number of requests.",
-            "A file system that cannot refuse to create a file whose name exists already.",
+            "A file system that cannot stop a writer from replacing an existing file. On such a "
+            "file system, two writers could overwrite each other's commits.",
         ),
         _FAILED_BEFORE_COMMIT,
         ("Rerun; the message has the file and the store's own error.",),
@@ -248,7 +247,7 @@ EXPLANATIONS: Final = {
         "The store has no file with this name.",
         ("A misspelled path, or a file that was deleted just before it was read.",),
         _UNTOUCHED,
-        ("Check the name; rerun if a cleanup ran at the same time.",),
+        ("Check the name. If a log cleanup or a vacuum ran at the same time, rerun.",),
     ),
     "OBJECT_EXISTS": Explanation(
         "deltactl must create a new file, but a file with this name exists already.",
@@ -315,12 +314,12 @@ EXPLANATIONS: Final = {
         "Another run of the same command is running on this table.",
         (
             "A cron job that started before the last one ended.",
-            "A run that was killed on another machine: its lease expires within 15 minutes.",
+            "A run that was killed on another machine. Its lease expires within 15 minutes.",
         ),
         _UNTOUCHED,
         (
-            "Rerun later; the message shows the holder of the lease and when it expires.",
-            "Use --no-lease to run now: two runs at a time are safe, but may do work twice.",
+            "Rerun later. The message shows the holder of the lease and when the lease expires.",
+            "Use --no-lease to run now. Two runs at a time are safe, but may do work twice.",
         ),
     ),
 }

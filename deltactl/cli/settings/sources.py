@@ -104,7 +104,7 @@ def parse_flag(text: str) -> bool:
         return True
     if lowered in ("0", "false", "no", "off"):
         return False
-    raise UsageError(f"{text!r} is neither yes nor no", hint="Write 1 or 0.")
+    raise UsageError(f"{text!r} is neither yes nor no", hint="Write 1 for yes, or 0 for no.")
 
 
 def _parse_from(name: str, text: str, parse: Callable[[str], T]) -> T:

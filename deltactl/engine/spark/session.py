@@ -237,5 +237,6 @@ def _explain_start(
     reason = telling[0] if telling else first[0]
     return EngineUnavailableError(
         f"{where} could not be started: {reason[:300]}",
-        hint="Check the address, and that Java is 17 or newer; -v shows the output of Spark.",
+        hint="Check the address. Check that Java is 17 or newer. Rerun with -v to see "
+        "the output of Spark.",
     )

@@ -94,7 +94,9 @@ def _check(
     try:
         replayed = _load(store, listing, checkpoint.version, others)
     except (CorruptLogError, ObjectNotFoundError):
-        return Verdict(checkpoint, "unproven", "the log has nothing left to compare it with")
+        return Verdict(
+            checkpoint, "unproven", "the log no longer has the commits to compare it with"
+        )
     own = _load_alone(store, checkpoint)
     difference = _describe_difference(own, replayed)
     if difference is None:
@@ -103,7 +105,7 @@ def _check(
     unproven = any(v.checkpoint == base and v.trust == "unproven" for v in before)
     problem = f"it disagrees with the log: {difference}"
     if unproven and base is not None:
-        problem += f"; or {base.names[0]} is wrong instead"
+        problem += f"; or {base.names[0]} is wrong, not this file"
     return Verdict(checkpoint, "ambiguous" if unproven else "bad", problem)
 
 

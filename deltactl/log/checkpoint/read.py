@@ -78,7 +78,8 @@ def _named(name: str, version: int) -> Iterator[None]:
         raise MissingLogFileError(
             f"checkpoint file {name} of version {version} is missing",
             hint="Rerun if a log cleanup ran just now. Otherwise run `deltactl checkpoint TABLE "
-            "--repair`: an older checkpoint or the JSON commits may be enough to rebuild it.",
+            "--repair`: an older checkpoint or the JSON commits may be enough to rebuild the "
+            "checkpoint.",
         ) from error
     except DeltactlError:
         raise
@@ -87,7 +88,7 @@ def _named(name: str, version: int) -> Iterator[None]:
         raise CorruptLogError(
             f"checkpoint file {name} of version {version} cannot be read: {detail}",
             hint="Run `deltactl checkpoint TABLE --repair`: an older checkpoint or the JSON "
-            "commits may be enough to rebuild it.",
+            "commits may be enough to rebuild the checkpoint.",
         ) from error
 
 

@@ -179,7 +179,7 @@ class ActionFileWriter:
         if info.size_bytes != size_bytes:
             raise ConflictError(
                 f"another writer wrote the checkpoint {self._name} during the run",
-                hint="Rerun to check this checkpoint. This run did not change it.",
+                hint="Rerun to check this checkpoint. This run did not change the checkpoint.",
             )
         self._digester.shutdown()
         adds, removes = zip(*self._done, strict=True) if self._done else ((), ())

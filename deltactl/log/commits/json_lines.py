@@ -79,7 +79,7 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
     if len(actions := list_actions(line.items())) > 1:
         raise SharedLineError(
             f"{file_name}, line {number}: has several actions: {', '.join(actions)}",
-            hint="Restore the file from a backup: a line must have only one action, and different "
+            hint="Restore the file from a backup. A line must have only one action: different "
             "readers use different actions of this line.",
         )
 

@@ -90,7 +90,7 @@ def resolve_timestamp(
     asked = format_timestamp(timestamp_ms)
     if position == 0:
         raise VersionNotFoundError(
-            f"{asked} is before the first commit left in the log of {store.uri} "
+            f"{asked} is before the first commit that is still in the log of {store.uri} "
             f"(version {chosen[0]}, {format_timestamp(times[0])})",
             hint="Run `deltactl describe-history` for the versions and their timestamps.",
         )

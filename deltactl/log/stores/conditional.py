@@ -44,9 +44,9 @@ class ConditionalCommitStore(ForwardingStore):
         sign = find_foreign_commit(self._inner)
         if sign is not None:
             raise SafetyError(
-                f"{sign!r} in {self.uri} was left by a writer that coordinates commits outside of "
-                "S3: that writer could overwrite a commit of this run",
-                hint="Commit with --log-store dynamodb, as this writer does (see "
+                f"another writer left {sign!r} in {self.uri}. That writer coordinates its "
+                "commits outside of S3, and could overwrite a commit of this run",
+                hint="Commit with --log-store dynamodb, as the other writer does (see "
                 "docs/object-store-commits.md). If no writer uses DynamoDB for this table any "
                 "more, delete the temporary files of the log. Nothing was committed.",
             )

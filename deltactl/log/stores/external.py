@@ -81,8 +81,8 @@ class ExternalCommitStore(ForwardingStore):
             theirs = self._entries.find_latest(other)
             if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
                 raise SafetyError(
-                    f"other writers commit to this table with the address {other!r}; this run "
-                    f"uses {self.uri!r}, and DynamoDB treats the two addresses as two tables",
+                    f"other writers commit to this table with the address {other!r}, but this "
+                    f"run uses {self.uri!r}. DynamoDB treats the two addresses as two tables",
                     hint=f"Rerun with {other!r}. If no writer uses {other!r} any more, delete the "
                     f"DynamoDB items whose table path is {other!r}. Nothing was committed.",
                 )
@@ -129,8 +129,9 @@ class ExternalCommitStore(ForwardingStore):
             self._finish(found)
         elif not self._is_there(name):
             raise SafetyError(
-                f"DynamoDB has an entry for the commit {name} of {self.uri}, but the log does not "
-                "have this commit: the table was deleted, or restored without this version",
+                f"DynamoDB has an entry for the commit {name} of {self.uri}, but the log does "
+                "not have this commit. The table was deleted, or restored from a backup "
+                "without this version",
                 hint="Stop all writers of this table, delete the DynamoDB items whose table path "
                 f"is {self.uri!r}, then rerun.",
             )

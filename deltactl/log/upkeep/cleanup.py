@@ -121,9 +121,9 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"commits before version {up_to} cannot be deleted, for one of these reasons: "
-                f"version {up_to} has no valid checkpoint; its commit file is missing; the "
-                "timestamp of the next version depends on an older commit",
+                f"deltactl cannot delete the commits before version {up_to}. This version has no "
+                "valid checkpoint or commit file, or the next version's timestamp depends on "
+                "an older commit",
                 hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
                 "the checkpoint and then deletes the commits.",
             )
@@ -214,8 +214,9 @@ def _ensure_outside_retention(
         return
     lowest = max(boundary, min(listing.commits, default=0))
     raise SafetyError(
-        f"versions {lowest} to {up_to - 1} would no longer be readable, but they are inside the "
-        f"retention of the log: they were current after {format_timestamp(cutoff_ms)}",
+        f"the cleanup would make versions {lowest} to {up_to - 1} unreadable. These versions "
+        f"were current after {format_timestamp(cutoff_ms)}, so they are inside the retention "
+        "of the log",
         hint="Set delta.logRetentionDuration to a shorter time if these versions are not needed.",
     )
 

@@ -55,9 +55,9 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
-            f"checkpoints before version {protected} are protected. deltactl may delete the log "
-            f"before version {base} only if it supports the protocol of each deleted version: "
-            f"{error}",
+            f"the table protects its checkpoints before version {protected}. deltactl may delete "
+            f"the log before version {base} only if it supports the protocol of each deleted "
+            f"version: {error}",
             hint=f"Wait until all versions before {protected} have expired: then one cleanup may "
             "delete all of them.",
         ) from error

@@ -189,6 +189,6 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
             break
     raise ConflictError(
         f"the log of {store.uri} does not have version {newest + 1}, although it has later "
-        f"versions: the changes of version {newest + 1} are unknown",
+        f"versions. The changes of version {newest + 1} are unknown",
         hint="Rerun: a log cleanup deleted commits during this run.",
     )

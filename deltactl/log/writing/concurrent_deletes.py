@@ -40,12 +40,12 @@ _NO_VECTORS: Final = (
     "vectors"
 )
 _NO_OFFSETS: Final = (
-    "another writer deleted rows of the input files, and the run cannot find these rows in the "
-    "new files, because it changed the order of rows"
+    "another writer deleted rows of the input files. This run changed the order of rows, so it "
+    "cannot find the deleted rows in the new files"
 )
 _SOME_GONE: Final = (
-    "another writer removed some of the input files, and the run cannot find their rows in the "
-    "new files, because it changed the order of rows"
+    "another writer removed some of the input files. This run changed the order of rows, so it "
+    "cannot find their rows in the new files"
 )
 _RESTORED: Final = "another writer restored rows of the input files"
 _OTHER_IDS: Final = "another writer changed the row ids or other metadata of the input files"

@@ -58,6 +58,7 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
         raise error
     raise CommitOutcomeUnknownError(
         f"it is not known whether {name} was committed: {error}",
-        hint="Run `deltactl describe-history` to see whether it was committed, then rerun. New "
-        "files were kept; `deltactl vacuum` removes new files that were not committed.",
+        hint="Run `deltactl describe-history` to see whether the version exists, then rerun. "
+        "deltactl kept the new files. If they were not committed, `deltactl vacuum` removes "
+        "them.",
     ) from error

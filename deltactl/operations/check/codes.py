@@ -34,12 +34,13 @@ _RESTORE = "cannot be repaired: restore {file} from a backup"
 _RESTORE_LOG = "cannot be repaired: restore _delta_log from a backup"
 _CHECKPOINT = "deltactl checkpoint {table} --repair"
 _WRITER = (
-    "deltactl cannot repair this finding: restore {table} to a version without it, or let the "
-    "writer that caused it correct it in a new commit"
+    "cannot be repaired by deltactl: restore {table} to a version without the finding. Or let "
+    "the writer that caused the finding correct the table in a new commit"
 )
 _REWRITE = (
-    "cannot be repaired in place: restore {file} from a backup if the file is wrong; if only the "
-    "statistics in the log are wrong, rewrite the rows of the file with the writer of the table"
+    "cannot be repaired in place. If the file is wrong, restore {file} from a backup. If the "
+    "statistics in the log are wrong, rewrite the rows of the file with the writer of the "
+    "table"
 )
 _SKIPPING = "readers that skip files by statistics omit rows or return wrong results"
 _IDS = "row ids are not unique; incremental readers confuse rows"
@@ -55,8 +56,8 @@ _ROWS = (
     CheckCode(
         "COMMIT_UNREADABLE",
         _E,
-        "readers that need this commit fail; but if the file is empty, some readers continue "
-        "without the changes of this commit",
+        "readers that need this commit fail. If the file is empty, some readers continue without "
+        "the changes of this commit",
         _RESTORE,
     ),
     CheckCode(
@@ -97,8 +98,8 @@ _ROWS = (
         _E,
         "two checkpoints contradict each other: the rows that a reader returns depend on the "
         "checkpoint that it uses",
-        "deltactl cannot repair it, because it does not know which checkpoint is right: find "
-        "out, and restore the wrong one from a backup",
+        "cannot be repaired by deltactl, because it is unknown which checkpoint is right. Find "
+        "the wrong checkpoint, and restore it from a backup",
     ),
     CheckCode(
         "HINT_WRONG", _W, "most readers list the whole log instead; some readers fail", _CHECKPOINT
@@ -126,14 +127,17 @@ _ROWS = (
     CheckCode(
         "PATH_ENCODING",
         _E,
-        "readers ignore a remove whose path text differs from the add: rows stay or are read twice",
+        "readers ignore a remove action whose path text differs from the add "
+        "action: rows stay or are read twice",
         "deltactl check {table} --fix path-encoding",
     ),
     CheckCode(
         "PATH_ENCODING_DOUBTFUL",
         _E,
-        "readers ignore a remove whose path text differs from the add: its rows remain",
-        "deltactl check {table} --fix path-encoding --path TEXT, if its rows should be removed",
+        "readers ignore a remove action whose path text differs from the add "
+        "action: the rows of the file remain",
+        "deltactl check {table} --fix path-encoding --path TEXT, if the rows of the "
+        "file should be removed",
     ),
     CheckCode("FILE_MISSING", _E, "queries that need the file fail", _RESTORE),
     CheckCode(
@@ -153,8 +157,8 @@ _ROWS = (
         _E,
         "the files that an optimize run wrote no longer have the rows of this run: queries "
         "return wrong rows",
-        "restore {table} to the version before the commit {file}, if the files of that version "
-        "still exist, or restore the files of this commit from a backup",
+        "restore {table} to the version before the commit {file}. If files of that version are "
+        "missing, restore the files of this commit from a backup",
     ),
     CheckCode("PARTITION_VALUE", _E, "readers fail or read null", _WRITER),
     CheckCode("VECTOR_MISSING", _E, "queries that need the data file fail", _RESTORE),

@@ -34,9 +34,9 @@ from deltactl.storage.store import Store
 
 _MEMBERS = ("id", "partitionColumns")  # for schemaString see SCHEMA_MISSING
 _EMPTY = (
-    "it is empty: a truncated write, or the content was lost. Delta on Spark, delta-rs and DuckDB "
-    "continue as if it had no actions. Data files that it added look like orphans: a vacuum "
-    "deletes them, so do not vacuum before the commit is restored"
+    "it is empty: a truncated write, or lost content. Delta on Spark, delta-rs and DuckDB "
+    "continue as if it had no actions. Data files that it added look like orphans. A vacuum "
+    "deletes these files: do not vacuum before you restore the commit"
 )
 
 
@@ -234,9 +234,9 @@ class CommitChecker:
                 self._add("SCHEMA_MISSING", problem, version)
             else:
                 self._findings.note(
-                    f"the metaData action of version {version} has no schemaString: delta-rs and "
-                    f"DuckDB can open the table only because the checkpoint of version {newest} "
-                    "has the schema"
+                    f"the metaData action of version {version} has no schemaString. delta-rs and "
+                    f"DuckDB can open the table only with the checkpoint of version {newest}, "
+                    "which has the schema"
                 )
 
     def _add(self, code: str, problem: str, version: int) -> None:

@@ -185,7 +185,7 @@ class ContentChecker:
             # Not a finding: valid tables of known writers have such files.
             self._findings.note(
                 "deltactl did not compare the statistics of columns that are missing in a file, "
-                f"such as {name!r}. A reader that uses these statistics to skip files may treat "
+                f"such as {name!r}. A reader that skips files by these statistics may treat "
                 "the nulls of the column as values"
             )
         return held

@@ -50,9 +50,9 @@ def check_path_pairs(
         )
     if wanted:
         findings.note(
-            f"{format_count(wanted, 'file is', 'files are')} live, which is right: a remove "
-            "action with another path text did not remove the file, and a later RESTORE restored "
-            "it anyway"
+            f"{format_count(wanted, 'file is', 'files are')} live, which is right. A remove "
+            "action with another path text did not remove the file, and a later RESTORE "
+            "restored the file"
         )
 
 

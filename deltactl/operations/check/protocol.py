@@ -181,7 +181,9 @@ def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
         names = Counter(field.name.lower() for field in struct.fields)
         for name, times in sorted(names.items()):
             if times > 1:
-                yield f"{times} fields of a struct are named {name!r}, ignoring case"
+                yield (
+                    f"{times} fields of a struct have the same name {name!r}, if case is ignored"
+                )
     columns = metadata.known_partition_fields
     for name, times in Counter(field.name for field in columns).items():
         if times > 1:

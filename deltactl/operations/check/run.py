@@ -257,8 +257,8 @@ class _Run:
         if self.looked.num_gone:
             self.findings.note(
                 f"{self.looked.num_gone} files of older versions do not exist any more, for "
-                "example after a vacuum: "
-                "`deltactl describe-history --restorable` shows which versions need these files"
+                "example after a vacuum. Run `deltactl describe-history --restorable` to see "
+                "which versions need these files"
             )
         return engine
 

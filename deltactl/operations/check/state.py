@@ -110,8 +110,9 @@ class StateChecker:
         if self._unlike_spark:
             self.findings.note(
                 "do not run VACUUM of Delta on Spark: it would delete "
-                f"{format_count(self._unlike_spark, 'live file')} whose add.path has escapes that "
-                f"Delta on Spark does not write, for example {self._unlike_example!r}"
+                f"{format_count(self._unlike_spark, 'live file')}, for example "
+                f"{self._unlike_example!r}. The add.path of these files has escapes that "
+                "Delta on Spark does not write"
             )
 
     def _check_vectors(self, batch: pa.Table) -> None:
@@ -193,9 +194,9 @@ class StateChecker:
             place = int(overlaps[0]) + 1
             self._add(
                 "ROW_IDS_OVERLAP",
-                f"{len(overlaps)} files have row ids that overlap those of other files; the first "
-                f"of them has row ids from {bases[place]}, but another file already has row ids "
-                f"up to {reached[place - 1] - 1}",
+                f"{len(overlaps)} files have row ids that other files also have. The first of "
+                f"these files has row ids from {bases[place]}, but another file already has "
+                f"row ids up to {reached[place - 1] - 1}",
                 self._find_base(int(bases[place])),
             )
         self._check_mark(int(ends.max(initial=0)) - 1)

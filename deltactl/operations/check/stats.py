@@ -191,7 +191,7 @@ def _check_bounds(
             yield why[0], f"the {which} is {show(text)}, {why[1]}"
 
 
-_BEYOND: Final = ("STATS_BOUNDS", "but a live row is outside it")
+_BEYOND: Final = ("STATS_BOUNDS", "but a live row has a value beyond this bound")
 _LOOSE: Final = ("STATS_LOOSE", "stated as exact, but no live row has it")
 _MALFORMED: Final = ("STATS_UNREADABLE", "which is not a value of the column's type")
 

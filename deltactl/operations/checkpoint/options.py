@@ -13,7 +13,8 @@ Kind: TypeAlias = Literal["auto", "classic", "v2"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
 
 NO_PARTS: Final = (
-    "multi-part checkpoints are read but not written: PROTOCOL.md deprecates them for writers"
+    "deltactl reads multi-part checkpoints but does not write them: PROTOCOL.md "
+    "deprecates them for writers"
 )
 USE_SIDECARS: Final = (
     "Rerun with --kind classic, or with --kind v2 --sidecar-size ROWS if the table has the feature "

@@ -134,7 +134,7 @@ def _add_finding(done: str, dry_run: bool) -> str:
 def _judge(verdict: Verdict, dry_run: bool) -> Finding:
     remedy = _add_finding("rewritten from the rest of the log", dry_run)
     if verdict.trust == "ambiguous":
-        remedy = "none, because it is unknown which of the two is right"
+        remedy = "none, because it is unknown which of the two checkpoints is right"
     checkpoint = verdict.checkpoint
     return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
 

@@ -39,8 +39,8 @@ def ensure_unchanged(
     txn = current.txns[app_id(source.metadata.id)]
     if past is None or not past.deep or past.source_version != txn.version:
         raise SafetyError(
-            f"the log of {where} no longer has the commit of the last clone run, so it is unknown "
-            "whether the clone was changed since then",
+            f"the log of {where} no longer has the commit of the last clone run. So it is "
+            "unknown whether the clone was changed after that run",
             hint="Add --full to replace the clone's files with those of the source.",
         )
     reason = _find_reason(current, listing, past.version)

@@ -35,9 +35,9 @@ from deltactl.units import format_count
 def warn_of_vacuum(context: RunContext) -> None:
     """Warn of actions that break a shallow clone."""
     context.warn(
-        "a shallow clone needs the files of its source. If another tool runs a vacuum of the "
-        "source, files that the source has replaced are deleted, and the clone cannot be read. "
-        "`deltactl vacuum --also-keep-for` keeps these files; --deep creates an independent table"
+        "a shallow clone needs the files of its source. If another tool vacuums the source, the "
+        "clone may become unreadable. Use `deltactl vacuum --also-keep-for` to keep the "
+        "files, or --deep to create an independent table"
     )
 
 
@@ -72,10 +72,10 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
     unfinished = outlast_cleanup(look)
     if unfinished:
         raise ConflictError(
-            f"the vacuum that began in {unfinished[-1]} has not ended (no VACUUM END commit): it "
-            f"may be removing files of version {plan.version}; no table was created",
-            hint="Rerun when it has ended. If it was killed, clone the latest version, or add "
-            "--deep instead of --shallow.",
+            f"the vacuum that began in {unfinished[-1]} has not ended (no VACUUM END commit). It "
+            f"may be removing files of version {plan.version}, so no table was created",
+            hint="Rerun when the vacuum has ended. If the vacuum was killed, clone the latest "
+            "version, or use --deep instead of --shallow.",
         )
 
 
@@ -118,8 +118,8 @@ def _write(store: Store, note: CloneNote) -> None:
         write_note(store, note)
     except StorageError as error:
         raise SafetyError(
-            f"the clone cannot be recorded in {store.uri}, so a vacuum of this source could "
-            f"remove files that the clone uses: {error.message}",
+            f"the clone cannot be recorded in {store.uri}: {error.message}. Without this record, "
+            "a vacuum of the source could remove files that the clone uses",
             hint="Add --no-note to clone without this record, or use --deep.",
         ) from error
 
@@ -156,8 +156,8 @@ def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
             owners[store[0]] = store[1]
     if lost:
         context.warn(
-            f"the source refers to files in {format_count(lost, 'directory', 'directories')} that "
-            f"belong to no known table: vacuums do not keep these files for the clone"
+            f"the source refers to files in {format_count(lost, 'directory', 'directories')} "
+            "that belong to no known table. Vacuums do not keep these files for the clone"
         )
     return list(owners.values())
 

@@ -153,7 +153,8 @@ def _with_past_options(
     if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
-            + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),
+            + ("with all partitions" if past.predicate is None else f"where {past.predicate}")
+            + ", but this run selects other partitions",
             hint="Omit --where to keep this selection of partitions, or add --full to change the "
             "selection.",
         )
@@ -176,8 +177,8 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
     if txn is None:
         raise SafetyError(
             f"{where} is a clone of a table with the id {clones[0].partition(':')[2]}, but "
-            f"{source.store.uri} has the id {source.metadata.id}: the source was recreated, or is "
-            "another table",
+            f"{source.store.uri} has the id {source.metadata.id}. The source was recreated, "
+            "or is another table",
             hint="Add --full to replace the clone's files with those of this table.",
         )
     if source.version < txn.version:

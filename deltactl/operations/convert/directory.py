@@ -130,7 +130,8 @@ def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -
             raise SafetyError(
                 f"{store.uri} has two links to one file: {other!r} and {name!r} both lead to "
                 f"'/{target}', whose rows would be duplicated",
-                hint="Remove one of the links, or hide it (a leading '_').",
+                hint="Remove one of the links, or hide it: change its name so that it "
+                "begins with '_'.",
             )
     return twins
 
@@ -163,8 +164,8 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
         if first == "_spark_metadata":
             raise SafetyError(
                 f"{where} was written by a Spark stream: {name!r} lists the valid files",
-                hint="Copy the data with Spark, or delete _spark_metadata if all other files are "
-                "valid: files that it does not list would duplicate rows.",
+                hint="Copy the data with Spark. Delete _spark_metadata only if all other files "
+                "are valid: files that it does not list may duplicate rows.",
             )
 
 

@@ -34,11 +34,11 @@ class NewFiles:
         if not self.unsure:
             return
         warn(
-            f"{len(self.unsure)} files were left out, because it is unknown whether they are new "
-            "or were removed from the table earlier: "
-            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. Their modification times are close to "
-            "the time of the last listing, and the log no longer has the commits that would show "
-            "a removal. If these files are new, run `touch` on them"
+            f"{len(self.unsure)} files were left out: "
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. They are about as old as the last "
+            "listing, and the log lacks the commits of that time. deltactl cannot tell "
+            "whether they are new or were removed from the table. If they are new, run "
+            "`touch` on them"
         )
 
 

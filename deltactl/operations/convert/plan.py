@@ -172,8 +172,8 @@ def ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
         f"{where} cannot become a table, {len(problems)} "
         f"{'problems' if len(problems) > 1 else 'problem'}: {shown}{more}",
         problems=problems,
-        hint="Fix, move or hide these files (a leading '_'); `-o json` lists all of them. Nothing "
-        "was changed.",
+        hint="Fix these files, move them, or change their names so that they begin with '_'. "
+        "Rerun with `-o json` to see all of them. Nothing was changed.",
     )
 
 

@@ -100,7 +100,7 @@ def _check_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
         warn(f"the checkpoint of version {checkpoint.version} cannot be read: {error.message}")
         return
     if truncated is not None:
-        warn(f"the checkpoint of version {checkpoint.version} is broken: {truncated} is truncated")
+        warn(f"the checkpoint of version {checkpoint.version} is invalid: {truncated} is truncated")
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,9 +193,9 @@ def _rest_of(action: Action, part: Action) -> Action:
 def _note_too_small(ranked: Iterable[Action], budget: Budget) -> str:
     smallest = min((_smallest_part(action) for action in ranked), key=lambda e: e.bytes_read)
     return (
-        f"the budget of {budget} is smaller than the smallest action, which reads "
-        f"{format_size(smallest.bytes_read)} in {smallest.seconds:.1f} s with "
-        f"{smallest.requests} requests: nothing is done"
+        f"the budget of {budget} is smaller than the smallest action, so maintain does nothing. "
+        f"This action reads {format_size(smallest.bytes_read)} in {smallest.seconds:.1f} s "
+        f"with {smallest.requests} requests"
     )
 
 

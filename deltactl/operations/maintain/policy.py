@@ -104,7 +104,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
         _share,
     ),
     "min-files": PolicyKey(
-        "min_files", "5", "Optimize a partition if it would lose this many files", _whole
+        "min_files", "5", "Optimize a partition if it would then have this many files fewer", _whole
     ),
     "cluster-columns": PolicyKey(
         "cluster_columns", "", "Columns to cluster rows by", lambda text: text or None

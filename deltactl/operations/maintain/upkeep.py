@@ -123,7 +123,7 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
         return True, 0, []
     requests = _REQUESTS_A_RUN + stale
     cost = subject.predict("manifest", bytes_read=0, bytes_written=0, requests=requests)
-    reason = f"{format_count(stale, 'manifest')} not of version {snapshot.version}"
+    reason = f"{format_count(stale, 'manifest')} that do not match version {snapshot.version}"
     benefit = Effect(requests_saved=stale)
     action = Action(table=subject.table, name="manifest", reason=reason, predicted=cost + benefit)
     return True, stale, [action]

@@ -12,7 +12,9 @@ from zoneinfo import ZoneInfo
 from deltactl.errors import UsageError
 
 _FORM: Final = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})(?:\s+(\S+))?")
-_HINT: Final = "Write it as 22:00-06:00 Europe/Berlin; without a zone it is UTC."
+_HINT: Final = (
+    "Write the window as 22:00-06:00 Europe/Berlin. Without a zone, the times are in UTC."
+)
 _LAST_DAY: Final = 8
 
 

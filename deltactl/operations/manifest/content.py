@@ -66,8 +66,8 @@ def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     if snapshot.metadata.column_mapping_mode != "none":
         raise UnsupportedFeatureError(
-            f"{snapshot.store.uri} uses column mapping: readers of manifests use the column names "
-            f"in the files, which differ from the names in the table",
+            f"{snapshot.store.uri} uses column mapping. Readers of manifests use the column "
+            "names in the files, and these names differ from the names in the table",
             hint="Use an engine that reads Delta tables: manifests do not support column mapping.",
         )
     if snapshot.metadata.missing_partition_columns:

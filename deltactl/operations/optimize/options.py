@@ -171,7 +171,7 @@ class OptimizeOptions:
             )
         if self.rewrite == "copy":
             raise UsageError(
-                f"{option} cannot be combined with --rewrite copy: {option} moves rows between "
+                f"{option} cannot be combined with --rewrite copy. {option} moves rows between "
                 "files, but --rewrite copy can only copy whole row groups",
                 hint="Remove one of the two options.",
             )

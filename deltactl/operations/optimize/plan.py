@@ -313,9 +313,9 @@ def _leave_two_texts(choice: Choice, snapshot: Snapshot, warn: Warn) -> None:
     choice.leave(mask, TWO_TEXTS)
     first = choice.files["path"][int(np.flatnonzero(mask)[0])].as_py()
     warn(
-        f"{format_count(int(mask.sum()), 'file')} excluded, such as {first!r}: the log lists each "
-        "of these files with two path texts, and readers treat the two texts as two files. Run "
-        f"`deltactl check {snapshot.store.uri}`"
+        f"{format_count(int(mask.sum()), 'file')} excluded, such as {first!r}. The log lists "
+        "each of these files with two path texts, and readers treat the two texts as two "
+        f"files. Run `deltactl check {snapshot.store.uri}`"
     )
 
 

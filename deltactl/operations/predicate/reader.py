@@ -225,7 +225,8 @@ class PredicateReader:
         names = ", ".join(f.name for f in self._fields.fields)
         return PredicateError(
             f"{name!r} is not a partition column; the table is partitioned by {names}",
-            hint=f"Use partition columns only: whole partitions are selected. {QUOTING_HINT}",
+            hint="Use only partition columns: a predicate selects whole partitions. "
+            f"{QUOTING_HINT}",
         )
 
 

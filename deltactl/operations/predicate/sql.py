@@ -21,12 +21,12 @@ _CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, To
 _PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
 
 QUOTING_HINT: Final = (
-    "Write strings in single or double quotes, and names that are keywords or have "
-    "special characters in backticks: `order date` >= '2024-01-31'."
+    "Write strings in single or double quotes. Write names that are keywords or have special "
+    "characters in backticks: `order date` >= '2024-01-31'."
 )
 FORMS_HINT: Final = (
     "Compare partition columns with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE or "
-    "IS NULL, and join such conditions by AND, OR and NOT."
+    "IS NULL. Join such conditions by AND, OR and NOT."
 )
 
 

@@ -132,6 +132,6 @@ def _retention_ms(snapshot: Snapshot) -> int:
 
 def _refuse(readers: list[str], reason: str, *, hint: str) -> SafetyError:
     return SafetyError(
-        f"the protocol cannot be downgraded yet to one without {', '.join(readers)}: {reason}",
+        f"the restore cannot remove {', '.join(readers)} from the protocol yet: {reason}",
         hint=hint,
     )

@@ -121,8 +121,8 @@ def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:
     source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
     raise SafetyError(
         f"the shallow clone {note.clone_uri!r} of version {note.source_version} is recorded in "
-        f"{note.name}, but the clone cannot be read, so the files that it uses are not known:"
-        f" {error.message}",
+        f"{note.name}, but the clone cannot be read: {error.message}. So it is unknown which files "
+        "the clone uses",
         hint=f"Rerun when the clone can be read. If the clone was deleted or never committed, run"
         f" `deltactl vacuum {source} --forget-clone {clone}`.",
     ) from error

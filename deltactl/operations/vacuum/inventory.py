@@ -206,8 +206,8 @@ def _normalise(table: pa.Table, address: str) -> pa.Table:
     raise UsageError(
         f"{address} is not an inventory that deltactl can read: its columns are "
         f"{', '.join(table.column_names)}",
-        hint="Give an inventory with the columns path, length, isDir and modificationTime, or "
-        "with the columns of S3 Inventory or of Google Cloud Storage.",
+        hint="Give an inventory of S3 or Google Cloud Storage, or one with the columns path, "
+        "length, isDir and modificationTime.",
     )
 
 

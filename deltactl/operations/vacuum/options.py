@@ -53,7 +53,9 @@ class VacuumOptions:
         if not 0 <= self.max_orphan_fraction <= 1:
             raise UsageError("--max-orphan-fraction must be between 0 and 1")
         if self.quarantine and not self.journal:
-            raise UsageError("--quarantine needs the journal", hint="Omit --no-journal.")
+            raise UsageError(
+                "--quarantine cannot be combined with --no-journal", hint="Omit --no-journal."
+            )
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
                 "--inventory and --mode lite cannot be combined: --mode lite needs no listing",

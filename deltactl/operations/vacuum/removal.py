@@ -277,9 +277,8 @@ class VacuumRun:
         new = [note for note in read_notes(self._store) if note not in self._plan.clones]
         if new:
             raise ConflictError(
-                f"a shallow clone of this table was created during the vacuum: "
-                f"{new[0].clone_uri!r};"
-                " it may use files that were to be removed",
+                "a shallow clone of this table was created during the vacuum: "
+                f"{new[0].clone_uri!r}. The clone may use files that this vacuum would remove",
                 hint="Rerun the command.",
             )
 

@@ -58,10 +58,9 @@ def resolve_retention(
     if retain_ms < table_ms and not options.force_retention:
         raise SafetyError(
             f"--retain {format_duration(retain_ms)} is less than this table's retention of "
-            f"{format_duration(table_ms)}: versions inside the retention would become "
-            f"unreadable, and "
-            "files of running writers could be removed",
-            hint="Omit --retain, or rerun with --force-retention if nobody else writes or reads "
-            "old versions.",
+            f"{format_duration(table_ms)}. Versions inside the retention would become "
+            "unreadable, and files of running writers could be removed",
+            hint="Omit --retain. If nobody else writes to the table or reads old versions, rerun "
+            "with --force-retention.",
         )
     return Retention(retain_ms, table_ms, asked, now_ms - retain_ms, rule)

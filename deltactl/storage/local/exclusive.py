@@ -124,10 +124,11 @@ def rename_exclusively(temporary: str, path: str) -> None:
 
 def _refusal(path: str) -> StorageError:
     return StorageError(
-        f"cannot create {os.path.basename(path)!r} safely in {os.path.dirname(path)!r}: this file "
-        "system has no hard links, and its renames always replace an existing file",
-        hint="Keep the table on a file system or object store that can refuse to create a file "
-        "whose name exists: here two writers could overwrite each other's commits.",
+        f"cannot create {os.path.basename(path)!r} safely in {os.path.dirname(path)!r}: this "
+        "file system has no hard links. Its renames always replace an existing file, so two "
+        "writers could overwrite each other's commits",
+        hint="Keep the table on a file system with hard links, or on an object store with "
+        "conditional writes.",
     )
 
 

@@ -97,7 +97,7 @@ def test_what_fails_is_in_it_as_its_error(cli: RunCli, table: TableBuilder) -> N
     (root_of(table) / "_delta_log" / f"{table.version:020}.json").write_text(f"{MARK} is no JSON")
     ran = cli("bundle", str(root_of(table)), "--file", "b.zip")
     assert ran.code == 5
-    assert "are missing: detail.json: LOG_CORRUPT" in ran.err
+    assert "missing in the bundle, such as detail.json (LOG_CORRUPT)" in ran.err
     files = read_zip("b.zip")
     assert find_plants(files) == []
     errors = {part["name"]: part["error"] for part in json.loads(files["parts.json"])}

@@ -61,7 +61,7 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
         "\n"
         f"STATS_BOUNDS (1): {CODES['STATS_BOUNDS'].meaning}\n"
         "  f00001.parquet\n"
-        "    column 'id': the maximum is 1, but a live row is outside it\n"
+        "    column 'id': the maximum is 1, but a live row has a value beyond this bound\n"
         f"    {CODES['STATS_BOUNDS'].repair.replace('{file}', 'f00001.parquet')}\n"
         "\n"
         "log      3 commits\n"

@@ -58,7 +58,7 @@ def test_shallow_shows_whose_files_the_clone_needs(
     assert ran.out.startswith(f"Cloned version 2 where p = 'b' to file://{tmp_path}/try, version 0")
     assert "copied  no files" in ran.out
     assert ran.out.endswith(f"The clone needs the files of:\n  file://{tmp_path}/events\n")
-    assert "files that the source has replaced are deleted" in ran.err
+    assert "the clone may become unreadable" in ran.err
     assert ids("try") == [2, 3]
     assert len(list(Path("events/_deltactl/clones").iterdir())) == 1
 

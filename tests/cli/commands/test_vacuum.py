@@ -215,7 +215,7 @@ def test_on_a_terminal_it_asks(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     ran = cli("vacuum", "events", "--retain", "1h", "--force-retention")
     assert ran.code == code, ran.err
-    assert "Files are kept for 1h, but the table's retention is 7d" in ran.err
+    assert "keeps removed files for 1h, but the table's retention is 7d" in ran.err
     gone = [path for path in tmp_path.rglob("*.parquet") if path.stat().st_size in (1024, 500)]
     assert len([path for path in gone if "_deltactl" not in path.parts]) == left
 

@@ -72,10 +72,13 @@ def schema_problems(builder: TableBuilder) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ([Column("a"), Column("A")], "2 fields of a struct are named 'a', ignoring case"),
+        (
+            [Column("a"), Column("A")],
+            "2 fields of a struct have the same name 'a', if case is ignored",
+        ),
         (
             [Column("l", array_of(struct_of(Column("x"), Column("X"))))],
-            "2 fields of a struct are named 'x', ignoring case",
+            "2 fields of a struct have the same name 'x', if case is ignored",
         ),
         ([Column("a", "int128")], "a column has type 'int128', which Delta does not define"),
         ([Column("l", array_of("decimal(99,2)"))], "a column has type 'decimal(99,2)'"),

@@ -646,7 +646,7 @@ def test_an_old_version_that_a_vacuum_at_work_may_be_removing(ended: bool) -> No
         clone(builder.store, new_target(), deep=False, version=1)
         return
     target = new_target()
-    with pytest.raises(ConflictError, match="began in version 4, .* files of version 1;"):
+    with pytest.raises(ConflictError, match="began in version 4, .* files of version 1,"):
         clone(builder.store, target, deep=False, version=1)
     assert read_notes(builder.store) == ()
     assert names(target) == set()

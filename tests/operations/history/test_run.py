@@ -182,7 +182,7 @@ def test_a_broken_checkpoint_is_a_warning_only(tmp_path: Path) -> None:
     report = load_history(open_store(str(tmp_path)), HistoryOptions(), warnings.append)
     assert [row["reconstructible"] for row in report.rows] == [True] * 4
     assert warnings == [
-        f"the checkpoint of version 2 is broken: _delta_log/{checkpoint.name} is truncated"
+        f"the checkpoint of version 2 is invalid: _delta_log/{checkpoint.name} is truncated"
     ]
 
 

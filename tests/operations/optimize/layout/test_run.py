@@ -232,8 +232,8 @@ def test_a_concurrent_delete_loses_its_cluster_only() -> None:
     report = run(racing, cluster_by="id")
     assert not report.conflicts
     assert [dropped.reason for dropped in report.dropped] == [
-        "another writer removed some of the input files, and the run cannot find their rows in the "
-        "new files, because it changed the order of rows"
+        "another writer removed some of the input files. This run changed the order of rows, so it "
+        "cannot find their rows in the new files"
     ]
     assert report.rounds == 2
     expected = [{"id": n, "p": "a"} for n in (0, 1, 3)] + [{"id": -n, "p": "b"} for n in range(4)]
