@@ -58,7 +58,8 @@ class Spool(Spill):
         Raises:
             StorageError: the disk is full, or failed.
         """
-        self.keep(list(divide(batch, destinations, within)), int(batch.nbytes))
+        size_bytes = int(batch.nbytes) + batch.num_rows * PLACE.type.byte_width
+        self.keep(list(divide(batch, destinations, within)), size_bytes)
 
     def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
         """Add rows with their places, by destination; ``size_bytes`` is their total size.
