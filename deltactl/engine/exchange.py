@@ -36,6 +36,8 @@ _GATHERED_ROWS: Final = 1 << 20
 _ROWS_A_PIECE: Final = 1 << 9
 _LEAST_GATHERED_BYTES: Final = 1 << 20
 _MOST_GATHERED_BYTES: Final = 8 << 20
+# The offsets of strings have 32 bits: Arrow does not join batches with more bytes in a column.
+_MOST_JOINED_BYTES: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,12 @@ def gather(
     held: list[pa.RecordBatch] = []
     size_bytes = rows = 0
     for batch in batches:
+        batch_bytes = int(batch.nbytes)
+        if rows and size_bytes + batch_bytes > _MOST_JOINED_BYTES:
+            size_bytes = rows = 0
+            yield _take_joined(held, schema)
         held.append(batch)
-        size_bytes += int(batch.nbytes)
+        size_bytes += batch_bytes
         rows += batch.num_rows
         if size_bytes >= most_bytes or rows >= most_rows:
             size_bytes = rows = 0

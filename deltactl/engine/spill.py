@@ -58,7 +58,7 @@ class Spool(Spill):
         Raises:
             StorageError: the disk is full, or failed.
         """
-        self.keep(list(divide(batch, destinations, within)), int(batch.nbytes))
+        self.keep(list(divide(batch, destinations, within)), size_with_places(batch))
 
     def keep(self, pieces: Sequence[tuple[int, pa.RecordBatch]], size_bytes: int) -> None:
         """Add rows with their places, by destination; ``size_bytes`` is their total size.
@@ -70,6 +70,11 @@ class Spool(Spill):
             for destination, piece in pieces:
                 self.rows[destination] += piece.num_rows
         super().keep(pieces, size_bytes)
+
+
+def size_with_places(batch: pa.RecordBatch) -> int:
+    """Return the bytes of rows and their places. A place can be larger than its row."""
+    return int(batch.nbytes + batch.num_rows * PLACE.type.byte_width)
 
 
 def divide(

@@ -82,7 +82,7 @@ class RowDigester:
             constants.add(int(seed), int(factor))
         for name, value in (partition_values or {}).items():
             seed, factor = key_of(name)
-            hashed = hash_values(pa.array([value.as_py()], value.type), factor)
+            hashed = hash_values(pa.repeat(value, 1), factor)
             constants.add(int(seed) + int(hashed[0]), int(factor))
         dictionaries = [
             hash_values(array.dictionary, factor) if isinstance(array, pa.DictionaryArray) else None

@@ -41,15 +41,23 @@ _NO_GAIN: Final = 1.002
 
 
 def choose_dictionary_columns(table: pa.Table) -> list[str]:
-    """Return Parquet paths of the leaves to encode with a dictionary, by a sample of ``table``."""
-    samples: dict[str, list[pa.Array]] = {}
+    """Return Parquet paths of the leaves to encode with a dictionary, by a sample of ``table``.
+
+    A column ``a.b`` and the field ``b`` of a struct ``a`` have the same Parquet path. Then both get
+    a dictionary, or neither.
+    """
+    samples: dict[tuple[str, ...], list[pa.Array]] = {}
     for batch in _sample(table):
         for field, column in zip(batch.schema, batch.columns, strict=True):
             for path, leaf in walk_arrays(column, (field.name,)):
-                samples.setdefault(".".join(path), []).append(leaf)
+                samples.setdefault(path, []).append(leaf)
     sampled_rows = min(table.num_rows, _SAMPLES * _SAMPLE_ROWS)
     growth = table.num_rows / max(sampled_rows, 1)
-    return [path for path, leaves in samples.items() if _is_worth_it(leaves, growth)]
+    chosen: dict[str, bool] = {}
+    for path, leaves in samples.items():
+        name = ".".join(path)
+        chosen[name] = chosen.get(name, True) and _is_worth_it(leaves, growth)
+    return [name for name, is_chosen in chosen.items() if is_chosen]
 
 
 def find_dictionary_columns(footer: pq.FileMetaData) -> list[str]:

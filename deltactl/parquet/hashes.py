@@ -71,7 +71,7 @@ def look_up(array: pa.DictionaryArray, hashes: Hashes, factor: np.uint64) -> Has
         IndexError: a value is not in the dictionary.
     """
     indices, null = array.indices, _hash_null(factor)
-    if not len(hashes):
+    if indices.null_count == len(array):  # the dictionary may be empty
         return np.full(len(array), null)
     numbers = np.asarray(indices.fill_null(0) if indices.null_count else indices)
     # A negative one must not count from the end.

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deltactl.engine import exchange as exchanges
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
 from deltactl.engine.spill import Spool
 from deltactl.errors import StorageError
@@ -107,7 +108,7 @@ def test_a_failure_after_the_rows_are_written(workers: int) -> None:
 
 def test_rows_come_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = batch_of(list(range(10)))
-    size = int(batch.nbytes)
+    size = int(batch.nbytes) + 8 * 10  # with the places
     append = Spool._append
 
     def add(spool: Spool) -> None:
@@ -135,6 +136,29 @@ def test_rows_are_gathered() -> None:
     assert [batch.num_rows for batch in gather(batches, SCHEMA, 1 << 20, 4)] == [4, 4, 2]
     assert [batch.num_rows for batch in gather(batches, SCHEMA, 1)] == [1] * 10
     assert not list(gather([], SCHEMA, 1))
+
+
+def test_batches_that_are_too_large_together_are_not_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Arrow cannot join strings of more bytes than their offsets can count."""
+    batches = [batch_of([n] * count) for n, count in ((1, 1), (2, 50), (3, 1), (4, 1))]
+    monkeypatch.setattr(exchanges, "_MOST_JOINED_BYTES", batches[1].nbytes)
+    found = list(gather(batches, SCHEMA, batches[1].nbytes))
+    assert [batch.num_rows for batch in found] == [1, 50, 2]
+    assert pa.Table.from_batches(found) == pa.Table.from_batches(batches)
+
+
+def test_places_count_as_memory(tmp_path: Path) -> None:
+    """The place of a row can be larger than the row."""
+    narrow = pa.record_batch({"n": pa.array([1] * 1000, pa.int8())})
+    destinations, places = np.zeros(1000, np.int64), np.arange(1000)
+    with Spool(narrow.schema, 1, 8999, str(tmp_path)) as spool:
+        spool.add(narrow, destinations, places)
+        assert spool.spilled_bytes
+    with Spool(narrow.schema, 1, 9000, str(tmp_path)) as spool:
+        spool.add(narrow, destinations, places)
+        assert not spool.spilled_bytes
 
 
 def test_the_spill_file_has_no_name(tmp_path: Path) -> None:

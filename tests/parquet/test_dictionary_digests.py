@@ -110,6 +110,14 @@ def test_a_value_outside_of_its_dictionary(
         FileDigester(READER).digest_file(open_store(str(tmp_path)), DataFile("f.parquet", 1, {}))
 
 
+def test_a_value_of_an_empty_dictionary() -> None:
+    indices, none = pa.array([None, 0], pa.int32()), pa.array([], pa.string())
+    broken = pa.DictionaryArray.from_arrays(indices, none, safe=False)
+    with pytest.raises(IndexError):
+        hash_values(broken)
+    assert (hash_values(broken[:1]) == hash_values(pa.nulls(1, pa.string()))).all()
+
+
 def test_a_dictionary_has_the_hashes_of_its_values() -> None:
     values = pa.array(["a", None, "b", "", "a", None])
     encoded = values.dictionary_encode()

@@ -162,6 +162,16 @@ def test_partition_values_count() -> None:
     assert len({first.total, second.total, null.total, digester.digest(batch).total}) == 4
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC")])
+def test_partition_values_that_python_does_not_have(kind: pa.DataType) -> None:
+    """Years before 1 and after 9999."""
+    digester = RowDigester(pa.schema([("number", pa.int64())]))
+    batch = pa.record_batch({"number": pa.array([1, 2])})
+    days = pa.array([-719_529, -735_160, 2_932_897], pa.int32()).view(pa.date32())
+    found = {digester.digest(batch, {"p": value}).total for value in days.cast(kind)}
+    assert len(found) == 3
+
+
 def test_widened_types_keep_the_digest() -> None:
     def of(kind: pa.DataType) -> RowDigest:
         schema = pa.schema([("n", kind)])

@@ -47,6 +47,15 @@ def test_nested_leaves_are_judged_alike() -> None:
     assert choose_dictionary_columns(table) == ["l.list.element.x", "m.key_value.value"]
 
 
+def test_leaves_with_one_path_are_judged_alike() -> None:
+    """A column ``a.b`` beside a struct ``a`` with a field ``b``, of another type."""
+    few, unique = ints(10), pa.array(np.arange(ROWS)).cast(pa.string())
+    for dotted, inner, expected in ((few, unique, []), (few, few.cast(pa.string()), ["a.b"])):
+        struct = pa.StructArray.from_arrays([inner], ["b"])
+        assert choose_dictionary_columns(pa.table({"a.b": dotted, "a": struct})) == expected
+        assert choose_dictionary_columns(pa.table({"a": struct, "a.b": dotted})) == expected
+
+
 def test_few_rows_are_left_to_arrow() -> None:
     assert choose_dictionary_columns(pa.table({"a": range(100)})) == ["a"]
     assert choose_dictionary_columns(pa.table({"a": pa.array([], pa.int8())})) == []

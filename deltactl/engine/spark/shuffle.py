@@ -23,7 +23,7 @@ from deltactl.engine.spark.worker import (
     encode_result,
     get_attempt,
 )
-from deltactl.engine.spill import PLACE, Spool, divide
+from deltactl.engine.spill import PLACE, Spool, divide, size_with_places
 from deltactl.storage.local.row_streams import decode_rows, encode_rows
 
 SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
@@ -82,7 +82,7 @@ def _read_source(work: Exchange[Any, Any, Any], source: Any) -> Iterator[Piece]:
             for destination, piece in divide(batch, *work.key(batch, first_row)):
                 held[destination].append(piece)
             first_row += batch.num_rows
-            held_bytes += int(batch.nbytes)
+            held_bytes += size_with_places(batch)
             if held_bytes >= _HELD_BYTES:
                 yield from _flush(held, work.schema)
                 held_bytes = 0

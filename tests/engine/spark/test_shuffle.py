@@ -13,6 +13,7 @@ import pytest
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source
+from deltactl.engine.spark import shuffle
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.engine.spill import PLACE
 from deltactl.errors import DataFileError, InterruptedRunError
@@ -93,6 +94,20 @@ def test_each_row_arrives_once(session: SparkSession) -> None:
         assert {n % 7 for n in numbers} == {destination}
     found = sorted(n for _, _, numbers in written for n in numbers)
     assert found == [100_000 * source + n for source in range(5) for n in range(3000)]
+
+
+def test_places_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source sends its rows when they and their places fill the memory."""
+    monkeypatch.setattr(shuffle, "_GATHERED_BYTES", 1)
+    monkeypatch.setattr(shuffle, "_HELD_BYTES", 2 * 9 * 100)
+    batch = pa.record_batch({"n": pa.array([1] * 100, pa.int8())})
+    work: Exchange[int, int, None] = Exchange(
+        batch.schema,
+        lambda source: Source(iter([batch] * 4), lambda: source),
+        lambda batch, first_row: (np.zeros(100, np.int64), np.arange(100)),
+        lambda destination, counts, batches: lambda: None,
+    )
+    assert [number for number, _ in shuffle._read_source(work, 0)] == [0, 0, shuffle.REPORT]
 
 
 @pytest.mark.parametrize(

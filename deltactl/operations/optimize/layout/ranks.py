@@ -133,6 +133,19 @@ def _choose_prefix(sample: pa.Array) -> int:
     return _PREFIX_CHARACTERS * (1 if is_ascii in (True, None) else _MOST_BYTES_A_CHARACTER)
 
 
+def cut(array: pa.Array) -> pa.Array:
+    """Return strings without the bytes that no rank depends on; other values as they are.
+
+    The last character may be incomplete.
+    """
+    if not _is_bytes(array.type):
+        return array
+    prefixes = pc.binary_slice(
+        array.view(pa.binary()), 0, _PREFIX_CHARACTERS * _MOST_BYTES_A_CHARACTER
+    )
+    return prefixes.view(array.type)
+
+
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 

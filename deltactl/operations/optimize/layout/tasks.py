@@ -27,7 +27,11 @@ from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.placement import Placement
 from deltactl.operations.optimize.layout.request import LayoutRequest
-from deltactl.operations.optimize.layout.sample import sample_placement, select_leaves
+from deltactl.operations.optimize.layout.sample import (
+    choose_batch_rows,
+    sample_placement,
+    select_leaves,
+)
 from deltactl.operations.optimize.layout.tags import ClusterTags
 from deltactl.operations.optimize.tasks import (
     RewriteResult,
@@ -57,6 +61,7 @@ DECODED_PER_INPUT_BYTE: Final = 6
 _SPILLED_PER_INPUT_BYTE: Final = 2
 _FILES_A_SOURCE: Final = 16
 _SORTED_ROWS: Final = 1 << 16
+_READ_BYTES: Final = 16 << 20
 # A destination of 1.9 times the usual rows becomes two files: a sample does not find equal shares.
 _EVEN_SHARE: Final = 0.8
 
@@ -216,7 +221,10 @@ class _Job:
             deleted = read_deletion_vector(self.store, file)
             live_rows = physical_rows = 0
             with rewrite.reader.open(self.store, file, source) as parquet:
-                for live in rewrite.reader.read_groups(parquet, file, deleted):
+                rows_at_once = choose_batch_rows(parquet.metadata, _READ_BYTES)
+                for live in rewrite.reader.read_groups(
+                    parquet, file, deleted, batch_rows=rows_at_once
+                ):
                     self._ensure_wanted()
                     rows = with_row_ids(rewrite, file, live)
                     live_rows += rows.num_rows
