@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,9 @@ _exit_codes: list[int] = []
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
+    # With the default thresholds the collector scans the values of a long history many times, and
+    # before that the objects of all modules.
+    gc.set_threshold(200_000, 50, 50)
     # The imports below take a part of a second, in which Ctrl-C would print a traceback.
     before = signal.signal(signal.SIGINT, _end_at_once)
     end_quickly()  # before the import, because the modules register exit functions
