@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from types import FrameType
@@ -10,6 +11,9 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
+    # With the default thresholds the collector scans the values of a long history many times, and
+    # before that the objects of all modules.
+    gc.set_threshold(200_000, 50, 50)
     # The imports below take a part of a second, in which Ctrl-C would print a traceback.
     before = signal.signal(signal.SIGINT, _end_at_once)
     from deltactl.cli.app import main as run_main

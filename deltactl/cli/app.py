@@ -154,8 +154,6 @@ def _leave_pipe() -> int:
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
-    # With the default thresholds the collector scans the values of a long history many times.
-    gc.set_threshold(200_000, 50, 50)
     # By default Arrow's allocator returns freed pages to the kernel after 10 ms. Using them again
     # costs a page fault each. Keeping freed pages does not raise the peak of the memory.
     # The variable is read when pyarrow is first imported, which is after this line.

@@ -96,7 +96,7 @@ class Command(TyperCommand):
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
         """Run on one table, or on each of several in a separate session."""
-        from deltactl.cli.fleet.run import expand_tables, find_single
+        from deltactl.cli.fleet.tables import expand_tables, find_single
 
         single = find_single(options, session)
         tables = expand_tables(options, session) if single is None else [single]

@@ -5,7 +5,6 @@ Source: PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -82,6 +81,8 @@ def json_checksums(node: dict[str, Any]) -> tuple[str, str]:
 
 
 def _md5(parts: list[str]) -> str:
+    import hashlib  # loads OpenSSL, and few hints have a checksum
+
     return hashlib.md5(",".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 

@@ -13,19 +13,20 @@ hashing is fast", 2014).
 
 from __future__ import annotations
 
-import secrets
+import os
 from dataclasses import dataclass, field
-from hashlib import shake_256
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.protocol.arrow_schemas import array_of
+
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 WideHashes: TypeAlias = np.ndarray[Any, np.dtype[np.bytes_]]
 
-_KEY: Final = secrets.token_bytes(32)
+_KEY: Final = os.urandom(32)
 _BLOCK_ROWS: Final = 1 << 14  # so small that the words of a block stay in the cache
 _WORD_BYTES: Final = 4
 _LOW: Final = np.uint64(0xFFFFFFFF)
@@ -100,7 +101,7 @@ class SeenKeys:
         self._keep(distinct[is_new])
         mask = np.zeros(len(hashes), np.bool_)
         mask[positions[is_new]] = True
-        return pa.array(mask)
+        return array_of(mask)
 
     def _keep(self, run: WideHashes) -> None:
         if not len(run):
@@ -150,6 +151,8 @@ def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[n
 
 def _draw(halves: int, count: int) -> Hashes:
     """Return random numbers for each half. The first ones are the same for any ``count``."""
+    from hashlib import shake_256  # most runs hash no name, and this loads OpenSSL
+
     return np.array(
         [
             np.frombuffer(shake_256(_KEY + bytes([half])).digest(8 * count), "<u8")

@@ -37,7 +37,7 @@ from deltactl.log.commits.repeats import (
     hash_texts,
 )
 from deltactl.log.commits.z_orders import ZOrderCommits
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, empty_table
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
@@ -223,8 +223,8 @@ def reconcile(
             repeats, np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])
         )
         adds_won, removes_won = np.split(won, [adds.num_rows])
-        adds, removes = adds.filter(pa.array(adds_won)), removes.filter(pa.array(removes_won))
-        keys = keys.filter(pa.array(won))
+        adds, removes = adds.filter(array_of(adds_won)), removes.filter(array_of(removes_won))
+        keys = keys.filter(array_of(won))
     rows = [HeldRows(table.drop_columns("seq")) for table in (adds, removes)]
     return Tail(rows[0], rows[1], KeyTexts(keys))
 

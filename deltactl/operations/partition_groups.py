@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.arrow_schemas import array_of, arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field
@@ -44,7 +44,7 @@ class PartitionGroups:
 
     def labels(self) -> list[str]:
         """Return the label of each partition, in order."""
-        rows = pa.array(self.first_rows)
+        rows = array_of(self.first_rows)
         columns = [values.take(rows).to_pylist() for _, values in self.texts]
         names = [name for name, _ in self.texts]
         if not columns:
@@ -74,7 +74,7 @@ def group_partitions(
     Raises:
         CorruptLogError: a value does not parse as its column's type.
     """
-    codes = np.zeros(len(values), dtype=np.int64)
+    ids, first_rows = _number_groups(np.zeros(len(values), dtype=np.int64))
     texts = []
     for field in fields:
         text = lookup_map(values, field.physical_name)
@@ -92,8 +92,7 @@ def group_partitions(
         dictionary = encoded.dictionary_encode(null_encoding="encode")
         column = np.asarray(dictionary.indices)
         # Compact after each column so that the product of cardinalities never overflows.
-        codes, _ = _number_groups(codes * len(dictionary.dictionary) + column)
-    ids, first_rows = _number_groups(codes)
+        ids, first_rows = _number_groups(ids * len(dictionary.dictionary) + column)
     return PartitionGroups(ids, first_rows, tuple(texts))
 
 

@@ -205,13 +205,20 @@ def empty_table(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([], schema)
 
 
-def array_of(values: npt.NDArray[Any]) -> pa.Array:
-    """Return an Arrow array of integers (32 or 64 bits) or of booleans from a NumPy array."""
+def array_of(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return an Arrow array of integers (32 or 64 bits) or of booleans from a NumPy array.
+
+    Rows for which ``missing`` is true are null.
+    """
+    valid = None if missing is None else _bits(~missing)
     if values.dtype == np.bool_:
-        bits = np.packbits(values, bitorder="little")
-        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+        return pa.Array.from_buffers(pa.bool_(), len(values), [valid, _bits(values)])
     buffer = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(_INTEGERS[values.dtype.name], len(values), [None, buffer])
+    return pa.Array.from_buffers(_INTEGERS[values.dtype.name], len(values), [valid, buffer])
+
+
+def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 def texts_of(values: list[str]) -> pa.Array:

@@ -125,6 +125,8 @@ def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
     hits = np.flatnonzero(is_key.to_numpy(zero_copy_only=False)) + first
     if not len(hits):
         return pa.nulls(len(maps), maps.type.item_type)
+    if len(hits) == len(maps) and not maps.null_count and (np.diff(offsets) == 1).all():
+        return items.slice(first, len(maps))
     rows = np.searchsorted(offsets, hits, side="right") - 1
     indices = np.zeros(len(maps), np.int64)
     indices[rows] = hits
@@ -132,7 +134,7 @@ def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
     missing[rows] = False
     if maps.null_count:  # a null row may still have entries in memory
         missing |= maps.is_null().to_numpy(zero_copy_only=False)
-    return items.take(pa.array(indices, mask=missing if missing.any() else None))
+    return items.take(array_of(indices, missing))
 
 
 def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:

@@ -219,3 +219,12 @@ def test_an_unpartitioned_table_has_empty_maps() -> None:
 def test_a_built_map_takes_one_column_and_chunks() -> None:
     chunked = pa.chunked_array([["1"], ["2", None]])
     assert build_map({"p": chunked}).to_pylist() == [[("p", "1")], [("p", "2")], [("p", None)]]
+
+
+def test_lookup_in_rows_of_one_entry() -> None:
+    maps = pa.array([[("a", "1")], [("a", None)], [("a", "3")]], STRING_MAP)
+    assert lookup_map(maps, "a").to_pylist() == ["1", None, "3"]
+    assert lookup_map(maps[1:], "a").to_pylist() == [None, "3"]
+    assert lookup_map(maps[1:2], "a").to_pylist() == [None]
+    uneven = pa.array([[("a", "1"), ("a", "2")], [], [("a", "3")]], STRING_MAP)
+    assert lookup_map(uneven, "a").to_pylist() == ["2", None, "3"]

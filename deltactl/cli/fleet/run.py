@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,76 +17,13 @@ from deltactl.cli.fleet.output import FleetOutput, TableOutput
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
-from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError, UsageError
+from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
 
 RunTable = Callable[["Session"], None]
 """Runs the command in the session of one table; raises the same errors as a single run."""
-
-
-def find_single(options: FleetOptions, session: Session) -> str | None:
-    """Return the table if exactly one is given, so that its output is that of a single run.
-
-    Raises:
-        UsageError: none is given, or the name of a bucket is a glob.
-    """
-    if not options.table and options.tables_from is None:
-        raise UsageError(
-            "Missing argument 'TABLE'", hint=f"See `deltactl {session.command} --help`."
-        )
-    if options.tables_from is not None or len(options.table) > 1:
-        return None
-    from deltactl.operations.find_tables import is_glob, is_table, split_glob
-
-    [word] = options.table
-    if not is_glob(word):
-        return word
-    split_glob(word)
-    return word if is_table(session.open_store(word, read_only=True)) else None
-
-
-def expand_tables(options: FleetOptions, session: Session) -> list[str]:
-    """Return the addresses from the arguments and the file, each once, in order.
-
-    Raises:
-        UsageError: the file cannot be read, or contains no table.
-        NotATableError: a glob matches no table.
-    """
-    from deltactl.operations.find_tables import find_tables, is_glob
-
-    tables: dict[str, str] = {}
-    for word in (*options.table, *_read_words(options.tables_from)):
-        is_open = is_glob(word)
-        found = find_tables(word, session.open_store) if is_open else [word]
-        for address in found:
-            tables.setdefault(session.open_store(address).uri, address)
-    if not tables:
-        raise UsageError(
-            f"--tables-from {options.tables_from} contains no table",
-            hint="Write one table per line; empty lines and lines with # are ignored.",
-        )
-    return list(tables.values())
-
-
-def _read_words(name: str | None) -> Iterator[str]:
-    if name is None:
-        return
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"--tables-from {name} cannot be read: {error.strerror or error}",
-            hint="Give a readable text file with one table per line, or - for standard input.",
-        ) from error
-    except UnicodeError as error:
-        raise UsageError(
-            f"--tables-from {name} is not UTF-8 text: {error}",
-            hint="Give a text file with one table per line.",
-        ) from error
-    lines = (line.strip() for line in text.splitlines())
-    yield from (line for line in lines if line and not line.startswith("#"))
 
 
 class Fleet:

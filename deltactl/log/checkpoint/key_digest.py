@@ -41,7 +41,11 @@ class KeyDigest:
         self._size_bytes += pc.sum(sizes).as_py() or 0
         self._paths.add(rows.column("encoded_path"))
         self._sizes.update(pc.fill_null(sizes, -1).to_numpy().tobytes())
-        self._vectors.add(pc.fill_null(unique_ids(rows.column("deletion_vector")), ""))
+        vectors = rows.column("deletion_vector")
+        if vectors.null_count == rows.num_rows:  # as in most batches
+            self._vectors.add_empty(rows.num_rows)
+        else:
+            self._vectors.add(pc.fill_null(unique_ids(vectors), ""))
 
     def finish(self) -> Fingerprint:
         """Return the digest of all rows so far."""
@@ -78,6 +82,10 @@ class _TextHash:
         self._lengths.update(np.diff(offsets).tobytes())
         if data is not None:
             self._bytes.update(memoryview(data)[offsets[0] : offsets[-1]])
+
+    def add_empty(self, count: int) -> None:
+        """Add empty texts, whose lengths are zeros of 32 bits."""
+        self._lengths.update(bytes(4 * count))
 
     def digests(self) -> tuple[str, str]:
         return self._lengths.hexdigest(), self._bytes.hexdigest()

@@ -23,10 +23,10 @@ from deltactl.log.checkpoint.read import (
     read_removes,
     row_group_rows,
 )
-from deltactl.log.checkpoint.write import WrittenActions, read_ahead
+from deltactl.log.checkpoint.write import WrittenActions
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.listing import Checkpoint
-from deltactl.log.threads import count_threads
+from deltactl.log.threads import count_threads, read_ahead
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.parallel import each_in_parallel

@@ -5,7 +5,6 @@ The file gets its name only when it is complete.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -33,8 +32,6 @@ if TYPE_CHECKING:  # only a checkpoint that copies needs them
 
 _ROW_GROUP_ROWS: Final = 1 << 17
 _ROW_GROUP_BYTES: Final = 64 << 20
-_MOST_AHEAD: Final = 5
-_AHEAD_BYTES: Final = 96 << 20
 
 
 def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
@@ -269,21 +266,3 @@ class ActionFileWriter:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise StorageError(f"{self._name} cannot be written: {error}"[:500]) from error
-
-
-def read_ahead(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield batches, while another thread reads a few of the next batches, of bounded size.
-
-    One batch would be too few: to encode a row group takes as long as to read several batches.
-    """
-    iterator = iter(batches)
-    pool = ThreadPoolExecutor(1, thread_name_prefix="deltactl-read")
-    try:
-        pending = deque([pool.submit(next, iterator, None)])
-        while (batch := pending.popleft().result()) is not None:
-            most = max(1, min(_MOST_AHEAD, _AHEAD_BYTES // max(batch.nbytes, 1)))
-            while len(pending) < most:
-                pending.append(pool.submit(next, iterator, None))
-            yield batch
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -13,6 +13,7 @@ from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.commits.info import find_actions
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import ParsedActions
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import commit_version
 from deltactl.protocol.paths import decode_path
@@ -122,7 +123,7 @@ def _events(files: pa.Table, versions: np.ndarray[tuple[int], np.dtype[np.int64]
             file_keys(files),
             text_keys(files),
             files["size_bytes"],
-            pa.array(versions),
+            array_of(versions),
             pa.repeat(pa.scalar(is_add), rows),
             pa.nulls(rows, pa.int64()) if is_add else files["deletion_timestamp_ms"],
         ],

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.keyed_hash import Hashes, hash_pairs
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
 
 SPILL_BYTES: Final = 64 << 20
@@ -82,7 +83,7 @@ class StoredRows:
             if mask.any():
                 rows = pa.Table.from_batches(list(self.spill.read(number, columns)))
                 rows = rows.select(columns)
-                yield rows if mask.all() else rows.filter(pa.array(mask))
+                yield rows if mask.all() else rows.filter(array_of(mask))
 
 
 class RowStore:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.repeats import hash_texts
 from deltactl.log.keyed_hash import Hashes, hash_pairs
+from deltactl.protocol.arrow_schemas import array_of
 
 _FEW: Final = 1 << 13
 
@@ -48,12 +49,12 @@ class KeyTexts:
         first = np.searchsorted(ordered, hashes)
         may = ordered[np.minimum(first, len(ordered) - 1)] == hashes
         if not may.any():
-            return pa.array(may)
+            return array_of(may)
         wanted = np.unique(hashes[may])
         rows = order[_ranges(np.searchsorted(ordered, wanted), ordered, wanted)]
-        found = _are_in(keys.filter(pa.array(may)), self.texts.take(pa.array(np.sort(rows))))
+        found = _are_in(keys.filter(array_of(may)), self.texts.take(array_of(np.sort(rows))))
         may[may] = found.to_numpy(zero_copy_only=False)
-        return pa.array(may)
+        return array_of(may)
 
     @cached_property
     def _order(self) -> tuple[npt.NDArray[np.int64], Hashes]:

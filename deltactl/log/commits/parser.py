@@ -286,7 +286,7 @@ def _rows_of_table(table: pa.Table) -> _Rows:
     for kind in FILE_ACTIONS:
         valid = table[kind].is_valid()
         files.append((table[kind].filter(valid), np.flatnonzero(valid.to_numpy())))
-    non_file_actions = table.select(NON_FILE_ACTIONS).filter(pa.array(_non_file_mask(table)))
+    non_file_actions = table.select(NON_FILE_ACTIONS).filter(array_of(_non_file_mask(table)))
     nodes = [
         {name: json.loads(text) for name, text in row.items() if text is not None}
         for row in non_file_actions.to_pylist()

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.protocol.arrow_schemas import array_of
+
 Rows: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -58,7 +60,7 @@ def find_repeats(texts: pa.ChunkedArray, hashes: Hashes | None = None) -> Repeat
     rows = order[is_repeat]
     is_chosen = np.zeros(len(hashes), np.bool_)
     is_chosen[rows] = True
-    chosen = texts.filter(pa.array(is_chosen))
+    chosen = texts.filter(array_of(is_chosen))
     place = np.cumsum(is_chosen) - 1
     first, second = place[order[:-1][is_pair]], place[order[1:][is_pair]]
     if chosen.nbytes < _MOST_BYTES and _are_equal(chosen.combine_chunks(), first, second):

@@ -29,11 +29,10 @@ from deltactl.log.checkpoint.verify import verify_actions
 from deltactl.log.checkpoint.write import (
     ActionFileWriter,
     WrittenActions,
-    read_ahead,
     remove_unchanged,
 )
 from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
-from deltactl.log.threads import count_threads
+from deltactl.log.threads import count_threads, read_ahead
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store

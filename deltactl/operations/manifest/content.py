@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError, Warn
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.threads import read_ahead
 from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.partition_groups import group_partitions
@@ -33,7 +34,8 @@ _NO_SCHEMES: Final[Mapping[str, str]] = {}
 _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
 # Partitions are numbered once for as many rows: few calls, but bounded memory.
 _ROWS: Final = 1 << 19
-_PATH_BYTES: Final = 64 << 20
+_LINE_BYTES: Final = 64 << 20
+_RENDERED_ROWS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,12 @@ def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles
     try:
         if not fields:
             lines.ensure_folder("")
-        for files in _join(snapshot.file_batches(_COLUMNS)):
+        # While this thread renders the lines of a batch, another one decodes the next batches.
+        batches = read_ahead(snapshot.file_batches(_COLUMNS))
+        for files in _join(_render_each(batches, snapshot.store.uri, schemes)):
             vectors += files.num_rows - files["deletion_vector"].null_count
             groups = group_partitions(files["partition_values"], fields, by_text=True)
-            texts = _render_lines(files["path"], snapshot.store.uri, schemes)
-            lines.add(groups.labels(), groups.ids, texts)
+            lines.add(groups.labels(), groups.ids, files["line"].combine_chunks())
     except BaseException:
         lines.close()
         raise
@@ -89,17 +92,16 @@ def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles
 
 
 def _join(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of small batches together, and those of large ones in parts."""
+    """Yield the rows of several batches together."""
     held: list[pa.Table] = []
     num_rows = size_bytes = 0
     for batch in batches:
-        for first in range(0, batch.num_rows, _ROWS):
-            held.append(batch.slice(first, _ROWS))
-            num_rows += held[-1].num_rows
-            size_bytes += held[-1]["path"].nbytes
-            if num_rows >= _ROWS or size_bytes >= _PATH_BYTES:
-                yield pa.concat_tables(held)
-                held, num_rows, size_bytes = [], 0, 0
+        held.append(batch)
+        num_rows += batch.num_rows
+        size_bytes += batch["line"].nbytes
+        if num_rows >= _ROWS or size_bytes >= _LINE_BYTES:
+            yield pa.concat_tables(held)
+            held, num_rows, size_bytes = [], 0, 0
     if held:
         yield pa.concat_tables(held)
 
@@ -118,7 +120,18 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
         )
 
 
-def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]) -> pa.Array:
+def _render_each(
+    batches: Iterator[pa.Table], root: str, schemes: Mapping[str, str]
+) -> Iterator[pa.Table]:
+    """Yield the rows, in parts that are not large, with the column ``line`` instead of ``path``."""
+    for batch in batches:
+        place = batch.schema.get_field_index("path")
+        for first in range(0, batch.num_rows, _RENDERED_ROWS):
+            files = batch.slice(first, _RENDERED_ROWS)
+            yield files.set_column(place, "line", _render_lines(files["path"], root, schemes))
+
+
+def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]) -> pa.ChunkedArray:
     """Return the line of each file: a URI of its decoded name, and a line feed."""
     if any(holds_character(paths, end) for end in "\n\r"):
         raise CorruptLogError(
@@ -135,7 +148,7 @@ def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str])
         for before, after in schemes.items():
             kept = pc.replace_substring_regex(kept, f"^{_quoted(before)}:", f"{after}:")
         lines = pc.if_else(absolute, pc.binary_join_element_wise(kept, "\n", ""), lines)
-    return lines.combine_chunks()
+    return lines
 
 
 def _quoted(scheme: str) -> str:

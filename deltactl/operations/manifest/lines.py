@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
 
 _MEMORY_BYTES: Final = 128 << 20
@@ -58,7 +59,7 @@ class ManifestLines:
         numbers = self._number_folders(folders)[ids]
         order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]
-        rows = pa.record_batch([lines.take(pa.array(order))], schema=_SCHEMA)
+        rows = pa.record_batch([lines.take(array_of(order))], schema=_SCHEMA)
         bounds = np.flatnonzero(np.diff(ordered, prepend=-1, append=-1))
         pieces = [
             (int(ordered[first]), rows.slice(first, end - first))

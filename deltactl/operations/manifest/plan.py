@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -14,7 +14,6 @@ from deltactl.operations.manifest.compare import has_same_lines, is_large, is_sa
 from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
 from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.partitions import build_map
@@ -23,6 +22,9 @@ from deltactl.protocol.schema import Field
 from deltactl.storage.local.files import is_temp_name
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
+
+if TYPE_CHECKING:  # only --where needs it
+    from deltactl.operations.predicate.parse import PartitionPredicate
 
 NEW: Final = "new"
 CHANGED: Final = "changed"
@@ -182,6 +184,8 @@ def _choose_directories(
     """Return the directories in ``folders`` that were requested."""
     chosen = folders
     if options.where is not None:
+        from deltactl.operations.predicate.parse import parse_predicate
+
         predicate = parse_predicate(options.where, snapshot.metadata.partition_fields)
         chosen = _matching(predicate, sorted(chosen), snapshot.metadata.partition_fields)
     if options.since is not None:

@@ -16,7 +16,6 @@ from deltactl.operations.manifest.content import (
     ensure_no_vectors,
     load_table,
 )
-from deltactl.operations.manifest.ddl import render_ddl
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
@@ -91,7 +90,11 @@ def _generate(
         snapshot, live, output, options, now_ms=context.clock.now_ms(), warn=context.warn
     )
     root = f"{output.uri}/{MANIFEST_DIR}"
-    ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()
+    ddl: tuple[str, ...] = ()
+    if options.ddl:
+        from deltactl.operations.manifest.ddl import render_ddl
+
+        ddl = tuple(render_ddl(snapshot, plan, root, options))
     if not writes:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
     try:

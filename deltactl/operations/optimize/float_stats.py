@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.skipping.bounds import nest_types, parse_bounds
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.stats_columns import choose_stats_columns
 
 
@@ -42,4 +43,4 @@ def keep_float_stats(files: pa.Table, kind: pa.StructType, min_bytes: int) -> pa
     chunks = parse_bounds(files["stats"].filter(mask), kind).chunks
     offsets = np.concatenate([[0], np.cumsum(mask.to_numpy())]).astype(np.int32)
     values = pa.concat_arrays(chunks or [pa.array([], kind)])
-    return pa.chunked_array([pa.ListArray.from_arrays(pa.array(offsets), values)])
+    return pa.chunked_array([pa.ListArray.from_arrays(array_of(offsets), values)])

@@ -1,4 +1,4 @@
-"""Delete files in a directory that was checked, even if a link replaces the directory later.
+"""Check with the kernel where a directory is, and delete files in it even if a link replaces it.
 
 Every system call resolves a path again. After the check that a directory is inside the root, a user
 with write access to the table could replace this directory by a link. Then a vacuum would delete
@@ -14,6 +14,7 @@ from typing import Final
 
 from deltactl.errors import SafetyError
 
+_OPEN: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _WHERE: Final = "/proc/self/fd"
 _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 
@@ -58,7 +59,7 @@ class HeldDirectory:
         if not _CAN_HOLD or directory == self._directory:
             return
         self.close()
-        self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._descriptor = os.open(directory, _OPEN)
         actual = os.readlink(f"{_WHERE}/{self._descriptor}")
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
             self.close()
@@ -67,6 +68,53 @@ class HeldDirectory:
                 hint="Check who can write to the table directory. Nothing was deleted in it.",
             )
         self._directory = directory
+
+    def close(self) -> None:
+        """Close the directory."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._directory = -1, None
+
+
+class CheckedDirectories:
+    """Create directories below a root, and check paths for links, in few system calls.
+
+    The last directory stays open: the kernel returns its present path, which is the given path only
+    if no part of this is a link. ``False`` as a result means only that this check cannot decide.
+    """
+
+    __slots__ = ("_descriptor", "_directory", "_root")
+
+    def __init__(self, root: str) -> None:
+        """Check directories in ``root``, which is not created."""
+        self._root = root
+        self._directory: str | None = None
+        self._descriptor = -1
+
+    def ensure(self, directory: str) -> bool:
+        """Return whether ``directory`` exists or was created, and the path to it has no links."""
+        if not _CAN_HOLD:  # pragma: no cover - not on Linux
+            return False
+        if self._leads_to(directory):
+            return True
+        parent, name = os.path.split(directory)
+        if directory == self._root or not self._leads_to(parent):
+            return False
+        try:
+            os.mkdir(name, dir_fd=self._descriptor)
+        except OSError:
+            return False
+        return True
+
+    def _leads_to(self, directory: str) -> bool:
+        if directory != self._directory:
+            try:
+                descriptor = os.open(directory, _OPEN)
+            except OSError:
+                return False
+            self.close()
+            self._descriptor, self._directory = descriptor, directory
+        return os.readlink(f"{_WHERE}/{self._descriptor}") == directory
 
     def close(self) -> None:
         """Close the directory."""

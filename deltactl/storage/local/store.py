@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -34,7 +35,7 @@ from deltactl.storage.local.files import (
     temp_path,
     write_new,
 )
-from deltactl.storage.local.held_directory import HeldDirectory
+from deltactl.storage.local.held_directory import CheckedDirectories, HeldDirectory
 from deltactl.storage.local.listing import (
     is_older,
     list_directories,
@@ -122,8 +123,10 @@ class LocalStore:
         self, copies: Sequence[FileCopy], *, replace: bool = False
     ) -> list[CopiedFile | None]:
         """Copy local files, many in one batch; see ``FileCopies.copy_files``."""
-        for names in copy_together(copies, self._place, self._uri, replace=replace):
-            self.sync_directories(names)
+        with closing(CheckedDirectories(self._paths.root)) as checked:
+            place = partial(self._place, checked)
+            for names in copy_together(copies, place, self._uri, replace=replace):
+                self.sync_directories(names)
         return [CopiedFile(copy.size_bytes, "kernel") for copy in copies]
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
@@ -252,9 +255,11 @@ class LocalStore:
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
         """Write or replace each file, many in one batch; see ``Store.put_many``."""
         rest, count = iter(files), 0
-        while names := put_together(islice(rest, _MAX_BATCH_FILES), self._place, self._uri):
-            self.sync_directories(names)
-            count += len(names)
+        with closing(CheckedDirectories(self._paths.root)) as checked:
+            place = partial(self._place, checked)
+            while names := put_together(islice(rest, _MAX_BATCH_FILES), place, self._uri):
+                self.sync_directories(names)
+                count += len(names)
         return count
 
     def ensure_put_if_absent(self) -> None:
@@ -357,11 +362,13 @@ class LocalStore:
         directories: dict[str, str] = {}
         return [self._paths.real_name(name, directories) for name in names]
 
-    def _place(self, name: str) -> str:
+    def _place(self, checked: CheckedDirectories, name: str) -> str:
         """Return the path of a new file, and create its directory."""
         # Check each file: a link may replace a directory while hidden files are written.
-        path = self._paths.writable(name)
-        self._paths.make_parents(path)
+        path = self._paths.inside(name)
+        if not checked.ensure(os.path.dirname(path)):
+            path = self._paths.writable(name)
+            self._paths.make_parents(path)
         return path
 
     def _sync_upwards(self, directory: str, seen: set[str]) -> None:

@@ -81,6 +81,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setattr(lines, "_MEMORY_BYTES", 100)
     monkeypatch.setattr(content, "_ROWS", 7)
+    monkeypatch.setattr(content, "_RENDERED_ROWS", 7)
     monkeypatch.setattr(compare, "_LARGE_BYTES", 50)
     monkeypatch.setattr(compare, "_READ_BYTES", 2000)
     monkeypatch.setattr(compare, "_MEMORY_BYTES", 3000)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import SafetyError, StorageError
+from deltactl.storage.local import paths as local_paths
 from deltactl.storage.local import store as local_store
 from deltactl.storage.local.store import LocalStore
 
@@ -133,3 +134,26 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_refused(
     with pytest.raises(SafetyError):
         store.put_many(files())
     assert [path.name for path in outside.rglob("*")] == ["p=1"]
+
+
+def test_folders_behind_a_link_inside_the_root(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "t/real").mkdir()
+    (tmp_path / "t/link").symlink_to("real")
+    assert store.put_many([("link/x/y", b"1"), ("link/z", b"2"), ("link/x/w", b"3")]) == 3
+    assert store.read("real/x/y") + store.read("real/z") + store.read("real/x/w") == b"123"
+
+
+def test_a_root_that_does_not_exist_is_made_and_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(local_paths, "sync_directory", flushed.append)
+    assert LocalStore(str(tmp_path / "new")).put_many([("a", b"1"), ("b/c", b"2")]) == 2
+    assert (tmp_path / "new/b/c").read_bytes() == b"2"
+    assert flushed == [str(tmp_path)]
+
+
+def test_a_file_that_has_the_name_of_a_folder(store: LocalStore) -> None:
+    with pytest.raises(StorageError, match="m/p=0/manifest"):
+        store.put_many([("m/p=9/x", b"1"), ("m/p=0/manifest/x", b"2")])
+    assert contents(store) == dict.fromkeys(NAMES[:4], b"old")

@@ -18,6 +18,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
+from deltactl.storage.local import files as local_files
 from deltactl.storage.local.listing import BATCH_NAMES
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import path_to_uri, uri_to_path
@@ -327,3 +328,17 @@ def test_a_link_that_takes_the_place_of_a_folder_misleads_no_delete(
     assert (outside / "f").read_bytes() == b"precious"
     assert (tmp_path / "aside" / "f").read_bytes() == b"old"
     assert not (root / "p=0" / "f").exists()
+
+
+@pytest.mark.parametrize("opens", ["open_output", "open_replacement"])
+def test_large_files_are_written_to_the_disk_before_they_are_closed(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, opens: str
+) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(local_files, "_EARLY_BYTES", 1000)
+    monkeypatch.setattr(local_files, "start_writing", started.append)
+    with getattr(store, opens)("f") as file:
+        for _ in range(5):
+            file.write(memoryview(bytes(400)))
+        assert started == [file.fileno()]
+    assert store.read("f") == bytes(2000)

@@ -22,6 +22,7 @@ from deltactl.operations.optimize.layout.tags import (
 )
 from deltactl.operations.optimize.options import Layout
 from deltactl.operations.partition_groups import PartitionGroups
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.partitions import lookup_map
 
 Array = np.ndarray[Any, Any]
@@ -56,7 +57,7 @@ def find_kept(snapshot: Snapshot, files: pa.Table, groups: PartitionGroups) -> K
     texts = pc.binary_join_element_wise(
         lookup_map(files["tags"], LAYOUT_TAG), lookup_map(files["tags"], COLUMNS_TAG), _BETWEEN
     )
-    codes, names = number_tags(pc.if_else(pa.array(laid), texts, pa.scalar(None, pa.string())))
+    codes, names = number_tags(pc.if_else(array_of(laid), texts, pa.scalar(None, pa.string())))
     requests: list[LayoutRequest] = []
     number_of = np.full(len(names) + 1, -1, np.int64)  # the last is for code -1
     for code, text in enumerate(names.to_pylist()):
