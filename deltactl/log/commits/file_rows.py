@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from deltactl.log.commits.alike_lines import unescape_stats
 from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.keyed_hash import Hashes, hash_pairs
 from deltactl.storage.local.spill import Spill
@@ -37,21 +38,39 @@ class FileRows(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class HeldRows:
     """File actions in memory."""
 
-    table: pa.Table
+    __slots__ = ("_held",)
+
+    def __init__(self, table: pa.Table, *, has_escaped_stats: bool = False) -> None:
+        """Hold actions. Escaped ``stats`` are those of ``cut_adds``."""
+        self._held = table, has_escaped_stats
 
     @property
     def num_rows(self) -> int:
         """Return the number of actions."""
-        return int(self.table.num_rows)
+        return int(self._held[0].num_rows)
+
+    @property
+    def has_escaped_stats(self) -> bool:
+        """Return whether ``stats`` are still escaped, because nobody has read them."""
+        return self._held[1]
+
+    @property
+    def table(self) -> pa.Table:
+        """Return all actions."""
+        table, has_escaped_stats = self._held
+        if has_escaped_stats:
+            table = unescape_stats(table)
+            self._held = table, False  # another thread may have done the same
+        return table
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the actions with the given columns, all in one batch."""
-        if self.table.num_rows:
-            yield self.table.select(columns)
+        if self.num_rows:
+            table = self.table if "stats" in columns else self._held[0]
+            yield table.select(columns)
 
 
 @dataclass(frozen=True, slots=True)
