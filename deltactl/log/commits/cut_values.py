@@ -25,6 +25,10 @@ _BLANK: Final = ord(" ")
 _ZERO: Final = ord("0")
 _ZEROS: Final = np.uint64(int.from_bytes(b"0" * _WORD_BYTES, "little"))
 
+_HALF: Final = np.uint64(32)
+# The words with all bits of their zero to eight lower bytes.
+_LOW_BYTES: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Words: TypeAlias = npt.NDArray[np.uint64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -60,7 +64,7 @@ class LineText:
         spans = []
         for constant in constants[1:-1]:
             end = self._search(start, constant)
-            self._ensure_text(end, constant)
+            self._ensure_text(end, constant, is_begun=True)
             spans.append((start, end))
             start = end + len(constant)
         end = self._ends - len(constants[-1])
@@ -92,17 +96,23 @@ class LineText:
     def _begins(self, places: Positions, constant: bytes) -> _Flags:
         """Return whether the text at each place has the first eight bytes of a text."""
         begin = constant[:_WORD_BYTES]
-        unused = np.uint64(8 * (_WORD_BYTES - len(begin)))
         expected = np.uint64(int.from_bytes(begin, "little"))
-        found: _Flags = self._words[places] << unused == expected << unused
+        words = self._words[places]
+        if len(begin) < _WORD_BYTES:
+            words &= _LOW_BYTES[len(begin)]
+        found: _Flags = words == expected
         return found
 
-    def _ensure_text(self, places: Positions, constant: bytes) -> None:
-        """Raise an error unless a text is at each place, before the end of the line."""
+    def _ensure_text(self, places: Positions, constant: bytes, *, is_begun: bool = False) -> None:
+        """Raise an error unless a text is at each place, before the end of the line.
+
+        With ``is_begun``, its first eight bytes are there.
+        """
         if (places + len(constant) > self._ends).any():
             raise CutError
         last = max(len(constant) - _WORD_BYTES, 0)
-        for step in sorted({*range(0, last, _WORD_BYTES), last}):
+        steps = {*range(0, last, _WORD_BYTES), last} - ({0} if is_begun else set())
+        for step in sorted(steps):
             if not self._begins(places + step, constant[step:]).all():
                 raise CutError
 
@@ -114,23 +124,8 @@ class LineText:
         Raises:
             CutError: a text is no JSON string, or has other escapes.
         """
-        views = np.empty((len(starts), 4), np.int32)
         lengths = ends - starts
-        views[:, 0] = lengths
-        views[:, 1] = self._words[starts].astype(np.uint32).view(np.int32)
-        views[:, 2] = 0
-        views[:, 3] = starts
-        short = np.flatnonzero(lengths <= _INLINE_BYTES)
-        if len(short):
-            windows = np.ndarray(
-                (len(self._data) - _INLINE_BYTES + 1, _INLINE_BYTES),
-                np.uint8,
-                self._data,
-                strides=(1, 1),
-            )
-            texts = windows[starts[short]]
-            texts[np.arange(_INLINE_BYTES) >= lengths[short, None]] = 0
-            views.view(np.uint8)[short, 4:] = texts
+        views = self._find_views(starts, lengths)
         buffers = [None, pa.py_buffer(views), pa.py_buffer(self._data)]
         found = pc.cast(
             pa.Array.from_buffers(pa.string_view(), len(starts), buffers),
@@ -144,6 +139,29 @@ class LineText:
         if escaped and (self._bytes[starts[lengths > 0]] == _QUOTE).any():
             raise CutError
         return found
+
+    def _find_views(self, starts: Positions, lengths: Positions) -> _Words:
+        """Return string views of two words. The lower half of the first one is the length.
+
+        After it, a short text follows; of a longer one only four bytes, a zero and the position.
+        """
+        views = np.empty((len(starts), 2), np.uint64)
+        first = self._words[starts]
+        views[:, 0] = lengths
+        views[:, 0] |= first << _HALF
+        views[:, 1] = starts
+        views[:, 1] <<= _HALF
+        short = np.flatnonzero(lengths <= _INLINE_BYTES)
+        if len(short):
+            size = lengths[short]
+            first = first[short] & _LOW_BYTES[np.minimum(size, _WORD_BYTES)]
+            # At the end of the last line, there may be no such word; then none of it is used.
+            places = np.minimum(starts[short] + _WORD_BYTES, len(self._words) - 1)
+            rest = self._words[places]
+            rest &= _LOW_BYTES[np.maximum(size - _WORD_BYTES, 0)]
+            views[short, 0] = size.astype(np.uint64) | first << _HALF
+            views[short, 1] = first >> _HALF | rest << _HALF
+        return views
 
     def numbers(self, starts: Positions, ends: Positions) -> pa.Array:
         """Return the whole numbers of all lines, from zero on.
