@@ -78,19 +78,24 @@ class LineText:
 
         In most lines, a value has one of a few lengths.
         """
-        found, left = starts.copy(), np.arange(len(starts))
+        found = starts
+        left: slice | Positions = slice(None)
+        first = 0
         for _ in range(_MOST_LENGTHS):
-            line = left[0]
-            first = int(starts[line])
-            length = self._data.find(constant, first, int(self._ends[line])) - first
+            start = int(starts[first])
+            length = self._data.find(constant, start, int(self._ends[first])) - start
             if length < 0:
                 raise CutError
             places = np.minimum(starts[left] + length, len(self._words) - 1)
-            is_there = self._begins(places, constant)
-            found[left[is_there]] = places[is_there]
-            left = left[~is_there]
+            is_missing = ~self._begins(places, constant)
+            if isinstance(left, slice):
+                found, left = places, np.flatnonzero(is_missing)
+            else:
+                found[left] = places
+                left = left[is_missing]
             if not len(left):
                 return found
+            first = left[0]
         raise CutError
 
     def _begins(self, places: Positions, constant: bytes) -> _Flags:
