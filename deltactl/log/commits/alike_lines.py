@@ -25,14 +25,15 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.log.commits.columns import MEMBERS
-from deltactl.log.commits.cut_values import CutError, LineText
+from deltactl.log.commits.cut_values import LOW_BYTES, CutError, LineText
 from deltactl.log.commits.lines import CommitLines, Positions
 
 _MOST_BYTES: Final = (1 << 31) - 1  # positions in a text have 31 bits
-_BLOCK_ROWS: Final = 1 << 9  # so small that the bytes of a block stay in the cache
+_WORD_BYTES: Final = 8
 _BACKSLASH: Final = ord("\\")
 
 # A name and a value. The groups after the name: string, number, flag, start of an object.
@@ -77,7 +78,9 @@ def cut_adds(lines: CommitLines, keys: frozenset[str]) -> pa.StructArray | None:
 def unescape_stats(files: pa.Table) -> pa.Table:
     """Return file actions of :func:`cut_adds` with ``stats`` as in all other tables."""
     place = files.schema.get_field_index("stats")
-    stats = pa.chunked_array([_unescape(chunk) for chunk in files["stats"].chunks], pa.string())
+    stats = pa.chunked_array(
+        [unescape_texts(chunk) for chunk in files["stats"].chunks], pa.string()
+    )
     return files.set_column(place, files.schema.field(place), stats)
 
 
@@ -183,24 +186,31 @@ def _struct_of(names: list[str], arrays: list[pa.Array], num_rows: int) -> pa.St
     return pa.StructArray.from_arrays(arrays, names)
 
 
-def _unescape(texts: pa.Array) -> pa.Array:
-    """Remove all backslashes. Without them, a text is not changed, so this may be repeated."""
+def unescape_texts(texts: pa.Array) -> pa.Array:
+    """Return escaped ``stats`` of :func:`cut_adds` without backslashes.
+
+    Unescaped ones do not change: all backslashes of the escaped ones are before quotes.
+    """
     if not len(texts) or texts.null_count == len(texts):
         return texts
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset :][: len(texts) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
-    plain = np.empty(int(offsets[-1] - offsets[0]), np.uint8)
-    moved = np.zeros(len(offsets), np.int32)
-    size = 0
-    for first in range(0, len(texts), _BLOCK_ROWS):
-        rows = offsets[first : first + _BLOCK_ROWS + 1]
-        block = data[rows[0] : rows[-1]]
-        is_kept = block != _BACKSLASH
-        kept = block[is_kept]
-        plain[size : size + len(kept)] = kept
-        dropped = np.searchsorted(np.flatnonzero(~is_kept), rows - rows[0])
-        moved[first : first + len(rows)] = size + (rows - rows[0]) - dropped
-        size += len(kept)
-    buffers = [None, pa.py_buffer(moved), pa.py_buffer(plain[:size])]
+    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    is_dropped = np.zeros((len(data) // _WORD_BYTES + 1) * _WORD_BYTES, np.bool_)
+    np.equal(data, _BACKSLASH, out=is_dropped[: len(data)])
+    words = is_dropped.view("<u8")
+    before = np.concatenate(([0], np.cumsum(_count_bytes(words), dtype=np.int32)))
+    word, rest = offsets // _WORD_BYTES, offsets % _WORD_BYTES
+    dropped = before[word] + _count_bytes(words[word] & LOW_BYTES[rest])
+    buffers = [
+        None,
+        pa.py_buffer((offsets - dropped).astype(np.int32)),
+        pa.py_buffer(data[~is_dropped[: len(data)]]),
+    ]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
+def _count_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    """Return how many bytes of each word are one. The other bytes must be zero."""
+    return (words * np.uint64(0x0101010101010101) >> np.uint64(56)).astype(np.int32)

@@ -26,8 +26,8 @@ _ZERO: Final = ord("0")
 _ZEROS: Final = np.uint64(int.from_bytes(b"0" * _WORD_BYTES, "little"))
 
 _HALF: Final = np.uint64(32)
-# The words with all bits of their zero to eight lower bytes.
-_LOW_BYTES: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+LOW_BYTES: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+"""The words with all bits of their zero to eight lower bytes."""
 
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Words: TypeAlias = npt.NDArray[np.uint64]
@@ -104,7 +104,7 @@ class LineText:
         expected = np.uint64(int.from_bytes(begin, "little"))
         words = self._words[places]
         if len(begin) < _WORD_BYTES:
-            words &= _LOW_BYTES[len(begin)]
+            words &= LOW_BYTES[len(begin)]
         found: _Flags = words == expected
         return found
 
@@ -159,11 +159,11 @@ class LineText:
         short = np.flatnonzero(lengths <= _INLINE_BYTES)
         if len(short):
             size = lengths[short]
-            first = first[short] & _LOW_BYTES[np.minimum(size, _WORD_BYTES)]
+            first = first[short] & LOW_BYTES[np.minimum(size, _WORD_BYTES)]
             # At the end of the last line, there may be no such word; then none of it is used.
             places = np.minimum(starts[short] + _WORD_BYTES, len(self._words) - 1)
             rest = self._words[places]
-            rest &= _LOW_BYTES[np.maximum(size - _WORD_BYTES, 0)]
+            rest &= LOW_BYTES[np.maximum(size - _WORD_BYTES, 0)]
             views[short, 0] = size.astype(np.uint64) | first << _HALF
             views[short, 1] = first >> _HALF | rest << _HALF
         return views

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.errors import CorruptLogError
+from deltactl.log.commits import alike_lines, file_rows
 from deltactl.log.commits import parser as parser_module
 from deltactl.log.commits.alike_lines import unescape_stats
 from deltactl.log.commits.file_rows import HeldRows
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser, ParsedActions
 from deltactl.log.replay import replay_tail
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from tests.support.stores import MemoryStore
 
 STATS = '{"numRecords":3,"minValues":{"a":"x"},"maxValues":{"a":"é"},"nullCount":{"a":0}}'
@@ -187,7 +189,31 @@ def test_stats_are_unescaped_when_they_are_read() -> None:
         (stats,) = tail.add_rows.batches(["stats"])
         assert set(stats["stats"].to_pylist()) == {STATS}
         assert not escaped.has_escaped_stats
-        assert sizes.num_rows == stats.num_rows == tail.adds.num_rows
+        assert sizes.num_rows == stats.num_rows == tail.adds.num_rows == len(contents)
+        assert tail.adds.schema == ADD_SCHEMA
+
+
+def test_reading_stats_after_an_error_gives_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    (part,) = parse(b"\n".join([GOOD] * 3))
+    stats = part.raw_adds["stats"].combine_chunks()
+    table = part.raw_adds.set_column(
+        part.raw_adds.schema.get_field_index("stats"),
+        "stats",
+        pa.chunked_array([stats.slice(0, 1), stats.slice(1, 2)]),
+    )
+    rows = HeldRows(table, has_escaped_stats=True)
+    calls: list[pa.Array] = []
+
+    def fail_once(texts: pa.Array) -> pa.Array:
+        calls.append(texts)
+        if len(calls) == 2:
+            raise MemoryError
+        return alike_lines.unescape_texts(texts)
+
+    monkeypatch.setattr(file_rows, "unescape_texts", fail_once)
+    with pytest.raises(MemoryError):
+        _ = rows.table
+    assert rows.table["stats"].to_pylist() == [STATS] * 3
 
 
 def test_unescaping_again_changes_nothing() -> None:
