@@ -35,6 +35,7 @@ def encode(action: dict[str, Any]) -> bytes:
 
 
 GOOD = encode(add())
+BEFORE_STATS = GOOD[: GOOD.index(b"{\\")]
 
 
 def parse(content: bytes, keys: tuple[str, ...] = ("p",)) -> list[ParsedActions]:
@@ -102,6 +103,7 @@ def test_values_are_those_of_the_lines(members: dict[str, Any]) -> None:
         encode({"add": {"path": "a"}}),
         GOOD.replace(b":12,", b":012,"),
         GOOD.replace(b":12,", b":1.0,"),
+        GOOD.replace(b":12,", b":1:,"),
         GOOD.replace(b":12,", b":,"),
         GOOD.replace(b":12,", b": 12,"),
         GOOD.replace(b":true", b":truefalse"),
@@ -114,6 +116,8 @@ def test_values_are_those_of_the_lines(members: dict[str, Any]) -> None:
         GOOD.replace(b'0}}"}}', b'0}}\\"}}'),
         GOOD.replace(b'"path"', b'"path":"x","path"'),
         GOOD.replace(b'"size":12,', b"").replace(b'"stats"', b'"size":12,"stats"'),
+        BEFORE_STATS + b"}}",
+        BEFORE_STATS + b'a\\"}}\n' + BEFORE_STATS + b'"b"}}',
         GOOD[:-1],
         GOOD[:40],
         GOOD + b"\r",
@@ -127,6 +131,13 @@ def test_other_lines_are_left_to_the_json_readers(line: bytes, *, is_first: bool
     lines = [line, GOOD] if is_first else [GOOD, line]
     content = b"\n".join(lines)
     assert outcome(content) == uncut(content)
+
+
+@pytest.mark.parametrize("values", [{}, {"q": "1"}, {"p": "1", "q": "2"}, {"q": "2", "p": "1"}])
+@pytest.mark.parametrize("keys", [(), ("p",), ("p", "q")])
+def test_lines_may_have_other_partition_keys(values: dict[str, str], keys: tuple[str, ...]) -> None:
+    content = b"\n".join([encode(add(partitionValues=values))] * 3)
+    assert outcome(content, keys) == uncut(content, keys)
 
 
 TEXTS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=20)
