@@ -27,7 +27,7 @@ from deltactl.log.commits.columns import (
     read_others,
 )
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.json_lines import list_actions, read_lines
+from deltactl.log.commits.json_lines import read_few_others, read_lines
 from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import (
@@ -42,11 +42,10 @@ __all__ = ["CommitParser", "ParsedActions"]
 
 # The C library gives blocks of 32 MiB and more back to the kernel at once. With such blocks, each
 # chunk would cause page faults again.
-_CHUNK_BYTES = 8 << 20
+_CHUNK_BYTES = 4 << 20
 # How many chunks are parsed at the same time, each by one thread. With two threads for each chunk,
 # Arrow needs a fifth more processor time. This number limits the memory.
 _THREADED_BYTES: Final = 64 << 20  # several threads parse a chunk of one large file
-_FEW_OTHERS: Final = 64  # lines that are read faster without Arrow
 _LEAST_CUT_LINES: Final = 64  # Arrow reads fewer lines as fast
 
 
@@ -179,7 +178,7 @@ class CommitParser:
     ) -> _Rows:
         lines = CommitLines([file.data for file in files])
         use_threads = alone or sum(len(file.data) for file in files) > _THREADED_BYTES
-        nodes = _read_few_others(lines)
+        nodes = read_few_others(lines)
         if nodes is None:
             others = read_others(lines, use_threads=use_threads)
             nodes = [
@@ -302,33 +301,6 @@ def _ensure_utf8(file: CommitBytes) -> None:
             f"{file.name}, line {number}: not UTF-8 ({error.reason})",
             hint="Restore the file from a backup; it is truncated or was edited.",
         ) from error
-
-
-def _read_few_others(lines: CommitLines) -> list[dict[str, Any]] | None:
-    """Return the non-file actions of the lines that do not begin as an add or a remove.
-
-    Return ``None`` if there are so many of these lines that ``read_others`` is faster. Lines that
-    ``read_others`` refuses are refused here, too.
-
-    Raises:
-        ValueError, RecursionError: these lines must be read one by one.
-    """
-    places = lines.places("other")
-    if len(places) > _FEW_OTHERS:
-        return None
-    nodes = []
-    for place in places.tolist():
-        node = json.loads(lines.line(place))
-        if not isinstance(node, dict):
-            raise ValueError("a line that is not an object")
-        actions = list_actions(node.items())
-        if len(actions) > 1 or not all(isinstance(node[name], dict) for name in actions):
-            raise ValueError("a line with several actions, or with one that is not an object")
-        if any(name in FILE_ACTIONS for name in actions):
-            raise ValueError("a file action that does not begin as others do")
-        if any(name in NON_FILE_ACTIONS for name in actions):
-            nodes.append(node)
-    return nodes
 
 
 def _lacks_values(actions: pa.ChunkedArray, keys: Iterable[str]) -> bool:
