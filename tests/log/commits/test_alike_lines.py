@@ -18,6 +18,7 @@ from deltactl.log.commits.alike_lines import unescape_stats
 from deltactl.log.commits.file_rows import HeldRows
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser, ParsedActions
+from deltactl.log.free_memory import release_free_memory
 from deltactl.log.replay import replay_tail
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from tests.support.stores import MemoryStore
@@ -232,3 +233,20 @@ def test_unescaping_again_changes_nothing() -> None:
     rows = pa.concat_tables([part.raw_adds, part.raw_adds.slice(1, 1)])
     assert unescape_stats(rows)["stats"].to_pylist() == [STATS] * 4
     assert unescape_stats(unescape_stats(rows)).equals(unescape_stats(rows))
+
+
+def test_memory_is_released_while_many_parts_are_unescaped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released: list[None] = []
+
+    def note() -> None:
+        release_free_memory()
+        released.append(None)
+
+    monkeypatch.setattr(file_rows, "release_free_memory", note)
+    (part,) = parse(b"\n".join([GOOD] * 40))
+    batches = part.raw_adds.to_batches(max_chunksize=1)
+    rows = HeldRows(pa.Table.from_batches(batches), has_escaped_stats=True)
+    assert rows.table["stats"].to_pylist() == [STATS] * 40
+    assert len(released) == 2
