@@ -17,7 +17,7 @@ from deltactl.log.keyed_hash import Hashes, hash_pairs
 from deltactl.storage.local.spill import Spill
 
 SPILL_BYTES: Final = 64 << 20
-_RELEASED_CHUNKS: Final = 16
+_RELEASED_CHUNKS: Final = 8
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]

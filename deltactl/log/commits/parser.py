@@ -42,7 +42,7 @@ __all__ = ["CommitParser", "ParsedActions"]
 
 # The C library gives blocks of 32 MiB and more back to the kernel at once. With such blocks, each
 # chunk would cause page faults again.
-_CHUNK_BYTES = 4 << 20
+_CHUNK_BYTES = 8 << 20
 # How many chunks are parsed at the same time, each by one thread. With two threads for each chunk,
 # Arrow needs a fifth more processor time. This number limits the memory.
 _THREADED_BYTES: Final = 64 << 20  # several threads parse a chunk of one large file
