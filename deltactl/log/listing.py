@@ -12,8 +12,8 @@ from deltactl.protocol.names import (
     LOG_DIR,
     CheckpointFile,
     ChecksumFile,
-    CommitFile,
     CompactedFile,
+    parse_commit_name,
     parse_log_name,
     version_prefix,
 )
@@ -108,9 +108,12 @@ def _list_once(store: Store, start_version: int) -> LogListing:
     listing = LogListing(start_version)
     parts: dict[tuple[int, int], dict[int, FileInfo]] = defaultdict(dict)
     for info in store.list_from(LOG_DIR, version_prefix(start_version)):
-        match parse_log_name(info.name.rpartition("/")[2]):
-            case CommitFile(version):
-                listing.commits[version] = info
+        name = info.name.rpartition("/")[2]
+        commit = parse_commit_name(name)
+        if commit is not None:
+            listing.commits[commit] = info
+            continue
+        match parse_log_name(name):
             case ChecksumFile(version):
                 listing.checksums[version] = info
             case CompactedFile(start, end):

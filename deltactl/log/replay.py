@@ -37,6 +37,7 @@ from deltactl.log.commits.repeats import (
     hash_texts,
 )
 from deltactl.log.commits.z_orders import ZOrderCommits
+from deltactl.log.free_memory import release_free_memory
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
@@ -148,9 +149,9 @@ class _Gathered:
         if self._stores is None:
             self._parts.append(part)
             # Other threads parse the next commits meanwhile.
-            for hashes, table in zip(self._hashes, (part.adds, part.removes), strict=True):
+            for hashes, table in zip(self._hashes, (part.raw_adds, part.removes), strict=True):
                 hashes.append(hash_texts(text_keys(table)))
-            self._size_bytes += part.adds.nbytes + part.removes.nbytes
+            self._size_bytes += part.raw_adds.nbytes + part.removes.nbytes
             if self._size_bytes > _HELD_BYTES:
                 self._move_to_disk()
         else:
@@ -161,7 +162,7 @@ class _Gathered:
         self._hashes = [], []
         while self._parts:
             self._store(self._parts.pop(0), *self._stores)
-        pa.system_memory_pool().release_unused()  # else the C library keeps the memory
+        release_free_memory()
 
     @staticmethod
     def _store(part: ParsedActions, adds: RowStore, removes: RowStore) -> None:
@@ -175,14 +176,16 @@ class _Gathered:
             if any(store.has_other_texts for store in self._stores):
                 result.by_text = _reconcile_stored(*self._stores, by_text=True)
             return result
-        adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
+        are_escaped = all(p.has_escaped_stats or not p.raw_adds.num_rows for p in self._parts)
+        parts = [p.raw_adds if are_escaped else p.adds for p in self._parts]
+        adds = _concat(parts, ADD_SCHEMA)
         removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes[0], *self._hashes[1]])
-        result = reconcile(adds, removes, text_keys, hashes)
+        result = reconcile(adds, removes, text_keys, hashes, has_escaped_stats=are_escaped)
         paths = [table["encoded_path"] for table in (adds, removes)]
         if all(normalize_paths(column) is column for column in paths):
             return result  # then both keys are the same
-        by_path = reconcile(adds, removes, file_keys)
+        by_path = reconcile(adds, removes, file_keys, has_escaped_stats=are_escaped)
         by_path.by_text = result
         return by_path
 
@@ -209,11 +212,17 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def reconcile(
-    adds: pa.Table, removes: pa.Table, keys_of: _KeysOf, hashes: Hashes | None = None
+    adds: pa.Table,
+    removes: pa.Table,
+    keys_of: _KeysOf,
+    hashes: Hashes | None = None,
+    *,
+    has_escaped_stats: bool = False,
 ) -> Tail:
     """Keep the newest action of each key: the action with the greatest ``seq``.
 
-    ``hashes`` are those of the keys, of adds and then of removes, if they are known.
+    ``hashes`` are those of the keys, of adds and then of removes, if they are known. Escaped
+    ``stats`` of adds are those of ``cut_adds``.
     """
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
@@ -225,8 +234,11 @@ def reconcile(
         adds_won, removes_won = np.split(won, [adds.num_rows])
         adds, removes = adds.filter(array_of(adds_won)), removes.filter(array_of(removes_won))
         keys = keys.filter(array_of(won))
-    rows = [HeldRows(table.drop_columns("seq")) for table in (adds, removes)]
-    return Tail(rows[0], rows[1], KeyTexts(keys))
+    return Tail(
+        HeldRows(adds.drop_columns("seq"), has_escaped_stats=has_escaped_stats),
+        HeldRows(removes.drop_columns("seq")),
+        KeyTexts(keys),
+    )
 
 
 def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:

@@ -77,25 +77,33 @@ def parse_log_name(name: str) -> LogFile | None:
     - a part number that is above the number of parts
     - a compacted file that ends before it starts
     """
-    # In a long log, nearly all files are commits, so commits are parsed without a regular
-    # expression.
-    if len(name) == _COMMIT_LENGTH and name.endswith(".json"):
-        digits = name[:20]
-        if not (digits.isascii() and digits.isdigit()):
-            return None
-        version = int(digits)
-        return CommitFile(version) if version <= _MAX_VERSION else None
+    commit = parse_commit_name(name)
+    if commit is not None:
+        return CommitFile(commit)
     match = _VERSIONED.fullmatch(name)
     if match is None or int(match[1]) > _MAX_VERSION:
         return None
     return _parse_suffix(int(match[1]), match[2])
 
 
+def parse_commit_name(name: str) -> int | None:
+    """Return the version of a commit from its name in ``_delta_log``; ``None`` for other names.
+
+    In a long log, nearly all files are commits, so this uses no regular expression.
+    """
+    if len(name) != _COMMIT_LENGTH or not name.endswith(".json"):
+        return None
+    digits = name[:20]
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    version = int(digits)
+    return version if version <= _MAX_VERSION else None
+
+
 def commit_version(name: str) -> int | None:
     """Return the version of a commit from its name in the table; ``None`` for other names."""
     directory, _, file_name = name.rpartition("/")
-    parsed = parse_log_name(file_name) if directory == LOG_DIR else None
-    return parsed.version if isinstance(parsed, CommitFile) else None
+    return parse_commit_name(file_name) if directory == LOG_DIR else None
 
 
 def _parse_suffix(version: int, suffix: str) -> LogFile | None:

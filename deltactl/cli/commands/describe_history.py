@@ -18,6 +18,7 @@ from deltactl.cli.commands.history_views import (
 )
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.values import parse_time
+from deltactl.cli.output.envelope import PlainRows
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.pages.history import render_commit_files, render_history, render_version_at
 from deltactl.cli.pages.history_rows import change_row, json_row
@@ -274,7 +275,7 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
     form = session.output.form
     written = (_row(row, report) for row in report.rows)
     # Write the lines one by one: a log may have millions of commits.
-    rows = [] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else list(written)
+    rows = PlainRows([] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else written)
     if report.num_unread and form is not OutputFormat.TABLE:
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: use --limit N or --all")

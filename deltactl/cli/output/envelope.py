@@ -19,6 +19,10 @@ SCHEMA_VERSION: Final = 1
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
+class PlainRows(list[dict[str, Any]]):
+    """Rows that have only values that JSON has, and no NaN. They are written without a copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
     """An error, as in the envelope."""
@@ -88,6 +92,8 @@ def to_jsonable(value: Any) -> Any:
             )
             for key, item in value.items()
         }
+    if kind is PlainRows:
+        return value
     if isinstance(value, bool | int | str) and not isinstance(value, Enum):
         return value
     if isinstance(value, float):

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.lines import CommitBytes, CommitLines
 from deltactl.protocol.arrow_schemas import STRING_MAP
 
 T = TypeVar("T")
+
+_FEW_LINES = 64  # so many lines are read faster than by Arrow
 
 _MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
@@ -67,6 +69,33 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(action, dict):
         raise CorruptLogError(f"{name}, line {number}: not a JSON object")
     return action
+
+
+def read_few_others(lines: CommitLines) -> list[dict[str, Any]] | None:
+    """Return the non-file actions of the lines that do not begin as an add or a remove.
+
+    Return ``None`` if there are so many of these lines that ``read_others`` is faster. Lines that
+    ``read_others`` refuses are refused here, too.
+
+    Raises:
+        ValueError, RecursionError: these lines must be read one by one.
+    """
+    places = lines.places("other")
+    if len(places) > _FEW_LINES:
+        return None
+    nodes = []
+    for place in places.tolist():
+        node = json.loads(lines.line(place))
+        if not isinstance(node, dict):
+            raise ValueError("a line that is not an object")
+        actions = list_actions(node.items())
+        if len(actions) > 1 or not all(isinstance(node[name], dict) for name in actions):
+            raise ValueError("a line with several actions, or with one that is not an object")
+        if any(name in FILE_ACTIONS for name in actions):
+            raise ValueError("a file action that does not begin as others do")
+        if any(name in NON_FILE_ACTIONS for name in actions):
+            nodes.append(node)
+    return nodes
 
 
 def list_actions(members: Iterable[tuple[str, Any]]) -> list[str]:

@@ -107,7 +107,8 @@ def history_row(
     else:
         for name, convert in _CONVERT.items():
             value = info.get(name)
-            row[name] = None if value is None else convert(value)
+            is_done = value is None or (convert is as_text and type(value) is str)
+            row[name] = value if is_done else convert(value)
     row["reconstructible"] = reconstructible
     row["problem"] = problem
     return row

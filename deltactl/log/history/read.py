@@ -157,7 +157,8 @@ def list_versions(
     kept = sorted((v for v in listing.commits if bottom <= v <= top), reverse=True)
     records: list[CommitRecord] = []
     for newer, version in pairwise([top + 1, *kept]):
-        records += _holes(version + 1, newer - 1)
+        if newer - version > 1:
+            records += _holes(version + 1, newer - 1)
         records.append(CommitRecord(version, listing.commits[version]))
     records += _holes(bottom, (kept[-1] if kept else top + 1) - 1)
     return records
@@ -232,7 +233,8 @@ class _Reading:
         name = record.file.name
         try:
             record.info = parse_commit_info(name, data)
-            if record.info is None or b"\n" in data.rstrip():
+            # A commitInfo that is the only line was parsed.
+            if record.info is None or data.find(b"\n", 0, -1) >= 0:
                 _refuse_truncated(name, data)
         except CorruptLogError as error:
             record.problem = error.message[:_SHOWN_ERROR]
