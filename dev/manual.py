@@ -7,7 +7,7 @@ from typing import Final
 
 from deltactl import __version__
 from deltactl.cli.exits import MEANINGS
-from deltactl.cli.help import CommandDoc
+from deltactl.cli.help import CommandDoc, OptionDoc
 from deltactl.cli.reference.completions import ProgramDoc
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import variable_name
@@ -34,7 +34,8 @@ _FILES: Final = (
     (
         "$XDG_CONFIG_HOME/deltactl/deltactl.toml",
         "Settings of the user. If XDG_CONFIG_HOME is not set, the file is in ~/.config/deltactl. "
-        "The settings in the nearest deltactl.toml override this file.",
+        "If deltactl also finds a deltactl.toml in or above the working directory, the settings "
+        "there override this file.",
     ),
 )
 _ENVIRONMENT: Final = (
@@ -45,7 +46,11 @@ _ENVIRONMENT: Final = (
         "With any value but 0, deltactl prints colours even if the output does not go to a "
         "terminal. With 0, deltactl prints no colours. NO_COLOR has precedence.",
     ),
-    ("TERM", "If the value is dumb, deltactl prints no colours and draws no progress bar."),
+    (
+        "TERM",
+        'If TERM is "dumb", deltactl prints no colours and draws no progress bar. For colours, '
+        "FORCE_COLOR has precedence.",
+    ),
     ("COLUMNS", "Width of the output in characters, instead of the width of the terminal."),
     ("JAVA_HOME", "Directory of the Java installation that Spark uses."),
     (
@@ -103,12 +108,19 @@ def _tail(doc: CommandDoc) -> list[str]:
     variables = (
         (
             variable_name(o.name),
-            f"Value of --{o.name}, if the command line does not have this option.",
+            f"{_describe_setting(o)}, if the command line does not have this option.",
         )
         for o in doc.options
         if o.name in SETTABLE
     )
     return [*lines, *_terms((*variables, *_ENVIRONMENT))]
+
+
+def _describe_setting(option: OptionDoc) -> str:
+    """Return what a variable contains: for a flag, a number, because a flag has no value."""
+    return (
+        f"Value of --{option.name}" if option.value else f"Whether to use --{option.name} (1 or 0)"
+    )
 
 
 def _head(name: str, line: str) -> list[str]:

@@ -86,7 +86,7 @@ COMMANDS: Final = (
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "maintain",
-        "Do the most useful work on many tables, within a budget",
+        "Maintain many tables within a budget, best actions first",
         has_engine=True,
         commits=True,
         has_time_limit=True,
@@ -117,7 +117,7 @@ COMMANDS: Final = (
     ),
     CommandSpec(
         "clone",
-        "Copy a table, or create a table that refers to its files",
+        "Clone a table: copy its files, or only refer to them",
         has_engine=True,
         commits=True,
         has_time_limit=True,

@@ -30,7 +30,7 @@ MEANINGS: Final = {
     ExitCode.FAILURE: "the run failed",
     ExitCode.USAGE: "an option, an argument or a setting is wrong",
     ExitCode.WORK_NEEDED: "a check found a problem, or work is needed",
-    ExitCode.CONFLICT: "conflict with another writer or run; you can rerun the command",
+    ExitCode.CONFLICT: "conflict with another writer or deltactl run; you can rerun the command",
     ExitCode.PARTIAL: "only a part of the work is done, for example because of --timeout",
     ExitCode.REFUSED: "a safety rule refused the run",
     ExitCode.UNSUPPORTED_FEATURE: "the table has a feature that deltactl does not support",
@@ -38,7 +38,7 @@ MEANINGS: Final = {
     ExitCode.ENGINE_UNAVAILABLE: "the requested engine is not available",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C (SIGINT)",
     ExitCode.BROKEN_PIPE: "the reader of stdout closed the pipe (SIGPIPE)",
-    ExitCode.TERMINATED: "stopped by SIGTERM, or killed after --timeout-grace",
+    ExitCode.TERMINATED: "stopped by SIGTERM, or killed at the end of --timeout-grace",
 }
 
 

@@ -75,8 +75,8 @@ def command(
         bool,
         typer.Option(
             "--proofs",
-            help="Compute the row digests of files again. Compare them with the digests that "
-            "optimize --cluster-by and --zorder-by wrote to the log",
+            help="Compute row digests again for files that were written by optimize with "
+            "--cluster-by or --zorder-by. Compare the results with the digests in the log",
         ),
     ] = False,
     resume: Annotated[
@@ -90,9 +90,9 @@ def command(
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="Repair findings of one kind. path-encoding: a remove action has another path "
-            "encoding than its add action, so the file is still live. If you confirm, "
-            "deltactl removes the file from the table"
+            help="Repair findings of one kind. path-encoding: a remove action encodes the path "
+            "differently than its add action does, so readers still use the file. If you "
+            "confirm, deltactl removes the file from the table"
         ),
     ] = None,
     path: Annotated[

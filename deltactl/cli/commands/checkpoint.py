@@ -58,9 +58,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     compat: Annotated[
         Compat,
         typer.Option(
-            help="Form of the checkpoint files. default: every Delta reader can read them. "
-            "spark: they have the columns that Delta on Spark writes by default. plain: as "
-            "default, but without dictionary encoding and compression"
+            help="Form of the checkpoint files. default: readable by every Delta reader. spark: "
+            "the columns are the same as in checkpoints of Delta on Spark. plain: like the first "
+            "form, but without dictionary encoding and compression"
         ),
     ] = _DEFAULTS.compat,
     cleanup: Annotated[

@@ -103,7 +103,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Copy a table, or make a new table that refers to its files.
+    """Clone a table: copy its files (--deep) or refer to them (--shallow).
 
     The clone has the rows, schema and properties of one version, but no history.
 

@@ -66,8 +66,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="ACTIONS",
-            help="Run only these actions, separated by commas. The policy must allow them. The "
-            f"actions are {','.join(ACTIONS)}",
+            help="Run only these actions, separated by commas. Possible values: "
+            f"{','.join(ACTIONS)}. Actions that the policy does not enable never run",
         ),
     ] = None,
     metrics: Annotated[
@@ -106,7 +106,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Do the most useful maintenance of many tables, within a budget.
+    """Maintain many tables within a budget, the best actions first.
 
     The command reads the log of each table and finds the actions that are due: optimize,
     checkpoint, manifest, log-cleanup and vacuum. It ranks the actions of all tables by benefit per

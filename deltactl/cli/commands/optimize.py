@@ -117,7 +117,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="N|last-run",
             help="Rewrite only partitions that changed after version N. last-run: rewrite only "
-            "partitions that changed since the last complete optimize",
+            "partitions that changed since the last optimize run that finished all work",
         ),
     ] = None,
     skip_hot: Annotated[
@@ -171,7 +171,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TIME|SIZE",
-            help="Commit the finished files after this time or this size of input. To set both, "
+            help="After each TIME, or each SIZE of input, commit the finished files. To set both, "
             f"give the option twice  [default: {format_duration(_DEFAULTS.commit_every_ms)} "
             f"and {format_compact_size(_DEFAULTS.commit_every_bytes)}]",
         ),
@@ -211,7 +211,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With --rewrite auto: copy row groups of at least this compressed size  [default: "
+            help="With --rewrite auto: copy row groups of at least this compressed size without "
+            "decoding, and merge smaller ones  [default: "
             f"{format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES)}]",
         ),
     ] = None,

@@ -85,7 +85,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--include-unknown",
             help="Also remove unreferenced files with other names than *.parquet and "
-            "deletion_vector_*.bin. A file is unreferenced if no commit in the log contains it",
+            "deletion_vector_*.bin. A file is unreferenced if no commit in the log references it",
         ),
     ] = False,
     ignore_manifests: Annotated[
@@ -138,8 +138,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that an earlier vacuum removed, from the quarantine or from "
-            "old object versions. RUN is the id of the vacuum, or last for the latest vacuum",
+            help="Undo an earlier vacuum: restore the removed files from the quarantine or from "
+            "old object versions. RUN is the id of the vacuum. For the latest vacuum, give "
+            "--undo last",
         ),
     ] = None,
     purge_quarantine: Annotated[

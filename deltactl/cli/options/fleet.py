@@ -64,7 +64,7 @@ class FleetOptions(Options):
         bool,
         typer.Option(
             "--fail-fast",
-            help="After one table fails, start no other table",
+            help="If one table fails, skip the tables on which work has not begun",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = False

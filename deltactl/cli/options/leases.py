@@ -28,8 +28,8 @@ class LeaseOptions(Options):
         typer.Option(
             "--min-interval",
             metavar="TIME",
-            help="Do nothing if the last successful run on this table started less than this "
-            "time ago  [default: always run]",
+            help="Minimum time since the start of the last successful run of this command on the "
+            "table. If less time has passed, deltactl does nothing  [default: always run]",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),

@@ -35,7 +35,8 @@ class TimeLimit(Options):
         typer.Option(
             "--timeout-grace",
             metavar="TIME",
-            help="Kill the process if it does not stop within this time after --timeout",
+            help="When the time of --timeout is over, wait this long for the process to stop, "
+            "then kill it",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = "5min"

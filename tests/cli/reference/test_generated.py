@@ -66,6 +66,14 @@ def test_a_manual_page_has_its_sections(fresh: dict[str, str], name: str) -> Non
     assert [s for s in sections if s != "COMMANDS"] == [*wanted, "ENVIRONMENT", "SEE ALSO"]
 
 
+def test_a_manual_page_says_what_the_variable_of_a_flag_contains(fresh: dict[str, str]) -> None:
+    lines = fresh["man/deltactl-vacuum.1"].splitlines()
+    flag = lines[lines.index('.B "DELTACTL_QUIET"') + 1]
+    assert flag.startswith("Whether to use \\-\\-quiet (1 or 0), ")
+    option = lines[lines.index('.B "DELTACTL_RETAIN"') + 1]
+    assert option.startswith("Value of \\-\\-retain, ")
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_manual_page_renders(name: str) -> None:
     page = str(REPOSITORY / "man" / name)
