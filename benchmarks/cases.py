@@ -114,17 +114,17 @@ def _history(name: str, table: str, what: str, goal: float | None, limit: int | 
     )
 
 
-def _optimize(name: str, codec: str, level: str | None) -> Case:
+def _optimize(name: str, codec: str, level: str | None, target_mb: int = 100) -> Case:
     ours = f"{codec}:{level}" if level else codec
-    theirs = ["100000000", codec.upper(), *([level] if level else [])]
+    theirs = [f"{target_mb}000000", codec.upper(), *([level] if level else [])]
     return Case(
         name=name,
         table="data",
         ours=lambda path: sides.deltactl(
-            *("optimize", path, "--target-size", "100MB", "--codec", ours, "-o", "json")
+            *("optimize", path, "--target-size", f"{target_mb}MB", "--codec", ours, "-o", "json")
         ),
         theirs=lambda path: sides.python(sides.THEIRS_OPTIMIZE, path, *theirs),
-        what=f"1,000 files of 1 MB and 20 columns to files of 100 MB, {ours}",
+        what=f"1,000 files of 1 MB and 20 columns to files of {target_mb} MB, {ours}",
         time_goal=0.75,
         memory_goal=1.5,
         our_answer=_our_removed,
@@ -268,6 +268,7 @@ CASES = (
     _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
+    _optimize("optimize-one", "zstd", "3", target_mb=2000),
     _zorder("user_id,store"),
     _copy("copy", "large", "40 files of 30 MB, whose row groups are copied", 0.2),
     _copy("copy-small", "data", "1,000 files of 0.9 MB, which are encoded", None),
