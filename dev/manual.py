@@ -39,7 +39,11 @@ _FILES: Final = (
     ),
 )
 _ENVIRONMENT: Final = (
-    ("DELTACTL_CONFIG", "Path of a settings file, which replaces both deltactl.toml files."),
+    (
+        "DELTACTL_CONFIG",
+        "Path of a settings file. deltactl reads it instead of the two deltactl.toml files in the "
+        "section FILES.",
+    ),
     ("NO_COLOR", "If this variable has a value, deltactl prints no colours."),
     (
         "FORCE_COLOR",

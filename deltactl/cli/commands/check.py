@@ -69,7 +69,10 @@ def command(
     ] = False,
     dvs: Annotated[
         bool,
-        typer.Option("--dvs", help="Decode all deletion vectors, as --files data always does"),
+        typer.Option(
+            "--dvs",
+            help="Decode all deletion vectors. With --files data, deltactl always decodes them",
+        ),
     ] = False,
     proofs: Annotated[
         bool,

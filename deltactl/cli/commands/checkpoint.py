@@ -36,8 +36,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     kind: Annotated[
         Kind,
         typer.Option(
-            help="Kind of the checkpoint. auto: the kind that delta.checkpointPolicy and the "
-            "protocol of the table select"
+            help="Kind of the checkpoint. auto: v2 if delta.checkpointPolicy is v2 and the "
+            "protocol has the feature v2Checkpoint, else classic"
         ),
     ] = _DEFAULTS.kind,
     sidecar_size: Annotated[
@@ -80,7 +80,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--compact-log",
-            help="Also write one compacted log file with the commits since the last checkpoint",
+            help="Also write one compacted log file. It has the commits after the previous "
+            "checkpoint, up to the version of the new one",
         ),
     ] = False,
     repair: Annotated[

@@ -73,8 +73,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--sync",
-            help="Update an existing deep clone to the latest version of the source, or to "
-            "--version",
+            help="Update an existing deep clone to the latest version of the source, or to the "
+            "version given with --version",
         ),
     ] = False,
     full: Annotated[

@@ -70,8 +70,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --sync: also add files that were written at most this long before the "
-            f"last run of convert  [default: {format_duration(_DEFAULTS.margin_ms)}]",
+            help="With --sync: also add files that were written shortly before the last run of "
+            "convert, at most TIME before it  "
+            f"[default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,
     dry_run: DryRunOption = False,

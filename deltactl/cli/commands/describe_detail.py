@@ -52,8 +52,8 @@ def command(
         bool,
         typer.Option(
             "--layout",
-            help="Also show the share of files that a query for one column value skips, now and "
-            "after clustering",
+            help="For each clustering column, also show which share of the files the filter "
+            "column = value skips, now and after clustering",
         ),
     ] = False,
 ) -> None:

@@ -73,7 +73,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         Layout | None,
         typer.Option(
             help="How --cluster-by arranges rows. tile: split each column into ranges with equal "
-            "row counts. hilbert, zorder: sort along the curve of this name. linear: sort by "
+            "row counts. hilbert, zorder: sort along a Hilbert or Z-order curve. linear: sort by "
             f"the columns  [default: {DEFAULT_LAYOUT}; {LIQUID_LAYOUT} if the table has "
             "clustering columns]",
             show_default=False,
@@ -99,8 +99,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="A cluster is a group of files that one run sorted together. If a cluster is "
-            "smaller than this size, its files are sorted again together with new files  "
+            help="A cluster is a group of files that were sorted together in one run. If a "
+            "cluster is smaller than SIZE, its files are sorted again, together with new files  "
             f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
         ),
     ] = None,
@@ -124,7 +124,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="AGE",
-            help="Skip partitions with a file that was written within this time, e.g. 1h",
+            help="Skip partitions whose newest file is younger than this age, e.g. 1h",
         ),
     ] = None,
     include_clustered: Annotated[
@@ -227,9 +227,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="WHAT=THRESHOLD",
-            help="Run only if there is enough work. files=N or size=SIZE: at least this much to "
-            "rewrite. skip=SHARE: queries for one value of a clustering column skip less than "
-            "SHARE of the files. May be repeated",
+            help="Run only if one threshold is reached. files=N, size=SIZE: N files or SIZE to "
+            "rewrite. skip=SHARE: the filter column = value skips less than SHARE of the files, "
+            "for a clustering column. May be repeated",
             show_default=False,
         ),
     ] = None,

@@ -53,8 +53,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--allow-protocol-downgrade",
-            help="Also restore the protocol of that version  [default: the table has the "
-            "features of the restored version and of the latest version]",
+            help="Also restore the protocol of the earlier version, so that the table loses "
+            "features that were added later. Without this option, the table has the features of "
+            "both versions",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")] = False,

@@ -41,9 +41,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     mode: Annotated[
         Mode,
         typer.Option(
-            help="How to find the files to remove. full: list all files. lite: read only the "
-            "log. auto: lite if an earlier vacuum handled all commits that are no longer in "
-            "the log, else full"
+            help="How to find files to remove. full: list all files. lite: read only the log. "
+            "auto: full if no vacuum is recorded, or if commits that no vacuum processed are "
+            "missing from the log; else lite"
         ),
     ] = _DEFAULTS.mode,
     inventory: Annotated[
@@ -75,8 +75,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TABLE",
-            help="Also keep the files that another table uses, for example a shallow clone; may "
-            "be repeated",
+            help="Also keep the files that TABLE uses, for example if TABLE is a shallow clone of "
+            "this table; may be repeated",
             show_default=False,
         ),
     ] = None,
@@ -102,8 +102,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Maximum share of files in the table directory that are in no commit. If the "
-            "share is larger, deltactl refuses the run",
+            help="Refuse the run if more than this share of the files in the table directory is "
+            "in no commit of the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[

@@ -34,7 +34,7 @@ class EngineOptions(Options):
         typer.Option(
             "--engine",
             help="Where tasks run. local: in this process. spark: on Spark. auto: on Spark if a "
-            "cluster is configured or the input reaches --spark-threshold, else in this "
+            "cluster is configured or the input size is at least --spark-threshold, else in this "
             f"process  [default: {_DEFAULT_ENGINE}]",
             show_default=False,
         ),

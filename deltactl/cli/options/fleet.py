@@ -33,7 +33,8 @@ class FleetOptions(Options):
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Path or URI of a table, or a pattern such as 's3://lake/*'. You can give several",
+            help="Path or URI of a table, or a pattern such as 's3://lake/*'. You can give several "
+            "tables and patterns",
             show_default=False,
         ),
     ] = field(default_factory=list)
