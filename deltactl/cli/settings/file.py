@@ -170,7 +170,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
             raise UsageError(
                 f"{path}: section [{place}] has no list of table patterns",
-                hint=f'Add tables = ["/data/events*"] to the section.',
+                hint='Add tables = ["/data/events*"] to the section.',
             )
         _check_section(path, place, profile, {*commands, _TABLES})
     return ConfigSource(path, content)
