@@ -48,8 +48,8 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
     if not found:
         raise NotATableError(
             f"no Delta table matches {pattern!r}",
-            hint="Quote the glob, so that the shell does not expand it. A table is a directory "
-            "with a _delta_log.",
+            hint="Give a glob that matches directories with a _delta_log. Quote the glob, so that "
+            "the shell does not expand it.",
         )
     return [base + name for name in found]
 

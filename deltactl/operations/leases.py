@@ -139,7 +139,7 @@ def hold_lease(
     except LeaseHeldError:
         raise
     except DeltactlError as error:
-        warn(f"running without a lease, so other runs may run at the same time: {error.message}")
+        warn(f"this run has no lease, so another run may start meanwhile: {error.message}")
         yield
         return
     _log.info("%s: holding %s until the run ends", store.uri, name)

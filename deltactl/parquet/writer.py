@@ -219,7 +219,7 @@ class DataFileWriter:
     def _with_own_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
             # Arrow would cast the values, or match columns by position.
-            raise DataFileError(f"{self._name}: rows and file have different columns")
+            raise DataFileError(f"{self._name}: the rows to write have other columns than the file")
         return pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
 
     def _write_group(self, table: pa.Table) -> None:

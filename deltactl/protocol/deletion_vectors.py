@@ -296,7 +296,9 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
     except ValueError as error:
         raise DataFileError(f"{what} cannot be read: {error}") from None
     if dv.size_bytes > len(padded):
-        raise DataFileError(f"{what} has {len(padded)} bytes, but the log has {dv.size_bytes}")
+        raise DataFileError(
+            f"{what} has {len(padded)} bytes, but its sizeInBytes is {dv.size_bytes}"
+        )
     cardinality = dv.cardinality if count else None
     return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=cardinality)
 

@@ -132,7 +132,7 @@ def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
         raise TypeError(f"{node['name']!r} is not the name of a field")
     metadata = node.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise TypeError(f"the metadata of field {node['name']!r} are not an object")
+        raise TypeError(f"the metadata of field {node['name']!r} are not a JSON object")
     if not is_mapped:
         metadata = {key: value for key, value in metadata.items() if key not in _MAPPING_KEYS}
     parsed = Field(

@@ -89,7 +89,9 @@ def _members(group: pa.Array, known: Set[str], path: str) -> dict[str, pa.Array]
     """Return the group's columns by name, null where the group is null."""
     names = [field.name for field in group.type] if pa.types.is_struct(group.type) else []
     if not names or len(set(names)) < len(names) or not set(names) <= known:
-        raise DataFileError(f"{path} is not a group of a variant but {group.type}"[:500])
+        raise DataFileError(
+            f"{path} must be a group with the fields of a variant, but is {group.type}"[:500]
+        )
     return dict(zip(names, group.flatten(), strict=True))
 
 
@@ -129,7 +131,9 @@ def _either(
     if encoded is not None:
         raise DataFileError(f"a variant has both value and typed_value at {path}")
     if value[0] & 3 == shredded_kind:
-        raise DataFileError(f"a variant at {path} is not shredded, although its type must be")
+        raise DataFileError(
+            f"a variant at {path} is in value, but variants of its type must be in typed_value"
+        )
     return value
 
 
@@ -223,7 +227,9 @@ def _object(
     end = len(body)
     for name, item in found.items():
         if name not in ids:
-            raise DataFileError(f"a variant at {path} has a field name that its metadata lacks")
+            raise DataFileError(
+                f"a variant at {path} has a field whose name is not in the variant's metadata"
+            )
         fields.append((name, ids[name], end))
         end += len(item)
     fields.sort()
@@ -261,7 +267,7 @@ def _parse_metadata(metadata: bytes) -> tuple[tuple[bytes, ...], Mapping[bytes, 
     start = 1 + size * (_uint(metadata, 1, size) + 2)
     ends = [_uint(metadata, at, size) for at in range(1 + size, start, size)]
     if ends[0] or ends != sorted(ends) or start + ends[-1] > len(metadata):
-        raise DataFileError("the metadata of a variant has offsets outside of its bytes")
+        raise DataFileError("the metadata of a variant has invalid offsets")
     names = tuple(metadata[start + a : start + b] for a, b in pairwise(ends))
     return names, {name: id_ for id_, name in reversed([*enumerate(names)])}
 

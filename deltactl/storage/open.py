@@ -50,7 +50,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     opener = OPENERS.get(scheme)
     if opener is None:
         raise UsageError(
-            f"no storage is known for the scheme {scheme!r}",
+            f"the scheme {scheme!r} is not supported",
             hint=f"Use one of: {', '.join(sorted(OPENERS))}, or a plain path.",
         )
     return opener(uri, options or {})
@@ -111,7 +111,8 @@ def _refuse_credentials(uri: str) -> None:
         )
     if re.search(r"\?.*(sig|token|key)=", uri, re.IGNORECASE):
         raise UsageError(
-            "the address contains a signature", hint="Give credentials with --storage-option."
+            "the address contains a signature",
+            hint="Remove the signature. Give credentials with --storage-option.",
         )
 
 

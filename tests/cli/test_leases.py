@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_a_run(
     Path("t", "_deltactl").write_text("in the way")
     ran = cli("optimize", "t")
     assert ran.code == 0
-    assert "warning: running without a lease, so other runs may run at the same time: " in ran.err
+    assert "warning: this run has no lease, so another run may start meanwhile: " in ran.err
 
 
 def test_a_signal_gives_the_lease_back(

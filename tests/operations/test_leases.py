@@ -184,7 +184,7 @@ def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
     with scene.hold(Unable(store)):
         assert store.contents() == {}
     assert scene.warnings == [
-        f"running without a lease, so other runs may run at the same time: {error.message}"
+        f"this run has no lease, so another run may start meanwhile: {error.message}"
     ]
 
 

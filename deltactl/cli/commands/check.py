@@ -149,7 +149,8 @@ def command(
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
             report.unsupported,
-            hint="Read the result: deltactl checked the parts that do not depend on this feature.",
+            hint="Use a newer deltactl if there is one. This result covers only the parts that do "
+            "not depend on the feature.",
         )
     _present(session, report, error)
 

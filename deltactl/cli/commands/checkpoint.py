@@ -210,9 +210,9 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     if not (dry_run or report.all_repaired):
         left = [finding for finding in report.findings if not finding.repaired]
         error = PartialSuccessError(
-            f"{left[0].name} was not repaired: {left[0].problem}",
-            hint="Run `deltactl check --checkpoints` for details. Result of the repair: "
-            f"{left[0].remedy}.",
+            f"{left[0].name} was not repaired. Problem: {left[0].problem}. Repair: "
+            f"{left[0].remedy}",
+            hint="Run `deltactl check --checkpoints` for details.",
         )
     session.present(
         lambda page: render_repair(page, report, session.argv),

@@ -242,7 +242,7 @@ def _ensure_belongs(option: str, is_given: bool, to: str, is_there: bool) -> Non
 def _parse_diff(text: str) -> tuple[int, int | None]:
     if ".." not in text:
         raise UsageError(
-            f"{text!r} is not two versions",
+            f"{text!r} is not a range of versions",
             hint='Write "3..7", or "3.." to compare with the latest version.',
         )
     return parse_version_range(text)

@@ -152,8 +152,8 @@ def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None
         f"version {report.version_after} is committed, but "
         f"{format_count(len(report.gone), 'restored file is', 'restored files are')} missing: "
         f"{first.path}: {first.problem}",
-        hint="Wait until the vacuum that removed the files has ended. If it was a vacuum of "
-        f"deltactl, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
+        hint="Wait until the vacuum that removed the files has ended. If deltactl ran this "
+        f"vacuum, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
         f"`deltactl restore {shlex.quote(table)} --to-version {report.plan.version}` to undo "
         "this restore.",
     )

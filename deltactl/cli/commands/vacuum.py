@@ -293,9 +293,9 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             f"these files: the table needs them."
             if report.quarantined_until_ms is not None
             else (
-                "Restore these files from a backup, or restore an older version of the table: "
-                "the table may need them. Next time, add --quarantine, so that --undo can restore "
-                "files."
+                "Copy these files back from a backup, or return to a version without them with "
+                f"`deltactl restore {shlex.quote(table)} --to-version VERSION`. Next time, add "
+                "--quarantine, so that --undo can restore deleted files."
             ),
         )
     if failed is None:

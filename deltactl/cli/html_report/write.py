@@ -111,4 +111,4 @@ def _write_after_failure(session: Session, report: Report, raised: BaseException
     try:
         report.write(session, raised)
     except DeltactlError as error:
-        session.output.warn(f"--report could not be written: {error.message}")
+        session.output.warn(f"the --report file could not be written: {error.message}")

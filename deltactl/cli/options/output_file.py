@@ -32,7 +32,8 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
         raise UsageError(f"{option} {name} is not a file", hint="Give a path on this machine.")
     if path.is_dir():
         raise UsageError(
-            f"{option} {name!r} is a directory", hint=f"Give a file in it, such as {example}."
+            f"{option} {name!r} is a directory",
+            hint=f"Give a file in this directory, such as {example}.",
         )
     # Writing would replace the device by a file, for all programs on the machine.
     if path.parent == _DEVICES or (path.exists() and not path.is_file()):

@@ -52,7 +52,7 @@ def _parse_share(key: str, text: str | None) -> float | None:
     if not _SHARE.fullmatch(text):
         raise UsageError(
             f"--if-needed {key}={text}: {text!r} is not a number from 0 to 1",
-            hint=f"Write for example {key}=0.5, which is half of the files.",
+            hint=f"Write a share of the files, such as {key}=0.5 for half of them.",
         )
     return float(text)
 

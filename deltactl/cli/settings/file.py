@@ -169,8 +169,8 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         place = f"{_PROFILES}.{name}"
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
             raise UsageError(
-                f"{path}: {place} has no list of table patterns",
-                hint=f'Add tables = ["/data/events*"] to the section [{place}].',
+                f"{path}: section [{place}] has no list of table patterns",
+                hint='Add tables = ["/data/events*"] to the section.',
             )
         _check_section(path, place, profile, {*commands, _TABLES})
     return ConfigSource(path, content)

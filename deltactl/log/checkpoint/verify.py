@@ -112,9 +112,7 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
         )
     else:
         detail = "the stored keys differ from the written keys"
-    raise VerificationError(
-        f"{what}: {detail}", hint="Rerun; no file refers to the new checkpoint."
-    )
+    raise VerificationError(f"{what}: {detail}", hint="Rerun. No reader uses the new checkpoint.")
 
 
 def verify_head(

@@ -107,9 +107,9 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
     """Raise an error for a line with two actions: Delta on Spark uses one, others several."""
     if len(actions := list_actions(line.items())) > 1:
         raise SharedLineError(
-            f"{file_name}, line {number}: has several actions: {', '.join(actions)}",
-            hint="Restore the file from a backup. A line must have only one action: different "
-            "readers use different actions of this line.",
+            f"{file_name}: line {number} has several actions: {', '.join(actions)}",
+            hint="Restore the file from a backup. A line must have only one action: some readers "
+            "would use only one of these actions, others would use more.",
         )
 
 

@@ -122,8 +122,8 @@ def plan_cleanup(
         if up_to is not None:
             raise SafetyError(
                 f"deltactl cannot delete the commits before version {up_to}. This version has no "
-                "valid checkpoint or commit file, or the next version's timestamp depends on "
-                "an older commit",
+                "valid checkpoint, it has no commit file, or its timestamp depends on an older "
+                "commit",
                 hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
                 "the checkpoint and then deletes the commits.",
             )

@@ -117,8 +117,8 @@ def _ensure_no_change(winners: Tail, done: str) -> None:
     if reason is not None:
         raise ConflictError(
             f"nothing was {done}: {reason} during the run",
-            hint="Run `deltactl describe-history` to see the other writer's change. Rerun if this "
-            "change may be undone too.",
+            hint="Run `deltactl describe-history` to see the other writer's change. Rerun only "
+            "if you want to undo that change too.",
         )
 
 

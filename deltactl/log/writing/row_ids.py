@@ -37,7 +37,7 @@ def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
         return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
     except MALFORMED as error:
         raise CorruptLogError(
-            f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
+            f"the domain metadata {ROW_TRACKING_DOMAIN} has no valid rowIdHighWaterMark: "
             f"{domain.configuration[:200]!r}"
         ) from error
 

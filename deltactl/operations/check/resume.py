@@ -94,7 +94,10 @@ class ResumeFile:
             head, *batches = map(json.loads, data.decode("utf-8", "replace").splitlines())
             found = {node.pop("batch"): _to_result(node) for node in batches}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"{self._path} was not written by a check: {error}") from error
+            raise UsageError(
+                f"{self._path} is not a file that --resume wrote: {error}",
+                hint="Give --resume another FILE.",
+            ) from error
         if head != self._head:
             raise UsageError(
                 f"{self._path} belongs to another check: {self._describe_differences(head)}",

@@ -74,9 +74,9 @@ def plan_checkpoint(
         return CheckpointPlan(snapshot.version, None, reason)
     if snapshot.segment.commit is None:
         raise SafetyError(
-            f"version {snapshot.version} has no commit file any more: only its checkpoint "
-            "describes it",
-            hint="Wait for the next version: a checkpoint of another kind needs the commit.",
+            f"version {snapshot.version} already has a checkpoint of another kind, and its commit "
+            "file was deleted. Without this file, deltactl writes no second checkpoint",
+            hint="Rerun after the next commit, without --version.",
         )
     return plan_files(snapshot, kind, options)
 

@@ -178,8 +178,8 @@ class _Job:
             latest = load_snapshot(self._store, warn=self._context.warn, listing=self._listing)
         if not latest.properties.expired_log_cleanup:
             self._context.warn(
-                "delta.enableExpiredLogCleanup is false; the log is cleaned up because you "
-                "requested it"
+                "delta.enableExpiredLogCleanup is false, but this run cleans up the log anyway, as "
+                "requested"
             )
         cleanup = plan_cleanup(
             latest,

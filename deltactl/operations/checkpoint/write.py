@@ -198,7 +198,7 @@ class _Writing:
             raise VerificationError(
                 f"version {self._plan.version} has {wanted[0]} files with {wanted[1]} bytes, but "
                 f"the new checkpoint has {found[0]} files with {found[1]} bytes",
-                hint="Report this as a bug. No file refers to the new checkpoint.",
+                hint="Report this as a bug. No reader uses the new checkpoint.",
             )
 
     def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:

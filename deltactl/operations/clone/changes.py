@@ -53,7 +53,9 @@ def ensure_unchanged(
             f"{where} --to-version {past.version}` to discard them, or add --full."
         )
     raise SafetyError(
-        f"{where} was changed after the clone of version {txn.version}: {reason}", hint=hint
+        f"{where} was changed after the last clone run, which copied version {txn.version} of the "
+        f"source: {reason}",
+        hint=hint,
     )
 
 

@@ -256,9 +256,10 @@ def _ensure_may_remove(update: _Update) -> None:
         "delta.appendOnly"
     ):
         raise SafetyError(
-            f"{format_count(update.removed.num_rows, 'file', 'files')} of the source were "
-            "replaced, but delta.appendOnly forbids removing them from the clone",
-            hint="Rerun with --property delta.appendOnly=false: the source keeps the property.",
+            f"the source no longer has {format_count(update.removed.num_rows, 'file', 'files')} "
+            "of the clone, but delta.appendOnly forbids removing files from the clone",
+            hint="Rerun with --property delta.appendOnly=false. This changes the property of the "
+            "clone, not of the source.",
         )
 
 

@@ -17,6 +17,7 @@ from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.convert.directory import FROM_BEFORE, LeftOut
 from deltactl.operations.find_files import find_files
+from deltactl.units import format_count
 
 _SHOWN: Final = 5
 
@@ -34,11 +35,11 @@ class NewFiles:
         if not self.unsure:
             return
         warn(
-            f"{len(self.unsure)} files were left out: "
-            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. They are about as old as the last "
-            "listing, and the log lacks the commits of that time. deltactl cannot tell "
-            "whether they are new or were removed from the table. If they are new, run "
-            "`touch` on them"
+            f"{format_count(len(self.unsure), 'file was', 'files were')} left out: "
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. deltactl cannot tell whether such "
+            "files are new or were removed from the table. They are about as old as the last "
+            "listing, and the log lacks the commits of that time. If they are new, run `touch` "
+            "on them"
         )
 
 

@@ -161,7 +161,7 @@ def _before_all(store: Store, listing: LogListing, timestamp_ms: int) -> Version
     row = read_history(store, listing, Selection(last_version=oldest)).rows[0]
     return VersionNotFoundError(
         f"{asked} is before the first commit in the log of {store.uri}: "
-        f"version {oldest} of {format_timestamp(row['timestamp'])}",
+        f"version {oldest} was committed at {format_timestamp(row['timestamp'])}",
         hint="Run `deltactl describe-history --all` to list the versions and their times.",
     )
 

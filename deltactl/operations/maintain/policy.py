@@ -59,7 +59,9 @@ def _weight(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"{text!r} is not a number of at least 0", hint="Write 0.5, 1 or 10.")
+        raise UsageError(
+            f"{text!r} is not a number of at least 0", hint="Write a number such as 0.5 or 1."
+        )
     return value
 
 

@@ -74,7 +74,7 @@ def _parse(text: str) -> Window:
     if start == end:
         raise UsageError(
             f"window {text!r} begins and ends at the same time",
-            hint="Omit the window if work may begin at any time.",
+            hint="Write two different times. To allow any time, omit the window.",
         )
     return Window(text, start, end, _find_zone(match[5] or "UTC"))
 

@@ -38,8 +38,8 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
         raise StorageError(
             f"{len(failed)} manifests of removed partitions could not be deleted, such as "
             f"{name!r}: {error.message}",
-            hint="Delete these manifests or rerun: until then, readers still read the files that "
-            "the manifests list.",
+            hint="Rerun, or delete these manifests. Until then, their readers return rows that "
+            "were removed from the table.",
         )
     return round((context.clock.monotonic() - started) * 1000)
 

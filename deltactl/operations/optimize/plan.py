@@ -313,9 +313,9 @@ def _leave_two_texts(choice: Choice, snapshot: Snapshot, warn: Warn) -> None:
     choice.leave(mask, TWO_TEXTS)
     first = choice.files["path"][int(np.flatnonzero(mask)[0])].as_py()
     warn(
-        f"{format_count(int(mask.sum()), 'file')} excluded, such as {first!r}. The log lists "
-        "each of these files with two path texts, and readers treat the two texts as two "
-        f"files. Run `deltactl check {snapshot.store.uri}`"
+        f"{format_count(int(mask.sum()), 'file')} excluded, such as {first!r}. The log has two "
+        "path texts for each of these files, so readers treat one file as two. Run `deltactl "
+        f"check {snapshot.store.uri}`"
     )
 
 

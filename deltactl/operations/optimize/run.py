@@ -106,7 +106,7 @@ def try_optimize(
     """
     if options.codec in CODECS_SPARK_LACKS:
         context.warn(
-            f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
+            f"Apache Spark can read {options.codec} only if the cluster has this codec installed"
         )
     if options.include_clustered:
         context.warn(
@@ -153,7 +153,7 @@ def _report_plan(
     if skipped is None:
         unusable = find_unusable(plan)
         for error in unusable.values():
-            context.warn(f"a real run would fail to rewrite a bin: {error.message}")
+            context.warn(f"without --dry-run, optimize could not rewrite a bin: {error.message}")
         forecast = _forecast(snapshot, drop_bins(plan, unusable), options)
         sampled = _forecast_clusters(snapshot, plan, options, context)
     return OptimizeReport(

@@ -50,7 +50,7 @@ def build_spec(
     """
     reader = _reader(snapshot)
     if not len(reader.schema):
-        raise UnsupportedFeatureError("the table has no columns that are stored in files")
+        raise UnsupportedFeatureError("no column of the table is stored in its data files")
     calls: list[Callable[[], Any]] = [
         partial(_write_options, snapshot, plan, options),
         partial(find_uploading_run, snapshot.store, run_id, context.clock),

@@ -64,7 +64,9 @@ def ensure_equal_rows(
                     )
                 if not left.equals(right):
                     row = done + _first_difference(left, right)
-                    raise VerificationError(f"{output}: column {name!r} differs in row {row}")
+                    raise VerificationError(
+                        f"{output}: column {name!r} differs from the input in row {row}"
+                    )
             done += want.num_rows
 
 
@@ -85,7 +87,9 @@ class _PlainReader:
         partition = {field.physical_name for field in self.reader.partition_fields}
         for column in self.reader.schema.names:
             if column not in partition and found.get(column) != column:
-                raise VerificationError(f"{name}: readers of the table do not find {column!r}")
+                raise VerificationError(
+                    f"{name}: readers of the table do not find column {column!r} in this file"
+                )
 
     def read(self, store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
         """Yield the live rows of a file."""

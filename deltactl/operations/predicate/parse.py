@@ -83,5 +83,5 @@ def _ensure_readable(text: str) -> None:
     if size > MAX_PREDICATE_BYTES:
         raise PredicateError(
             f"the predicate has {size} bytes; at most {MAX_PREDICATE_BYTES} are accepted",
-            hint="Use ranges of partitions, or several runs.",
+            hint="Shorten the predicate with ranges of values, or split it over several runs.",
         )

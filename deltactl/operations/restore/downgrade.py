@@ -132,6 +132,6 @@ def _retention_ms(snapshot: Snapshot) -> int:
 
 def _refuse(readers: list[str], reason: str, *, hint: str) -> SafetyError:
     return SafetyError(
-        f"the restore cannot remove {', '.join(readers)} from the protocol yet: {reason}",
+        f"the restore cannot yet remove {', '.join(readers)} from the table's features: {reason}",
         hint=hint,
     )

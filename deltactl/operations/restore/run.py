@@ -239,8 +239,8 @@ def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunConte
     after = replace(CommitBase.of(current), protocol=state.protocol, metadata=state.metadata)
     if find_append_only_refusal(after) is not None:
         context.warn(
-            f"the table is append-only in version {plan.target_version}: to undo the restore, "
-            "first set delta.appendOnly to false"
+            f"the restore makes the table append-only, as it was in version {plan.target_version}. "
+            "To undo the restore, first set delta.appendOnly to false"
         )
 
 

@@ -58,7 +58,7 @@ class VacuumOptions:
             )
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
-                "--inventory and --mode lite cannot be combined: --mode lite needs no listing",
+                "--inventory and --mode lite cannot be combined: --mode lite uses no list of files",
                 hint="Omit --inventory or --mode lite.",
             )
         if self.dump_listing is not None and self.mode == "lite":

@@ -72,12 +72,12 @@ class Planner:
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
-                f"--mode lite does not know which files were removed before version {oldest}. "
+                f"--mode lite cannot find the files that were removed before version {oldest}. "
                 + (
-                    "The log no longer has the older commits, and no vacuum read them"
+                    "The older commits were deleted from the log, and no vacuum read them before"
                     if vacuumed_version is None
                     else (
-                        f"The last vacuum read the log up to version {vacuumed_version}, and "
+                        f"The last vacuum read the log up to version {vacuumed_version}, and some "
                         "later commits were deleted from the log"
                     )
                 ),

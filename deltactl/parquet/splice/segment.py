@@ -80,5 +80,5 @@ def _ensure_counts(table: pa.Table, footer: pq.FileMetaData) -> None:
         encoded = count_nulls(table[name])
         if nulls != encoded:
             raise VerificationError(
-                f"column {name!r} had {encoded} nulls, and the footer has {nulls}"
+                f"column {name!r} was written with {encoded} nulls, but the footer has {nulls}"
             )

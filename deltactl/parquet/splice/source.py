@@ -146,7 +146,9 @@ def _read_group(
             raise ThriftError("a column chunk has a path that differs from its column")
         values = metadata.integer(ColumnMetaData.NUM_VALUES)
         if values is None or values < num_rows or (values > num_rows and not repeated):
-            raise ThriftError("a column chunk has another number of values than rows")
+            raise ThriftError(
+                "the number of values in a column chunk does not match its number of rows"
+            )
         _ensure_bounds(metadata)
         _ensure_counts(metadata, values)
         if not 0 <= (metadata.integer(ColumnMetaData.CODEC) or 0) < len(CODECS):
@@ -290,7 +292,7 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
         raise ThriftError("the first data page is not at the offset in the metadata")
     if pages.is_compressed and not column.integer(ColumnMetaData.CODEC):
         raise ThriftError(
-            "the pages of a column chunk are compressed, and its metadata have no codec"
+            "the pages of a column chunk are compressed, but the chunk's metadata name no codec"
         )
     if dictionary_first and not pages.has_dictionary:
         raise ThriftError("the dictionary page of a column chunk is missing")

@@ -39,7 +39,9 @@ def ensure_stored(
         DataFileError: the footer contradicts itself, for example with chunks that overlap.
     """
     if stored.data != written:
-        raise VerificationError(f"{name}: the stored footer differs from the written one")
+        raise VerificationError(
+            f"{name}: the footer in storage differs from the footer that was written"
+        )
     found = read_source(name, stored)
     if list(found.columns.values()) != columns:
         raise VerificationError(f"{name}: the columns differ from those of the table")

@@ -40,7 +40,7 @@ class LocalAssembly(DurableWriter):
         start_writing(self.fileno())  # so that `close` has less to wait for
         if done < length:
             raise StorageError(
-                f"{source!r} is {length - done} bytes shorter than the range to copy"
+                f"{source!r} ends {length - done} bytes before the end of the range to copy"
             )
 
     def close(self) -> None:

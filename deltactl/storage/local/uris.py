@@ -44,6 +44,9 @@ def strip_file_scheme(name: str) -> str:
         if host not in ("", "localhost"):
             host = host.rpartition("@")[2]  # without a password
             shown = f"file://{host}/{path}"
-            raise StorageError(f"{shown!r} contains the host {host!r}", hint="Write file:///path.")
+            raise StorageError(
+                f"{shown!r} is on the host {host!r}, but deltactl only opens files of this machine",
+                hint="Write file:///path without a host.",
+            )
         rest = f"/{path}"
     return rest

@@ -66,7 +66,7 @@ class AzureService(CommonService):
         if account is not None and account != ours:
             raise StorageError(
                 f"{uri!r} is in the storage account {account!r}, not in {ours!r}",
-                hint="Open it as a separate table, with credentials of that account.",
+                hint=f"Open this address as a separate table, with credentials of {account!r}.",
             )
         return f"{container}/{name}" if name else container
 

@@ -136,7 +136,7 @@ def test_a_table_that_no_profile_matches_gets_the_rest(cli: RunCli, folder: Path
         ("[vacuum]\nretian = '7d'", "there is no setting 'vacuum.retian'. Did you mean 'retain'?"),
         ("optimize = 3", "optimize is a section, not a setting"),
         ("memory = {a = 1}", "memory is neither a string nor a list of strings"),
-        ("[profiles.x]\nengine = 'local'", "profiles.x has no list of table patterns"),
+        ("[profiles.x]\nengine = 'local'", "section [profiles.x] has no list of table patterns"),
         ("[profiles.x]\ntables = ['*']\nmemry = '1'", "Did you mean 'memory'?"),
         ("memory = ", "not TOML"),
     ],

@@ -100,7 +100,7 @@ def test_a_diff_backwards_is_refused(cli: RunCli, built: TableBuilder, tmp_path:
     ran = cli("describe-history", str(tmp_path), "--diff", "3..1")
     assert (ran.code, ran.out) == (2, "")
     assert "is before the first" in ran.err
-    assert "is not two versions" in cli("describe-history", str(tmp_path), "--diff", "3").err
+    assert "is not a range of versions" in cli("describe-history", str(tmp_path), "--diff", "3").err
 
 
 def test_a_diff_through_checkpoints_is_the_same(

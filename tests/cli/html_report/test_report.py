@@ -318,7 +318,7 @@ def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: Table
     assert "error: the run succeeded, but the --report file could not be written: " in ran.err
     ran = cli("optimize", "none", "--report", name)
     assert ran.code == 1
-    assert "warning: --report could not be written: " in ran.err
+    assert "warning: the --report file could not be written: " in ran.err
     assert "error: no Delta table at " in ran.err
     assert [p.name for p in Path().iterdir()] == ["t"]  # no half of a page either
 

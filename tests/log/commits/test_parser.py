@@ -81,7 +81,7 @@ def test_a_line_with_two_actions_is_refused(line: dict[str, Any], before: bytes)
     with pytest.raises(CorruptLogError) as caught:
         parse(before, b'{"commitInfo":{}}\n' + encode_lines([line]), GOOD)
     named = ", ".join(line)
-    assert caught.value.message == f"1.json, line 2: has several actions: {named}"
+    assert caught.value.message == f"1.json: line 2 has several actions: {named}"
     assert caught.value.code == "LOG_CORRUPT"
 
 

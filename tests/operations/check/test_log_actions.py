@@ -277,7 +277,7 @@ def test_two_actions_of_files_in_a_line() -> None:
     assert codes(report) == ["COMMIT_AMBIGUOUS", "LOG_UNREADABLE"]
     assert problems(report) == [
         f"line 2 {said}; its commitInfo does not name the writer",
-        f"{commit_path(2)}, line 2: {said}",
+        f"{commit_path(2)}: line 2 {said}",
     ]
 
 

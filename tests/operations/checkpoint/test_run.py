@@ -495,7 +495,7 @@ def test_a_version_without_its_commit_is_not_checkpointed() -> None:
     checkpoint(builder.store)
     builder.forget_commits(3)
     assert checkpoint(builder.store).is_empty
-    with pytest.raises(SafetyError, match="no commit file"):
+    with pytest.raises(SafetyError, match="its commit file was deleted"):
         checkpoint(builder.store, kind="v2")
 
 

@@ -396,7 +396,7 @@ def test_a_codec_that_spark_lacks_is_warned_about(codec: str, warned: bool) -> N
     builder = build(0, 0)
     warnings: list[str] = []
     optimize_table(builder.store, OptimizeOptions(codec=codec), RunContext(warn=warnings.append))
-    assert any("Apache Spark reads brotli only if" in text for text in warnings) == warned
+    assert any("Apache Spark can read brotli only if" in text for text in warnings) == warned
 
 
 @pytest.mark.parametrize(

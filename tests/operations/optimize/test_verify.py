@@ -333,7 +333,7 @@ def test_names_that_no_reader_looks_for_are_caught_by_full(monkeypatch: Patch) -
     monkeypatch.setattr(
         "deltactl.protocol.actions.parse_schema", lambda text, **_: parse_schema(text)
     )
-    with pytest.raises(VerificationError, match="readers of the table do not find 'col-a'"):
+    with pytest.raises(VerificationError, match="readers of the table do not find column 'col-a'"):
         run(builder, "full")
 
 

@@ -315,7 +315,7 @@ def test_full_verification_reads_what_far_stores_copied(
     options = OptimizeOptions(rewrite="copy", verify="full")
     with (
         opened_as(_FarStore(LocalStore(str(tmp_path)))) as store,
-        pytest.raises(VerificationError, match="column 'text' differs in row 42"),
+        pytest.raises(VerificationError, match="column 'text' differs from the input in row 42"),
     ):
         optimize_table(store, options, RunContext(warn=pytest.fail))
 

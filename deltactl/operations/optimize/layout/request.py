@@ -96,9 +96,10 @@ def _ensure_meaning(options: OptimizeOptions) -> None:
     """Refuse layout options if neither the command nor the table has columns."""
     for option, is_given in (("--full", options.full), ("--layout", options.layout is not None)):
         if is_given:
+            needed = "--cluster-by" if option == "--layout" else "--cluster-by or --zorder-by"
             raise UsageError(
-                f"{option} needs --cluster-by or --zorder-by",
-                hint="Remove this option: the table has no clustering columns of its own.",
+                f"{option} needs {needed}: the table has no clustering columns of its own",
+                hint=f"Add {needed}, or remove {option}.",
             )
 
 
@@ -106,9 +107,9 @@ def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) ->
     columns = find_columns(snapshot, paths) or ()
     names = ", ".join(column.name for column in columns)
     return UsageError(
-        f"{option}: the table defines its own clustering columns: {names}",
-        hint="Run `deltactl optimize` without this option to cluster by these columns, or change "
-        "the columns with ALTER TABLE ... CLUSTER BY first.",
+        f"{option} cannot replace the table's own clustering columns: {names}",
+        hint=f"Rerun without {option} to cluster by the table's columns. To change these columns, "
+        "run ALTER TABLE ... CLUSTER BY first.",
     )
 
 
