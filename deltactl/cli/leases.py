@@ -96,4 +96,7 @@ def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) 
         run = LastRun(session.run_id, table_id, started_ms, ended_ms, caught_up)
         write_last_run(store, command, run)
     except DeltactlError as error:
-        session.output.warn(f"the run could not be recorded for --min-interval: {error.message}")
+        session.output.warn(
+            "this run could not be recorded, so later runs with --min-interval ignore it: "
+            f"{error.message}"
+        )

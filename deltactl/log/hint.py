@@ -46,7 +46,7 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
         node = _load_verbatim(data)
         version = int(node["version"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        warn(f"{HINT_NAME} is not valid JSON; listing the whole log")
+        warn(f"{HINT_NAME} is not valid JSON, so the whole log is listed")
         return None
     stored = node.get("checksum")
     if stored is not None and stored not in json_checksums(node):

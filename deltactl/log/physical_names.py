@@ -39,7 +39,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     except StorageError as error:
         raise SafetyError(
             f"the log references a file that cannot be located: {error.message}",
-            hint="Open the table by the address that its log uses.",
+            hint="Rerun with an address of the table on the same storage as this path.",
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is not a file
     replaced = pc.replace_with_mask(names.combine_chunks(), odd.combine_chunks(), located)

@@ -176,7 +176,7 @@ def _load(
         except CorruptLogError as error:
             if not any(is_compacted(info.name) for info in segment.tail):
                 raise
-            warn(f"{error.message}; reading the single commits instead of compacted files")
+            warn(f"{error.message}; reading each commit file instead of compacted files")
             listing = replace(listing, compacted={})
 
 

@@ -189,7 +189,7 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
             raise LeaseHeldError(
                 f"another {command} is running on this table: {holder.describe()}",
                 hint="Rerun later, or rerun with --no-lease: two runs at a time are "
-                "safe, but may do work twice.",
+                "safe, but may do the same work twice.",
             )
 
 

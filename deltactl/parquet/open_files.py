@@ -81,7 +81,8 @@ def ensure_readable_path(path: str) -> None:
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
             f"the log references {path!r}, which is outside of the table directory",
-            hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
+            hint="Do not use the file: a defective or hostile writer wrote its path into the log. "
+            "Nothing was read.",
         )
 
 

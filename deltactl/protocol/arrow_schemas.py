@@ -173,7 +173,7 @@ def _primitive_arrow(name: str) -> pa.DataType:
             return pa.decimal128(precision, scale)
     raise UnsupportedFeatureError(
         f"column type {name!r} is not supported",
-        hint="Use a writer that knows this type, or read other columns.",
+        hint="Use a tool that supports this type, or read only other columns.",
     )
 
 

@@ -274,7 +274,8 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     (size,) = struct.unpack_from(">i", data)
     if size != dv.size_bytes:
         raise DataFileError(
-            f"{place} has a deletion vector of {size} bytes, but the log has {dv.size_bytes}"
+            f"{place} has a deletion vector of {size} bytes, but its sizeInBytes in the log is "
+            f"{dv.size_bytes}"
         )
     payload = data[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)

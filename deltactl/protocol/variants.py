@@ -153,7 +153,9 @@ def _primitives(typed: pa.Array, path: str) -> Binaries:
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     number = _ZONED_IDS.get(kind.unit) if zoned else _FIXED_IDS.get(kind)
     if number is None:
-        raise UnsupportedFeatureError(f"a variant is shredded as {kind} at {path}"[:500])
+        raise UnsupportedFeatureError(
+            f"deltactl does not support variants that are shredded as {kind}, as at {path}"[:500]
+        )
     return _prefixed(bytes([number << 2]), typed, _WIDTHS[number])
 
 
@@ -246,13 +248,17 @@ def _residual(
 ) -> tuple[list[tuple[bytes, int, int]], bytes]:
     """Return name, id and offset of each field of an object, and the bytes of all values."""
     if value[0] & 3 != _OBJECT:
-        raise DataFileError(f"a variant at {path} is shredded as an object but is not one")
+        raise DataFileError(
+            f"a variant at {path} is shredded as an object, but its value is not an object"
+        )
     ids, offsets, _ = _layout(value, 0)
     fields = []
     for id_at, offset_at in zip(ids, offsets, strict=False):
         id_, offset = _uint(value, id_at, ids.step), _uint(value, offset_at, offsets.step)
         if id_ >= len(names) or (_end(value, offsets.stop + offset) or 0) > len(value):
-            raise DataFileError(f"a variant has a field outside of its bytes at {path}")
+            raise DataFileError(
+                f"a variant at {path} has a field whose id or offset is out of range"
+            )
         fields.append((names[id_], id_, offset))
     return fields, value[offsets.stop :]
 

@@ -113,7 +113,7 @@ def compare_facts(copy: FileCopy, before: StoredFacts | None, after: StoredFacts
         if before.checksums[algorithm] != after.checksums[algorithm]:
             raise StorageError(
                 f"the {algorithm} of the copy {copy.target_path!r} differs from that of"
-                f" {copy.source_path!r}: the copy was removed",
+                f" {copy.source_path!r}, so the copy was removed",
                 hint="Rerun; if it happens again, check the network and the stores.",
             )
     return f"{common[0]}:{after.checksums[common[0]]}" if common else None

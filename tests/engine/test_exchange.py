@@ -216,7 +216,7 @@ def test_a_spill_file_that_was_cut(tmp_path: Path) -> None:
         spool.add(batch_of([1]), np.array([0]), np.array([0]))
         assert spool._file is not None
         spool._file.truncate(10)
-        with pytest.raises(StorageError, match="shorter than was written"):
+        with pytest.raises(StorageError, match="shorter than what was written"):
             list(spool.take(0))
 
 

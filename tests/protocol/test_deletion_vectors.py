@@ -214,7 +214,11 @@ def test_several_vectors_share_a_file() -> None:
     [
         (SMALL_FILE[1:-1], SMALL, "is truncated"),
         (b"", SMALL, "is truncated"),
-        (SMALL_FILE[1:], DeletionVector("u", "x", 1, 35, 2), "of 36 bytes, but the log has 35"),
+        (
+            SMALL_FILE[1:],
+            DeletionVector("u", "x", 1, 35, 2),
+            "of 36 bytes, but its sizeInBytes in the log is 35",
+        ),
         (SMALL_FILE[1:-1] + b"\0", SMALL, "checksum"),
         (SMALL_FILE[1:20] + b"\xff" + SMALL_FILE[21:], SMALL, "checksum"),
     ],

@@ -518,7 +518,7 @@ INT8 = b"\x0c\x01"
         (["int8"], {"value": None, "typed_value": [ONE | {"value": b"\0"}]}, "both value"),
         (["int8"], {"value": b"\x03\0\0", "typed_value": None}, "must be in typed_value"),
         ({"a": "int8"}, {"value": b"\x02\0\0", "typed_value": None}, "must be in typed_value"),
-        ({"a": "int8"}, {"value": INT8, "typed_value": {"a": ONE}}, "as an object but is not one"),
+        ({"a": "int8"}, {"value": INT8, "typed_value": {"a": ONE}}, "its value is not an object"),
         ({"a": "int8"}, {"value": b"\x02\1\0\0\1\0", "typed_value": {"a": ONE}}, "field twice"),
         (
             {"a": "int8"},
@@ -535,8 +535,8 @@ INT8 = b"\x0c\x01"
             {"value": None, "typed_value": {"z": ONE}},
             "not in the variant's metadata",
         ),
-        ({"a": "int8"}, {"value": b"\x02\1\2\0\1\0", "typed_value": {"a": ONE}}, "outside of"),
-        ({"a": "int8"}, {"value": b"\x02\1\1\0\1\x0c", "typed_value": {"a": ONE}}, "outside of"),
+        ({"a": "int8"}, {"value": b"\x02\1\2\0\1\0", "typed_value": {"a": ONE}}, "out of range"),
+        ({"a": "int8"}, {"value": b"\x02\1\1\0\1\x0c", "typed_value": {"a": ONE}}, "out of range"),
         ({"a": "int8"}, {"value": b"\x02\1\1\1\1\0", "typed_value": {"a": ONE}}, "is truncated"),
         (
             {"a": "int8"},

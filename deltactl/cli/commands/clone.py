@@ -171,6 +171,6 @@ def _find_error(report: CloneReport) -> PartialSuccessError | None:
     return PartialSuccessError(
         f"the clone was created, but {format_count(len(report.gone), 'file', 'files')} of its "
         f"source cannot be read: {first.path}: {first.problem}",
-        hint="Delete the clone, then clone the latest version of the source. During the run, a "
-        "vacuum removed files of the source.",
+        hint="Delete the clone, then clone the latest version: a vacuum removed files of the "
+        "source during the run.",
     )

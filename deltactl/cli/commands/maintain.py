@@ -238,7 +238,7 @@ def _try(write: Callable[[], None], session: Session) -> None:
     try:
         write()
     except DeltactlError as error:
-        session.output.warn(f"--metrics could not be written: {error.message}")
+        session.output.warn(f"the --metrics file could not be written: {error.message}")
 
 
 def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> MaintainOptions:

@@ -335,7 +335,7 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
             f"{_left(lost)}: {join_reasons([left.reason for left in report.conflicts])}",
-            hint=f"Rerun for the rest. {committed}.",
+            hint=f"Rerun to rewrite the rest. {committed}.",
         )
     return None
 

@@ -268,9 +268,9 @@ def _run(
 
 def _warn(session: Session, report: VacuumReport) -> None:
     for path in report.came_back[:1]:
+        files = format_count(len(report.came_back), "file was", "files were")
         session.output.warn(
-            f"{format_count(len(report.came_back), 'file', 'files')} kept, such as {path}: "
-            "another writer started using them during the run"
+            f"{files} kept, such as {path}: another writer started using them during the run"
         )
     for directory in report.plan.foreign:
         session.output.warn(

@@ -83,6 +83,7 @@ def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) ->
     )
     if report.failures:
         path, reason = next(iter(report.failures.items()))
+        files = format_count(len(report.failures), "file was", "files were")
         raise PartialSuccessError(
-            f"{len(report.failures):,} files were not deleted: {path}: {reason}"
+            f"{files} not deleted, such as {path}: {reason}", hint="Fix the cause, then rerun."
         )

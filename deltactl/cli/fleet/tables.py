@@ -56,7 +56,7 @@ def expand_tables(options: FleetOptions, session: Session) -> list[str]:
     if not tables:
         raise UsageError(
             f"--tables-from {options.tables_from} contains no table",
-            hint="Write one table per line; empty lines and lines with # are ignored.",
+            hint="Write one table per line; empty lines and lines that begin with # are ignored.",
         )
     return list(tables.values())
 

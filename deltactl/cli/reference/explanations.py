@@ -319,7 +319,8 @@ EXPLANATIONS: Final = {
         _UNTOUCHED,
         (
             "Rerun later. The message shows the holder of the lease and when the lease expires.",
-            "Use --no-lease to run now. Two runs at a time are safe, but may do work twice.",
+            "Use --no-lease to run now. Two runs at a time are safe, but may do the same work "
+            "twice.",
         ),
     ),
 }

@@ -219,8 +219,9 @@ def _wait_for(
     if not jobs.is_alive() or not isinstance(error, Exception):
         raise error
     raise DeltactlError(
-        f"the row exchange failed on Spark: {describe_failure(str(error))}",
-        hint="Read the logs of the executors: a worker process often ends because memory ran out.",
+        f"the shuffle of rows between Spark executors failed: {describe_failure(str(error))}",
+        hint="Read the logs of the executors. A frequent cause is a Python worker process that ran "
+        "out of memory.",
     ) from error
 
 

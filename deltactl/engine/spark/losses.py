@@ -40,8 +40,8 @@ def went_away(error: Exception) -> EngineUnavailableError:
     """Return the error for all tasks that cannot run because Spark was lost."""
     return EngineUnavailableError(
         f"Spark has ended: {describe_failure(str(error))}",
-        hint="Read the log of Spark, then rerun. The Java process or the server of Spark often "
-        "ends because memory ran out.",
+        hint="Read the log of Spark, then rerun. A frequent cause is that the Java process or the "
+        "server of Spark ran out of memory.",
     )
 
 
@@ -49,7 +49,8 @@ def given_up(task: PackedTask, error: Exception) -> Failed:
     """Return the outcome of a task whose workers died in each attempt."""
     lost = DeltactlError(
         f"Spark did not finish the task in {task.tries} attempts: {describe_failure(str(error))}",
-        hint="Read the logs of the executors: a worker process often ends because memory ran out.",
+        hint="Read the logs of the executors. A frequent cause is a Python worker process that ran "
+        "out of memory.",
     )
     lost.__cause__ = error
     return Failed(task.id, task.tries - 1, lost)

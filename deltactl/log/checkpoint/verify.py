@@ -69,8 +69,9 @@ def _share_groups(store: Store, head: CheckpointHead, counts: Sequence[int]) -> 
     most = min(count_threads(), sum(count > 0 for count in counts))
     if most < 2 or not is_local_uri(store.uri):
         return [whole]
-    if len(row_group_rows(store, head, head.parts[0])) != len(counts):
-        raise CorruptLogError("its number of row groups differs from the number that was written")
+    found = len(row_group_rows(store, head, head.parts[0]))
+    if found != len(counts):
+        raise CorruptLogError(f"it has {found} row groups, but {len(counts)} were written")
     ends = np.cumsum(counts)
     cuts = [int(np.abs(ends - ends[-1] * n / most).argmin()) + 1 for n in range(1, most)]
     return [whole[first:last] for first, last in pairwise([0, *cuts, len(counts)]) if first < last]

@@ -68,7 +68,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     if info is None or not _says_the_same(store, snapshot, info):
         store.delete_many([name])
         raise VerificationError(
-            f"{name} differs from its commits",
+            f"{name} does not contain the same actions as the commits that it compacts",
             hint="Report this as a bug; the file was removed.",
         )
     return info

@@ -165,7 +165,7 @@ def explain_conflict(reasons: Sequence[str]) -> ConflictError:
     """Return the error for bins that may not be committed; ``reasons`` has one for each bin."""
     return ConflictError(
         f"nothing could be committed: {join_reasons(reasons)}",
-        hint="Rerun; the table has only the changes of the other writers.",
+        hint="Rerun. This run changed nothing in the table.",
         reasons=reasons,
     )
 

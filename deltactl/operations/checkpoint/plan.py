@@ -99,7 +99,8 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
     if options.kind == "v2" and not has_v2:
         raise UnsupportedFeatureError(
             "a v2 checkpoint needs the table feature v2Checkpoint, which the table does not have",
-            hint="Write one with --kind classic, or add the feature with the table's engine.",
+            hint="Use --kind classic, or enable v2Checkpoint with the engine that writes the "
+            "table.",
         )
     return options.kind
 

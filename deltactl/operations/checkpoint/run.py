@@ -159,7 +159,10 @@ class _Job:
         try:
             found = find_disagreements(self._store, self.snapshot, *facts)
         except StorageError as error:
-            self._context.warn(f"the version's checksum file was not compared: {error.message}")
+            self._context.warn(
+                f"the checkpoint was not compared with the checksum file of version "
+                f"{self.snapshot.version}: {error.message}"
+            )
             return None
         for disagreement in found or ():
             self._context.warn(disagreement)

@@ -179,7 +179,7 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
             f"{where} is a clone of a table with the id {clones[0].partition(':')[2]}, but "
             f"{source.store.uri} has the id {source.metadata.id}. The source was recreated, "
             "or is another table",
-            hint="Add --full to replace the clone's files with those of this table.",
+            hint=f"Add --full to replace the clone's files with those of {source.store.uri}.",
         )
     if source.version < txn.version:
         raise SafetyError(

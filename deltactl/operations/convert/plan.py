@@ -46,6 +46,7 @@ from deltactl.protocol.schema import (
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
+from deltactl.units import format_count
 
 APP_ID: Final = "deltactl-convert"
 """The application whose ``txn`` contains the watermark, in ms since 1970 UTC."""
@@ -169,11 +170,11 @@ def ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
     shown = "; ".join(_show(problem) for problem in problems[:_SHOWN])
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     raise ConversionError(
-        f"{where} cannot become a table, {len(problems)} "
-        f"{'problems' if len(problems) > 1 else 'problem'}: {shown}{more}",
+        f"{where} cannot become a table because of {format_count(len(problems), 'problem')}: "
+        f"{shown}{more}",
         problems=problems,
         hint="Fix these files, move them, or change their names so that they begin with '_'. "
-        "Rerun with `-o json` to see all of them. Nothing was changed.",
+        "Rerun with `-o json` to see all problems. Nothing was changed.",
     )
 
 

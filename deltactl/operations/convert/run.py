@@ -127,7 +127,10 @@ def convert_directory(
             refresh_manifests(store, None, context)
         return ConvertReport(plan, context.engine.name, None, 0)
     snapshot = load_snapshot(store, warn=context.warn)
-    context.warn("another writer made this directory a table during the run; it was not changed")
+    context.warn(
+        "another writer created a Delta table in this directory during the run. This run did not "
+        "change that table"
+    )
     return ConvertReport(None, context.engine.name, None, snapshot.version)
 
 

@@ -90,7 +90,7 @@ def _count_live(
         try:
             return _count_range(store, listing, first, last, warn)
         except DeltactlError as error:
-            warn(f"the live files of the oldest versions are not known: {error.message}")
+            warn(f"the graph lacks the files and bytes of the oldest versions: {error.message}")
             first = _next_checkpoint(listing, first + 1)
     return {}
 

@@ -258,7 +258,7 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
     message = f"{files} not rewritten: {lost[0].reason}"
     if report.failures:
         return PartialSuccessError(message, hint="Fix the cause, then rerun.")
-    return PartialSuccessError(message, hint="Rerun for the rest.")
+    return PartialSuccessError(message, hint="Rerun to rewrite the rest.")
 
 
 def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:

@@ -42,7 +42,7 @@ def parse_actions(text: str) -> frozenset[ActionName]:
     unknown = [name for name in names if name not in ACTIONS]
     if unknown:
         raise UsageError(
-            f"there is no action {unknown[0]!r}", hint=f"Use some of: {', '.join(ACTIONS)}."
+            f"there is no action {unknown[0]!r}", hint=f"Use one or more of: {', '.join(ACTIONS)}."
         )
     return frozenset(name for name in ACTIONS if name in names)
 
@@ -208,6 +208,7 @@ class MaintainPolicy:
         unknown = next((key for key in texts if key not in KEYS), None)
         if unknown is not None:
             raise UsageError(
-                f"the policy has no key {unknown!r}", hint=f"Use some of: {', '.join(KEYS)}."
+                f"{unknown!r} is not a key of a policy",
+                hint=f"Use one or more of: {', '.join(KEYS)}.",
             )
         return cls.resolve(lambda key: (key, texts[key]) if key in texts else None)

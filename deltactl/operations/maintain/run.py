@@ -164,7 +164,7 @@ class Maintenance:
         try:
             write_last_run(store, RECORD, run)
         except DeltactlError as error:
-            warn(f"the run could not be recorded for the cool-down: {error.message}")
+            warn(f"this run could not be recorded, so no cool-down follows it: {error.message}")
 
 
 def _settle(

@@ -47,7 +47,8 @@ class ManifestOptions:
         if self.purge_first and self.version is not None:
             raise UsageError(
                 "--purge-first and --version cannot be combined",
-                hint="Omit --version or --purge-first: only a new version has no deletion vectors.",
+                hint="Omit --version or --purge-first: the purge removes deletion vectors only in "
+                "a new version, not in an older one.",
             )
         if self.since is not None and self.version is not None and self.since > self.version:
             raise UsageError("--since must not be after --version")

@@ -24,6 +24,7 @@ from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
+from deltactl.units import format_count
 
 __all__ = [
     "ManifestOptions",
@@ -79,8 +80,10 @@ def _generate(
 ) -> ManifestReport:
     writes = not (dry_run or options.check)
     if live.vectors and options.purge_first and not writes:
+        files = format_count(live.vectors, "file has", "files have")
         context.warn(
-            f"{live.vectors} files have deletion vectors: a purge would rewrite them first"
+            f"{files} deletion vectors. Without --dry-run and --check, deltactl first rewrites "
+            "such files"
         )
     else:
         ensure_no_vectors(live, snapshot.store.uri)

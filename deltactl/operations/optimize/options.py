@@ -115,7 +115,7 @@ class OptimizeOptions:
         if not 0 <= self.max_deleted_rows_ratio <= 1:
             raise UsageError("--max-deleted-rows-ratio must be between 0 and 1")
         if self.verify not in get_args(Verification):
-            raise UsageError(f"--verify {self.verify!r} is not counts or full")
+            raise UsageError(f"--verify {self.verify!r} is neither counts nor full")
         if self.rewrite not in get_args(Rewrite):
             raise UsageError(f"--rewrite {self.rewrite!r} is not auto, copy or encode")
         if self.rewrite != "auto" and self.min_row_group_bytes is not None:
@@ -167,7 +167,7 @@ class OptimizeOptions:
         option = "--cluster-by" if self.cluster_by is not None else "--zorder-by"
         if self.purge:
             raise UsageError(
-                f"{option} cannot be combined with --purge", hint="Run one after another."
+                f"{option} cannot be combined with --purge", hint="Use them in two separate runs."
             )
         if self.rewrite == "copy":
             raise UsageError(
@@ -182,9 +182,16 @@ class OptimizeOptions:
             raise UsageError(f"--codec {codec!r} is not one of {', '.join(CODEC_LEVELS)}")
         if level is None:
             return
-        levels = range(0) if codec is None else CODEC_LEVELS[codec]
+        if codec is None:
+            raise UsageError(
+                "a compression level needs --codec", hint="Give the codec, such as --codec zstd:3."
+            )
+        levels = CODEC_LEVELS[codec]
         if not levels:
-            raise UsageError(f"--codec {codec or ''} has no compression levels")
+            raise UsageError(
+                f"--codec {codec}: this codec has no compression levels",
+                hint=f"Write --codec {codec}.",
+            )
         if level not in levels:
             raise UsageError(
                 f"--codec {codec}: level {level} is not between {levels[0]} and {levels[-1]}"

@@ -243,7 +243,7 @@ def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
         if found is not None:
             raise UsageError(
                 f"--codec {codec}: {found[0]!r} is compressed with {found[1]}, and --rewrite copy "
-                "does not change it",
+                "keeps this codec",
                 hint="Rerun with --rewrite auto, or without --codec.",
             )
 

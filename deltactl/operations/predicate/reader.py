@@ -126,7 +126,7 @@ class PredicateReader:
         if not pa.types.is_boolean(column.type):
             raise PredicateError(
                 f"column {column.name!r} is of type {describe_type(column.type)}: only a boolean "
-                "column is a condition without a comparison",
+                "column can be a condition without a comparison",
                 hint=FORMS_HINT,
             )
         return self._compare(column, "=", _TRUE)
@@ -292,4 +292,7 @@ def _decimal(data_type: Any) -> pa.DataType:
         numbers = [int(parameter.name) for parameter in data_type.expressions]
         return pa.decimal128(*(numbers or [10, 0]))
     except (ValueError, TypeError):
-        raise PredicateError("no such decimal type: DECIMAL takes up to 38 digits") from None
+        raise PredicateError(
+            f"the predicate contains an invalid decimal type{quote_node(data_type)}",
+            hint="Write DECIMAL(PRECISION, SCALE), with a precision of at most 38.",
+        ) from None

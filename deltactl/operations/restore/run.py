@@ -212,7 +212,8 @@ def _warn_of_vacuums(
         unfinished, ends = outlast_cleanup(look)
     except CorruptLogError as error:
         context.warn(
-            f"it is not known whether a vacuum removes files of the version: {error.message}"
+            f"it is not known whether a vacuum is removing files of version {target.version}: "
+            f"{error.message}"
         )
         return ()
     for vacuum in unfinished:

@@ -111,7 +111,9 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
                         continue
                     ensure_described(chunk, span, made.pages)
                     if not has_pages(read, span.start, made.pages):
-                        raise ThriftError("the pages of a column chunk differ from its source")
+                        raise ThriftError(
+                            "the pages of a column chunk differ from those in the source file"
+                        )
         except ThriftError as error:
             raise VerificationError(f"{found.name}: {error}") from error
 

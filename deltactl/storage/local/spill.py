@@ -171,8 +171,9 @@ class Spill:
             while rest:
                 count = os.preadv(self._file.fileno(), [rest], offset + length - len(rest))
                 if not count:
-                    folder = self.folder
-                    raise StorageError(f"the spill file in {folder!r} is shorter than was written")
+                    raise StorageError(
+                        f"the spill file in {self.folder!r} is shorter than what was written to it"
+                    )
                 rest = rest[count:]
         except OSError as error:
             raise self._failure("read", error) from error

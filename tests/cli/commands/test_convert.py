@@ -104,7 +104,10 @@ def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> No
         "day=2024-01-01/text\\x1b.parquet  is not a Parquet file, or is truncated\n"
         "day=2024-01-01/zero.parquet  is empty (0 bytes)\n"
     )
-    assert "cannot become a table, 2 problems" in ran.err and "Nothing was changed" in ran.err
+    assert (
+        "cannot become a table because of 2 problems" in ran.err
+        and "Nothing was changed" in ran.err
+    )
     assert "\x1b" not in ran.out + ran.err
     ran = cli("convert", "events", "-o", "json")
     envelope = json.loads(ran.out)

@@ -324,7 +324,7 @@ def test_a_bin_that_is_lost_in_every_round_is_partial_success(
         ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d")
     assert ran.code == 5
     assert "error: 3 files were not changed: " in ran.err
-    assert "hint: Rerun for the rest. 5 files became 1 in version 3." in ran.err
+    assert "hint: Rerun to rewrite the rest. 5 files became 1 in version 3." in ran.err
     assert ran.out.startswith("5 files became 1 in version 3\n")
     ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d", "-o", "json")
     assert ran.code == 0

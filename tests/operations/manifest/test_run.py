@@ -472,7 +472,7 @@ def test_live_deletion_vectors_are_refused_and_can_be_purged_first(tmp_path: Pat
     told: list[str] = []
     options = ManifestOptions(purge_first=True)
     generate(ReadOnlyStore(builder.store), options, dry_run=True, warn=told.append)
-    assert any("purge would rewrite" in message for message in told)
+    assert any("deltactl first rewrites" in message for message in told)
     report = generate(builder.store, options)
     assert (report.version_before, report.plan.version) == (builder.version, builder.version + 1)
     assert_reads_alike(tmp_path, builder)

@@ -621,10 +621,8 @@ def test_names_of_a_mapping_that_is_off_mean_nothing(mode: dict[str, str]) -> No
     table = Table(builder.store.uri, store=builder.store)
     assert multiset(table.scan().read_all().to_pylist()) == multiset(rows)
     files = table.snapshot().files
-    assert [dict(values) for values in files["partition_values"].to_pylist()] == [
-        {"p": "x"},
-        {"p": "y"},
-    ]
+    partitions = [dict(values) for values in files["partition_values"].to_pylist()]
+    assert sorted(partitions, key=lambda values: str(values["p"])) == [{"p": "x"}, {"p": "y"}]
     for path, stats in zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True):
         with builder.store.open_input(path) as source:
             schema = pq.ParquetFile(source).schema_arrow

@@ -186,7 +186,8 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
     """Refuse a column by which no query skips a file."""
     if leaf is None or not leaf.has_bounds:
         raise SafetyError(
-            f"{what} has a type without minimum and maximum, so no query skips files by it",
+            f"{what} has a type for which Delta stores no minimum and maximum, so queries cannot "
+            "use it to skip files",
             hint="Choose columns of numbers, strings, dates or timestamps. For a struct, choose "
             "one of its fields, such as a.b.",
         )

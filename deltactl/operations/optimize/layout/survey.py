@@ -134,7 +134,7 @@ def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutReque
                 return found
     raise UsageError(
         f"{OPTION}: the table has no clustering columns",
-        hint="Name columns after the table: deltactl describe-detail TABLE COLUMNS --layout.",
+        hint="Run `deltactl describe-detail TABLE COLUMNS --layout` with the columns to examine.",
     )
 
 

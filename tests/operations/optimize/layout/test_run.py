@@ -342,9 +342,9 @@ def test_layout_options_that_do_not_fit_are_usage_errors(
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("list", "without minimum and maximum"),
-        ("data", "without minimum and maximum"),
-        ("s", "without minimum and maximum"),
+        ("list", "stores no minimum and maximum"),
+        ("data", "stores no minimum and maximum"),
+        ("s", "stores no minimum and maximum"),
         ("s.inner", "has no statistics"),
         ("late", "has no statistics"),
     ],
