@@ -35,8 +35,9 @@ def ask(session: Session, question: str, show: RenderTable | None = None) -> boo
     """
     if not can_ask(session):
         raise SafetyError(
-            f"there is no terminal to ask on, and --yes was not given: {question}",
-            hint="Rerun with --dry-run, then with --yes. Nothing was removed.",
+            f"there is no terminal for a confirmation, and --yes was not given: {question}",
+            hint="Rerun with --dry-run to see the plan, then rerun with --yes. Nothing was "
+            "removed.",
         )
     session.raise_if_cancelled()
     with session.idling(), session.output.clearing():

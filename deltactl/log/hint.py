@@ -35,7 +35,7 @@ def read_hint(store: Store, warn: Warn) -> int | None:
         data = store.read(HINT_NAME)
     except StorageError as error:
         if error.code != "OBJECT_NOT_FOUND":
-            warn(f"{HINT_NAME} cannot be read ({error.message}); listing the whole log")
+            warn(f"{HINT_NAME} cannot be read ({error.message}), so the whole log is listed")
         return None
     return parse_hint(data, warn)
 

@@ -77,7 +77,7 @@ def select_segment(
     if not 0 <= wanted <= latest:
         raise VersionNotFoundError(
             f"{where} has no version {wanted}: the latest is {latest}",
-            hint="Run `deltactl describe-history` for the versions.",
+            hint="Run `deltactl describe-history` to list the versions.",
         )
     usable = [c for c in listing.checkpoints if c.version <= wanted and c not in skip]
     checkpoint = max(usable, key=lambda c: c.version, default=None)
@@ -119,5 +119,5 @@ def _gap(where: str, wanted: int, checkpoint: Checkpoint | None, missing: list[i
     return LogGapError(
         f"version {wanted} of {where} cannot be rebuilt from {base}: {commits} missing",
         hint="Restore the missing _delta_log files from a backup; "
-        "`deltactl describe-history` shows what is left.",
+        "`deltactl describe-history` shows which versions are left.",
     )

@@ -65,7 +65,7 @@ def follow_commit(
     if properties.expired_log_cleanup and not keeps_history:
         try:
             for name, reason in run(CheckpointOptions(cleanup_only=True)).failed:
-                context.warn(f"{name} is past its retention, but could not be deleted: {reason}")
+                context.warn(f"{name} has expired, but could not be deleted: {reason}")
         except Exception as error:
             context.warn(f"version {version} is committed; the log was not cleaned up: {error}")
     return None if written is None else written.version

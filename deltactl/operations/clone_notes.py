@@ -150,8 +150,8 @@ def _read(source: Store, name: str) -> CloneNote | None:
         )
     except (*MALFORMED, DeltactlError) as error:
         raise SafetyError(
-            f"{name!r} in {source.uri} is not a valid record of a shallow clone. So the files "
-            "that the clone uses are not known",
+            f"{name!r} in {source.uri} is not a valid record of a shallow clone, so it is unknown "
+            "which files the clone uses",
             hint="Restore this file from a backup, or delete it if the table has no shallow "
             "clones.",
         ) from error

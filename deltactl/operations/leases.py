@@ -250,7 +250,10 @@ class _Renewal:
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
             with suppress(DeltactlError):  # tried again at the next renewal
                 if not self.renew():
-                    self.warn("another run took the lease on this table; this run continues")
+                    self.warn(
+                        "the lease of this run is gone, so another run of the same command may "
+                        "work on this table too. This run continues"
+                    )
                     return
 
     def renew(self) -> bool:

@@ -106,7 +106,7 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
         next_step = _LIFECYCLE if denied else "The next run tries again."
         warn(
             f"could not abort unfinished uploads of killed runs: {first.message}. If such "
-            f"uploads exist, the store bills them. {next_step}"
+            f"uploads exist, the store charges for them. {next_step}"
         )
 
 

@@ -161,7 +161,10 @@ class _SchemaReader:
             return PrimitiveType("long")
         if pa.types.is_decimal(kind):
             if kind.precision > MAX_DECIMAL_DIGITS or kind.scale < 0:
-                raise _UnusableTypeError(f"{kind} has more than the 38 digits of Delta's decimals")
+                raise _UnusableTypeError(
+                    f"{kind} is not a decimal of Delta: these have at most 38 digits, and no "
+                    "negative scale"
+                )
             return PrimitiveType(f"decimal({kind.precision},{kind.scale})")
         for matches, name in _SIMPLE:
             if matches(kind):

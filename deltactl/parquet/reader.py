@@ -198,7 +198,7 @@ class RowReader:
                 first_row += batch.num_rows
             if first_row != expected:
                 raise DataFileError(
-                    f"data file {file.path!r} has {first_row} rows, but its footer has {expected}"
+                    f"data file {file.path!r} has {first_row} rows, but its footer says {expected}"
                 )
 
     def _physical(

@@ -289,7 +289,7 @@ class CompactReader:
 
 def _ensure_depth(depth: int) -> None:
     if depth <= 0:
-        raise ThriftError(f"Thrift data nest deeper than {MAX_DEPTH} levels")
+        raise ThriftError(f"Thrift data are nested more than {MAX_DEPTH} levels deep")
 
 
 def _write(out: bytearray, kind: int, value: Any) -> None:

@@ -188,7 +188,8 @@ class DataFileWriter:
         count_footer(metadata)
         if metadata.num_rows != self._num_rows:
             raise DataFileError(
-                f"{self._name}: {self._num_rows} rows were written and {metadata.num_rows} stored"
+                f"{self._name}: {self._num_rows} rows were written, but the stored file has "
+                f"{metadata.num_rows}"
             )
         file_stats = read_file_stats(metadata, self._stats, self._facts.finish())
         written = WrittenFile(
@@ -322,6 +323,8 @@ def ensure_storable(schema: pa.Schema) -> None:
         for path, kind, _ in walk_types(member.type, (member.name,)):
             if pa.types.is_null(kind) or (pa.types.is_struct(kind) and kind.num_fields == 0):
                 raise UnsupportedFeatureError(
-                    f"column {'.'.join(path)!r} contains only void, which Parquet cannot store",
-                    hint="Give the column a type with values, or leave the files as they are.",
+                    f"column {'.'.join(path)!r} is void, or a struct without fields. Parquet "
+                    "cannot store such a column",
+                    hint="Change the type of the column with the engine that writes the table, or "
+                    "do not rewrite its files.",
                 )

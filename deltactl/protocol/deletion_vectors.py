@@ -232,7 +232,9 @@ def decode_bitmap(
     if bitmap and bitmap.max() > _MAX_POSITION:
         raise DataFileError(f"{what} deletes rows beyond 2^63-1")
     if cardinality is not None and len(bitmap) != cardinality:
-        raise DataFileError(f"{what} deletes {len(bitmap)} rows, but the log has {cardinality}")
+        raise DataFileError(
+            f"{what} deletes {len(bitmap)} rows, but its cardinality in the log is {cardinality}"
+        )
     return bitmap
 
 

@@ -67,7 +67,9 @@ def read_variant(array: pa.Array) -> pa.StructArray:
     except pa.ArrowInvalid as error:
         raise DataFileError(f"a variant column is not valid: {error}"[:500]) from error
     except RecursionError as error:
-        raise UnsupportedFeatureError("a variant column is shredded too deeply") from error
+        raise UnsupportedFeatureError(
+            "a variant column has too many levels of shredded fields"
+        ) from error
     if isinstance(value, pa.ChunkedArray):
         raise DataFileError("the variants of one batch take more than 2 GiB when rebuilt")
     value = pc.fill_null(value, _NULL) if value.null_count else value

@@ -44,7 +44,10 @@ class StreamedAssembly:
             wanted = min(_READ_BYTES, offset + length - start)
             (data,) = self._store.read_ranges(source, [(start, wanted)])
             if len(data) < wanted:
-                raise StorageError(f"{source!r} is shorter than the range to copy")
+                raise StorageError(
+                    f"{source!r} ends before offset {start + wanted}, but bytes up to this offset "
+                    "must be copied"
+                )
             self.write(data)
 
     def tell(self) -> int:

@@ -222,7 +222,7 @@ def test_a_spill_file_that_was_cut(tmp_path: Path) -> None:
 
 def test_space_is_checked_first(tmp_path: Path) -> None:
     ensure_space(str(tmp_path), 1)
-    with pytest.raises(StorageError, match=r"may be spilled to .* free"):
+    with pytest.raises(StorageError, match=r"may have to spill .* free"):
         ensure_space(str(tmp_path), 1 << 60)
     with pytest.raises(StorageError, match="cannot use"):
         ensure_space(str(tmp_path / "missing"), 1)

@@ -218,4 +218,7 @@ def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.Mo
             # Each time again: it may be renewed just between the look and the removal.
             store.delete_many(list(store.contents()))
             threading.Event().wait(0.01)
-    assert scene.warnings == ["another run took the lease on this table; this run continues"]
+    assert scene.warnings == [
+        "the lease of this run is gone, so another run of the same command may work on this table "
+        "too. This run continues"
+    ]

@@ -303,7 +303,7 @@ def test_what_was_stored_is_looked_at(store: Store) -> None:
     write(store, table.slice(1))
     fewer = store.read(NAME)
     store.delete_many([NAME])
-    with pytest.raises(DataFileError, match="10 rows were written and 9 stored"):
+    with pytest.raises(DataFileError, match="10 rows were written, but the stored file has 9"):
         write(_Faulty(store, 1000, fewer), table)
     with pytest.raises(DataFileError, match="part-0"):
         write(_Faulty(store, 1000, fewer[:-5]), table)

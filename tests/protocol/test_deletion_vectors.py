@@ -190,9 +190,9 @@ def test_damaged_bitmaps_give_rows_or_an_error(bitmap: BitMap64, data: st.DataOb
 
 
 def test_another_number_of_rows_is_refused() -> None:
-    with pytest.raises(DataFileError, match="deletes 2 rows, but the log has 3"):
+    with pytest.raises(DataFileError, match="deletes 2 rows, but its cardinality in the log is 3"):
         decode_bitmap(encode_bitmap(BitMap64([1, 2])), cardinality=3)
-    with pytest.raises(DataFileError, match="deletes 6 rows, but the log has 7"):
+    with pytest.raises(DataFileError, match="deletes 6 rows, but its cardinality in the log is 7"):
         decode_inline(DeletionVector("i", INLINE_TEXT, None, 44, 7))
 
 

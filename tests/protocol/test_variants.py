@@ -650,7 +650,7 @@ def test_very_deep_shredding_ends_with_an_error() -> None:
         typed = pa.StructArray.from_arrays(
             [pa.StructArray.from_arrays([typed], ["typed_value"])], ["a"]
         )
-    with pytest.raises(UnsupportedFeatureError, match="too deeply"):
+    with pytest.raises(UnsupportedFeatureError, match="too many levels"):
         read_typed(typed)
 
 

@@ -72,7 +72,7 @@ def command(
         raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
     if columns is not None and not layout:
         raise UsageError(
-            f"the argument {columns!r} after the table needs --layout",
+            f"the second argument {columns!r} can only be used with --layout",
             hint="Add --layout, or remove the argument.",
         )
     from deltactl.operations.detail import load_detail

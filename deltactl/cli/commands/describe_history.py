@@ -265,7 +265,8 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
     last = int(match[3]) if match[3] else None if match[2] else first
     if last is not None and last < first:
         raise UsageError(
-            f"the last version of {text!r} is before the first", hint=f'Write "{last}..{first}".'
+            f"the range of versions {text!r} ends before it starts",
+            hint=f'Write "{last}..{first}".',
         )
     return first, last
 

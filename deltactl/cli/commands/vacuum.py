@@ -273,10 +273,15 @@ def _warn(session: Session, report: VacuumReport) -> None:
             f"{files} kept, such as {path}: another writer started using them during the run"
         )
     for directory in report.plan.foreign:
-        session.output.warn(
-            f"{directory!r} contains another table: files in this directory are kept if no commit "
-            "of this table references them"
-        )
+        if directory == ".":
+            session.output.warn(
+                "the directory of this table contains another table. Files that no commit of this "
+                "table references are kept: they may be files of the other table"
+            )
+        else:
+            session.output.warn(
+                f"{directory!r} contains another table: all files in this directory are kept"
+            )
 
 
 def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:

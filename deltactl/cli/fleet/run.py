@@ -105,7 +105,7 @@ class Fleet:
         if self._failed is not None:
             raise NotBegunError(
                 f"skipped, because {self._failed} failed",
-                hint="Fix the cause, then rerun, or omit --fail-fast.",
+                hint="Fix the cause, then rerun. To continue after a failure, omit --fail-fast.",
             )
 
     def _fail(

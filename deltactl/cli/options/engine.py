@@ -125,7 +125,8 @@ class EngineOptions(Options):
             return None, remote.value
         if remote.value is not None:
             raise UsageError(
-                f"{master.name} and {remote.name} are both set", hint="Unset one of them."
+                f"{master.name} and {remote.name} are both set, but only one is allowed",
+                hint="Unset one of them.",
             )
         return master.value, None
 

@@ -29,7 +29,10 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
 
     path = Path(name)
     if "://" in name or name == "-":
-        raise UsageError(f"{option} {name} is not a file", hint="Give a path on this machine.")
+        raise UsageError(
+            f"{option} {name} is not a local file",
+            hint=f"Give the path of a file on this machine, such as {example}.",
+        )
     if path.is_dir():
         raise UsageError(
             f"{option} {name!r} is a directory",

@@ -308,7 +308,7 @@ EXPLANATIONS: Final = {
         "The run skipped this table, because another table failed and --fail-fast was given.",
         ("The output has the error of the table that failed.",),
         _UNTOUCHED,
-        ("Fix the cause, then rerun, or omit --fail-fast.",),
+        ("Fix the cause, then rerun. To continue after a failure, omit --fail-fast.",),
     ),
     "LEASE_HELD": Explanation(
         "Another run of the same command is running on this table.",

@@ -56,8 +56,11 @@ def detect_shell(environ: Mapping[str, str]) -> Shell:
         return Shell(name)
     except ValueError:
         raise UsageError(
-            f"no completion for the shell {name!r}" if name else "the shell cannot be detected",
-            hint="Give the shell: `SHELL=bash deltactl --install-completion`, or zsh or fish.",
+            f"there is no completion for the shell {name!r}"
+            if name
+            else "the shell cannot be detected",
+            hint="Run `SHELL=bash deltactl --install-completion`. Replace bash by zsh or fish if "
+            "necessary.",
         ) from None
 
 

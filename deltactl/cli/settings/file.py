@@ -162,7 +162,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}", hint="See docs/config.md.") from error
+        raise UsageError(f"{path}: not valid TOML: {error}", hint="See docs/config.md.") from error
     _check_section(path, "", content, {*commands, _PROFILES})
     profiles = content.get(_PROFILES, {})
     for name, profile in profiles.items():

@@ -311,7 +311,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(
-            f"its footer gives {num_rows} rows, which do not fit in the {size} bytes of the file"
+            f"its footer says {num_rows} rows, which is too many for a file of {size} bytes"
         )
     ensure_valid_columns([parquet.metadata], [size])
     return parquet

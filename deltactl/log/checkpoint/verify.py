@@ -141,8 +141,8 @@ def verify_head(
     ):
         if found != wanted:
             raise VerificationError(
-                f"{where}: the stored {what} differs from the written one",
-                hint="Rerun; no file refers to the new checkpoint.",
+                f"{where} was read back, and its {what} differs from what was written",
+                hint="Rerun. No file refers to the new checkpoint.",
             )
 
 

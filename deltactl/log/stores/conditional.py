@@ -44,11 +44,13 @@ class ConditionalCommitStore(ForwardingStore):
         sign = find_foreign_commit(self._inner)
         if sign is not None:
             raise SafetyError(
-                f"another writer left {sign!r} in {self.uri}. That writer coordinates its "
-                "commits outside of S3, and could overwrite a commit of this run",
-                hint="Commit with --log-store dynamodb, as the other writer does (see "
+                f"{self.uri} contains the temporary commit file {sign!r} of another writer. That "
+                "writer coordinates its commits outside of S3, and could overwrite a commit of "
+                "this run",
+                hint="Add --log-store dynamodb, as the other writer does (see "
                 "docs/object-store-commits.md). If no writer uses DynamoDB for this table any "
-                "more, delete the temporary files of the log. Nothing was committed.",
+                f"more, delete {_TEMP_DIR}/* and {LOG_DIR}/{_TEMP_PREFIX}*{_TEMP_SUFFIX}. Nothing "
+                "was committed.",
             )
         self._inner.ensure_put_if_absent()
         self._is_alone = True

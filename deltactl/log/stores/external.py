@@ -130,8 +130,8 @@ class ExternalCommitStore(ForwardingStore):
         elif not self._is_there(name):
             raise SafetyError(
                 f"DynamoDB has an entry for the commit {name} of {self.uri}, but the log does "
-                "not have this commit. The table was deleted, or restored from a backup "
-                "without this version",
+                "not have this commit. Either the table was deleted, or it was restored from a "
+                "backup that lacks this version",
                 hint="Stop all writers of this table, delete the DynamoDB items whose table path "
                 f"is {self.uri!r}, then rerun.",
             )

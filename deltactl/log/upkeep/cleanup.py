@@ -214,9 +214,8 @@ def _ensure_outside_retention(
         return
     lowest = max(boundary, min(listing.commits, default=0))
     raise SafetyError(
-        f"the cleanup would make versions {lowest} to {up_to - 1} unreadable. These versions "
-        f"were current after {format_timestamp(cutoff_ms)}, so they are inside the retention "
-        "of the log",
+        f"the cleanup would make versions {lowest} to {up_to - 1} unreadable. The retention of "
+        f"the log protects versions that were current after {format_timestamp(cutoff_ms)}",
         hint="Set delta.logRetentionDuration to a shorter time if these versions are not needed.",
     )
 

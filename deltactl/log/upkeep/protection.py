@@ -55,11 +55,11 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
-            f"the table protects its checkpoints before version {protected}. deltactl may delete "
-            f"the log before version {base} only if it supports the protocol of each deleted "
-            f"version: {error}",
-            hint=f"Wait until all versions before {protected} have expired: then one cleanup may "
-            "delete all of them.",
+            f"the table protects its checkpoints before version {protected}. The log before "
+            f"version {base} is not deleted, because deltactl does not support every protocol in "
+            f"it: {error}",
+            hint=f"Wait until all versions before {protected} have expired. A cleanup may delete "
+            "all of them together, whatever their protocol is.",
         ) from error
 
 

@@ -100,8 +100,8 @@ def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
         name = added["path"].filter(bare).filter(pc.is_null(rows))[0].as_py()
         raise SafetyError(
             f"row ids cannot be assigned to the rows of {name!r}. The file was written before "
-            "row tracking was enabled, and the log does not have its number of rows",
-            hint="Choose a version after row tracking was enabled.",
+            "row tracking was enabled, and the log does not say how many rows it has",
+            hint="Choose a version that was committed after row tracking was enabled.",
         )
     counts = rows.to_numpy()
     first = row_ids.take(int(counts.sum()))

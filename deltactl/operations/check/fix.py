@@ -199,7 +199,7 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     for text in texts:
         if text not in known:
             raise UsageError(
-                f"--path {text!r} is not one of the live paths that `deltactl check` reports as "
+                f"--path {text!r} is not a live path that `deltactl check` reports as "
                 "PATH_ENCODING or PATH_ENCODING_DOUBTFUL",
                 hint="Give the path as `deltactl check` shows it, or omit --path.",
             )

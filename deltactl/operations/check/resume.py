@@ -47,7 +47,10 @@ class ResumeFile:
             if not self._path.stat().st_size:
                 self._write(self._head)
         except OSError as error:
-            raise UsageError(f"--resume {path!r} cannot be used: {error.strerror}") from error
+            raise UsageError(
+                f"--resume {path!r} cannot be read or written: {error.strerror}",
+                hint="Give a file that you can read and write.",
+            ) from error
 
     def __enter__(self) -> ResumeFile:
         """Return this file."""

@@ -93,7 +93,7 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
         if wants_v2 and not has_v2:
             warn(
                 "delta.checkpointPolicy is v2, but the protocol does not list v2Checkpoint: "
-                "the checkpoint is classic"
+                "deltactl writes a classic checkpoint"
             )
         return "v2" if wants_v2 and has_v2 else "classic"
     if options.kind == "v2" and not has_v2:

@@ -156,7 +156,9 @@ def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: 
     """Delete redundant files that are proven wrong."""
     failed = {} if dry_run else store.delete_many([name])
     if failed:
-        return Finding(name, version, problem, f"none: {failed[name].message}")
+        return Finding(
+            name, version, problem, f"none: the file could not be deleted: {failed[name].message}"
+        )
     remedy = _add_finding("deleted: readers do not need this file", dry_run)
     return Finding(name, version, problem, remedy, repaired=not dry_run)
 

@@ -171,7 +171,10 @@ class _Job:
         try:
             return write_checksum(self._store, self.snapshot, *facts)
         except ObjectNotFoundError as error:  # another run's cleanup deleted the commit
-            self._context.warn(f"the version's checksum file was not written: {error.message}")
+            self._context.warn(
+                f"the checksum file of version {self.snapshot.version} was not written: "
+                f"{error.message}"
+            )
             return None
 
     def plan_cleanup(self, plan: CheckpointPlan) -> CleanupPlan:

@@ -43,9 +43,9 @@ class CloneOptions:
             raise UsageError("--version must not be negative")
         if self.sync and not self.deep:
             raise UsageError(
-                "--sync needs --deep",
-                hint="Delete the shallow clone and clone again: it has no files of its own to "
-                "keep.",
+                "--sync needs --deep: a shallow clone has no copied files that --sync could keep",
+                hint="To update a shallow clone, delete it and clone again. To update a deep "
+                "clone, add --deep.",
             )
         if self.full and not self.sync:
             raise UsageError("--full needs --sync", hint="Add --sync, or omit --full.")

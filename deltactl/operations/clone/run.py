@@ -239,7 +239,8 @@ def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunC
     )
     if not create_clone(target, clone, clock=context.clock, sleep=context.sleep):
         raise ConflictError(
-            f"another writer created a table at {target.uri} during the run; it was not changed",
+            f"another writer created a table at {target.uri} during the run. This run did not "
+            "change that table",
             hint="Choose another directory.",
         )
 

@@ -156,8 +156,8 @@ def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
             owners[store[0]] = store[1]
     if lost:
         context.warn(
-            f"the source refers to files in {format_count(lost, 'directory', 'directories')} "
-            "that belong to no known table. Vacuums do not keep these files for the clone"
+            f"the source uses files in {format_count(lost, 'directory', 'directories')} for which "
+            "no table was found. A vacuum may delete these files, although the clone uses them"
         )
     return list(owners.values())
 

@@ -153,7 +153,7 @@ def _with_past_options(
     if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
-            + ("with all partitions" if past.predicate is None else f"where {past.predicate}")
+            + ("without --where" if past.predicate is None else f"with --where {past.predicate!r}")
             + ", but this run selects other partitions",
             hint="Omit --where to keep this selection of partitions, or add --full to change the "
             "selection.",
@@ -183,8 +183,8 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
         )
     if source.version < txn.version:
         raise SafetyError(
-            f"version {source.version} of {source.store.uri} is older than version {txn.version}, "
-            f"which {where} has already",
+            f"{where} is a clone of version {txn.version} of {source.store.uri}, but this run "
+            f"would clone the older version {source.version}",
             hint="Check whether the source was restored from a backup. Add --full to set the clone "
             "to the older version.",
         )

@@ -179,6 +179,6 @@ def ensure_no_table_above(store: Store) -> None:
     if above is not None:
         raise SafetyError(
             f"{store.uri} is inside the Delta table {above}: a table cannot be inside another",
-            hint="Copy the files to a directory outside that table: they may be files of the "
-            "table.",
+            hint="Copy the files to a directory outside that table. Do not move them: that table "
+            "may use them.",
         )

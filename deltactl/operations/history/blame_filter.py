@@ -68,7 +68,10 @@ def parse_partition(text: str) -> dict[str, str | None]:
     for part in text.strip("/").split("/"):
         name, equals, value = part.partition("=")
         if not (name and equals):
-            raise UsageError(f"{text!r} is not a partition", hint="Write day=2024-01-31/region=eu.")
+            raise UsageError(
+                f"{text!r} is not a partition",
+                hint="Write the partition as a directory, such as day=2024-01-31/region=eu.",
+            )
         values[hive_unescape(name)] = hive_value(value)
     return values
 

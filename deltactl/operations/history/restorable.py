@@ -56,7 +56,7 @@ def find_restorable(
         snapshot = load_snapshot(store, warn=warn, listing=listing, collect=Collect.EVENTS)
         return _find(snapshot, listing, frozenset(damaged))
     except DeltactlError as error:
-        warn(f"it is unknown which versions are restorable: {error.message}")
+        warn(f"it is unknown which versions can be restored: {error.message}")
         return {}
 
 

@@ -71,7 +71,7 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
         StorageError: the log cannot be read.
     """
     if options.limit is not None and options.limit < 1:
-        raise UsageError(f"the limit must be at least 1 commit, not {options.limit}")
+        raise UsageError(f"--limit must be at least 1, not {options.limit}")
     listing = list_log(store)
     if options.first_version == options.last_version:
         ensure_in_log(store, listing, options.first_version)

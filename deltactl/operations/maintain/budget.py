@@ -50,7 +50,10 @@ def parse_budget(texts: Iterable[str]) -> Budget:
     for text in texts:
         kind, amount = _parse_limit(text.strip())
         if kind in found:
-            raise UsageError(f"--budget {text!r}: a limit of this kind was already given")
+            raise UsageError(
+                f"--budget {text!r}: a limit for {kind} was already given",
+                hint="Give at most one size, one time and one number of requests.",
+            )
         found[kind] = amount
     return Budget(found.get("bytes"), found.get("time"), found.get("requests"))
 

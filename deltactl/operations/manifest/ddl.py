@@ -250,6 +250,6 @@ class _Writer:
             case PrimitiveType(name) if name in self._dialect.types:
                 return self._dialect.types[name]
         raise UnsupportedFeatureError(
-            f"column {column!r} has a type that the engine does not support: {kind}",
-            hint="Omit --ddl, and declare the other columns manually.",
+            f"column {column!r} has a type that the engine of --ddl does not support: {kind}",
+            hint="Omit --ddl, and declare the table in the engine manually, without this column.",
         )

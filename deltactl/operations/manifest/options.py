@@ -55,5 +55,6 @@ class ManifestOptions:
         for scheme in (*self.schemes, *self.schemes.values()):
             if not _SCHEME.fullmatch(scheme):
                 raise UsageError(
-                    f"--scheme-map: {scheme!r} is not a scheme", hint="Write --scheme-map s3a=s3."
+                    f"--scheme-map: {scheme!r} is not the scheme of a URI",
+                    hint="Write two schemes, such as --scheme-map s3a=s3.",
                 )

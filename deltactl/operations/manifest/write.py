@@ -11,6 +11,7 @@ from deltactl.errors import InterruptedRunError, StorageError
 from deltactl.operations.manifest.plan import ManifestPlan
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
+from deltactl.units import format_count
 
 T = TypeVar("T")
 
@@ -22,7 +23,8 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     left = output.delete_many(plan.leftovers) if plan.leftovers else {}
     if left:
         context.warn(
-            f"{len(left)} hidden files of killed runs could not be removed, such as {min(left)!r}"
+            f"{format_count(len(left), 'hidden file', 'hidden files')} of killed runs could not be "
+            f"deleted, such as {min(left)!r}"
         )
     if plan.is_empty:
         return None

@@ -33,7 +33,7 @@ def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> 
     if file.base_row_id is None or file.default_row_commit_version is None:
         raise VerificationError(
             f"{file.path!r} has no baseRowId, but the table has row tracking",
-            hint="Backfill row tracking with the engine that owns the table, then rerun.",
+            hint="Backfill row tracking with the engine that writes the table, then rerun.",
         )
     positions = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
     if live.mask is not None:

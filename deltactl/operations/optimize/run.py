@@ -285,7 +285,10 @@ def execute_optimize(
                 break
             spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
-            context.warn(f"the bins that other writers changed were not planned again: {error}")
+            context.warn(
+                "other writers changed files of some bins. These bins were not rewritten, because "
+                f"a new plan for them failed: {error}"
+            )
             break
         if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
             break
@@ -335,7 +338,8 @@ def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
         return None
     if need.skip is not None and plan.skipping is None:
         raise UsageError(
-            "--if-needed skip needs clustering columns, but the table has none and none are given",
+            "--if-needed skip needs clustering columns, but the table has none, and no option "
+            "names any",
             hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove --if-needed skip.",
         )
     if plan.is_empty:

@@ -60,7 +60,8 @@ def ensure_equal_rows(
                 left, right = _comparable(want.column(name)), _comparable(got.column(name))
                 if left.type != right.type:
                     raise VerificationError(
-                        f"{output}: column {name!r} was written as {right.type}, not {left.type}"
+                        f"{output}: column {name!r} has the type {right.type}, but {left.type} in "
+                        "the input files"
                     )
                 if not left.equals(right):
                     row = done + _first_difference(left, right)
@@ -215,7 +216,10 @@ def _aligned(
         if want is None and got is None:
             return
         if want is None or got is None:
-            raise VerificationError(f"{output}: the number of rows differs from the live input")
+            raise VerificationError(
+                f"{output}: the number of rows differs from the number of live rows in the input "
+                "files"
+            )
         rows = min(want.num_rows, got.num_rows)
         yield want.slice(0, rows), got.slice(0, rows)
         want = want.slice(rows) if rows < want.num_rows else None

@@ -273,7 +273,7 @@ def _cast(node: Any) -> Constant:
     elif name in _CASTS:
         kind, of_type = _CASTS[name]
     else:
-        raise PredicateError(f"literals cannot be cast to that type{quote_node(node)}")
+        raise PredicateError(f"predicates cannot contain casts to this type{quote_node(node)}")
     if inner.text is None:
         return inner
     if kind == "string":

@@ -56,7 +56,9 @@ def _ensure_one_shallow_condition(text: str) -> None:
     if not kinds:
         raise PredicateError("the predicate is empty", hint=FORMS_HINT)
     if TokenType.SEMICOLON in kinds:
-        raise PredicateError("a predicate is one condition, without semicolons")
+        raise PredicateError(
+            "the predicate contains a semicolon", hint="Give one condition, without semicolons."
+        )
     depth = prefixes = 0
     for kind in kinds:
         depth = max(0, depth + (kind in _OPENING) - (kind in _CLOSING))
@@ -103,7 +105,7 @@ def refuse(node: Any) -> PredicateError:
         )
     if isinstance(node, exp.Concat):
         return PredicateError(
-            f"adjacent strings are ambiguous{quote_node(node)}",
+            f"there is no operator between two strings{quote_node(node)}",
             hint="Write a quote inside a string as \\'.",
         )
     if isinstance(node, exp.Func):

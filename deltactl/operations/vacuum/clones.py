@@ -76,7 +76,8 @@ class OtherTables:
         latest = load_snapshot(other, warn=self._warn, listing=listing, collect=Collect.EVENTS)
         if table_id and latest.metadata.id != table_id:
             raise NotATableError(
-                f"{other.uri} is another table now: its id is {latest.metadata.id}, not {table_id}"
+                f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
+                f"{table_id}"
             )
         yield from _files_of(latest)
         for batch in latest.tombstone_batches(_REFERENCE):

@@ -68,7 +68,7 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
     found = pc.unique(pa.chunked_array(files, pa.string()))
     if not len(found):
         raise UsageError(
-            f"{address} lists {rows:,} names, but no file under {store.uri}",
+            f"{address} lists {rows:,} names, but none of them is a file in {store.uri}",
             hint="Give --inventory the inventory of this table's bucket or directory.",
         )
     return Listing(pa.chunked_array([found], pa.string()))

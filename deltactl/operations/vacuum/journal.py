@@ -108,7 +108,7 @@ def _parse_record(store: Store, run_id: str) -> RunRecord:
 def _no_run(run_id: str) -> DeltactlError:
     return DeltactlError(
         f"no vacuum of this table has the id {run_id!r}",
-        hint=f"Give a directory name in {_RUNS}, or use `--undo last` for the newest run.",
+        hint=f"Give the name of a directory in {_RUNS}, or use `--undo last` for the newest run.",
     )
 
 

@@ -54,7 +54,9 @@ class VacuumOptions:
             raise UsageError("--max-orphan-fraction must be between 0 and 1")
         if self.quarantine and not self.journal:
             raise UsageError(
-                "--quarantine cannot be combined with --no-journal", hint="Omit --no-journal."
+                "--quarantine cannot be combined with --no-journal: the journal lists the files in "
+                "the quarantine",
+                hint="Omit --no-journal.",
             )
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
@@ -64,7 +66,11 @@ class VacuumOptions:
         if self.dump_listing is not None and self.mode == "lite":
             raise UsageError("--dump-listing needs a listing, but --mode lite makes none")
         if self.dump_listing is not None and self.inventory is not None:
-            raise UsageError("--dump-listing and --inventory cannot be combined")
+            raise UsageError(
+                "--dump-listing and --inventory cannot be combined: with --inventory, the files "
+                "are not listed",
+                hint="Omit --dump-listing or --inventory.",
+            )
 
     @property
     def needs_listing(self) -> bool:

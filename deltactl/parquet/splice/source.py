@@ -139,11 +139,11 @@ def _read_group(
     chunks = group.structs(RowGroup.COLUMNS)
     leaves = [leaf for c in columns for leaf in zip(c.leaves, c.repeated, strict=True)]
     if len(chunks) != len(leaves):
-        raise ThriftError("a row group has another number of columns than the schema")
+        raise ThriftError("a row group and the schema have different numbers of columns")
     for chunk, (path, repeated) in zip(chunks, leaves, strict=True):
         metadata = chunk.struct(ColumnChunk.META_DATA)
         if tuple(metadata.members(ColumnMetaData.PATH)) != path:
-            raise ThriftError("a column chunk has a path that differs from its column")
+            raise ThriftError("a column chunk does not have the path of its column in the schema")
         values = metadata.integer(ColumnMetaData.NUM_VALUES)
         if values is None or values < num_rows or (values > num_rows and not repeated):
             raise ThriftError(
@@ -176,7 +176,10 @@ def _ensure_bounds(metadata: ThriftStruct) -> None:
     for number in (Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE):
         bound = statistics.get(number)
         if bound is not None and not (isinstance(bound, bytes) and width in (None, len(bound))):
-            raise ThriftError("a bound of a column chunk has another length than its values")
+            raise ThriftError(
+                "a minimum or maximum in the statistics of a column chunk does not have the length "
+                "of a value"
+            )
 
 
 def _ensure_counts(metadata: ThriftStruct, values: int) -> None:
@@ -259,7 +262,7 @@ def _prepare_leaf(
     if indexes.offset_index is not None:
         offsets = page_offsets(indexes.offset_index, span)
         if pages is not None and not offsets <= {span.start + start for start, _ in pages.heads}:
-            raise ThriftError("an offset index lists other pages than the column chunk has")
+            raise ThriftError("an offset index lists pages that its column chunk does not have")
     return LeafCopy(path, chunk, span, indexes, pages)
 
 

@@ -64,8 +64,10 @@ class HeldDirectory:
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
             self.close()
             raise SafetyError(
-                f"{directory!r} is outside of {self._root!r}: a link replaced it during the run",
-                hint="Check who can write to the table directory. Nothing was deleted in it.",
+                f"{directory!r} was replaced by a link during the run, and now leads to a "
+                f"directory outside of {self._root!r}",
+                hint="Check who can write to the table directory. Nothing was deleted through "
+                "the link.",
             )
         self._directory = directory
 

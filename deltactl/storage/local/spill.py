@@ -241,8 +241,8 @@ def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HI
         ) from error
     if free < needed_bytes:
         raise StorageError(
-            f"about {format_size(needed_bytes)} of rows may be spilled to {chosen!r}, "
-            f"which has {format_size(free)} free",
+            f"this run may have to spill about {format_size(needed_bytes)} of rows to {chosen!r}, "
+            f"which has only {format_size(free)} free",
             hint=hint,
         )
     return free

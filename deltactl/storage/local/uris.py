@@ -35,8 +35,9 @@ def strip_file_scheme(name: str) -> str:
         return name
     if scheme != "file":
         raise StorageError(
-            f"{name!r} is on another kind of storage than this table",
-            hint="Open it as a separate table; a table of local files cannot contain it.",
+            f"{name!r} is on another kind of storage than this table of local files",
+            hint="Open the table to which this file belongs: deltactl reads the files of a table "
+            "from one kind of storage.",
         )
     rest = name[len("file:") :]
     if rest.startswith("//"):

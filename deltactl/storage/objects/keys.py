@@ -54,8 +54,9 @@ class ObjectKeys:
         refuse_nul(name)
         if parse_scheme(name) not in self._schemes:
             raise StorageError(
-                f"{name!r} is on another kind of storage than {self.uri}",
-                hint="Open it as a separate table.",
+                f"{name!r} is on another kind of storage than the table {self.uri}",
+                hint="Open the table to which this file belongs: deltactl reads the files of a "
+                "table from one kind of storage.",
             )
         with self.mapped("read", name):
             return self._service.key_of(name)

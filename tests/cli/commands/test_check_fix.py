@@ -63,7 +63,7 @@ def test_yes_commits_the_missing_remove(cli: RunCli, table: TextTable) -> None:
 def test_no_terminal_to_ask(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX)
     assert ran.code == 6
-    assert "there is no terminal to ask on, and --yes was not given" in ran.err
+    assert "there is no terminal for a confirmation, and --yes was not given" in ran.err
     assert version_of(table) == 2
 
 

@@ -173,7 +173,7 @@ def test_cleanup_inside_the_retention_is_refused(cli: RunCli, table: TableBuilde
     table.append([{"id": 9}])
     ran = cli("checkpoint", "events", "--cleanup-only", "--version", "2")
     assert ran.code == 6
-    assert "inside the retention" in ran.err
+    assert "The retention of the log protects versions" in ran.err
     assert f"{0:020d}.json" in names(table)
 
 

@@ -138,7 +138,7 @@ def test_a_table_that_no_profile_matches_gets_the_rest(cli: RunCli, folder: Path
         ("memory = {a = 1}", "memory is neither a string nor a list of strings"),
         ("[profiles.x]\nengine = 'local'", "section [profiles.x] has no list of table patterns"),
         ("[profiles.x]\ntables = ['*']\nmemry = '1'", "Did you mean 'memory'?"),
-        ("memory = ", "not TOML"),
+        ("memory = ", "not valid TOML"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_reported_with_its_place(

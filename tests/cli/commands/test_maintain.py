@@ -178,7 +178,7 @@ def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
         ("window = '22:00-06:00'", "there is no setting 'window'"),
         ("[optimize]\nwindow = '22:00-06:00'", "optimize.window"),
         ("[maintain]\nwhere = 'true'", "maintain.where"),
-        ("[maintain", "not TOML"),
+        ("[maintain", "not valid TOML"),
     ],
 )
 def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, said: str) -> None:

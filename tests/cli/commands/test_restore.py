@@ -121,7 +121,7 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     assert path.name in ran.err
     ran = cli("restore", "events", "--to-version", "1", "--ignore-missing")
     assert ran.code == 6
-    assert "there is no terminal to ask on, and --yes was not given" in ran.err
+    assert "there is no terminal for a confirmation, and --yes was not given" in ran.err
     assert "1 file is missing: the new version will lack their rows." in ran.err
     assert version() == 3
     ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")

@@ -374,3 +374,18 @@ def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder
     ran = process("-c", program)
     assert (ran.code, ran.err) == (0, "0 False\n")
     assert json.loads(ran.out)["result"]["files"] == 3
+
+
+def test_directories_of_other_tables_are_named(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    """Below the root all files are kept, at the root only those that the log does not name."""
+    for name in ("nested/_delta_log/00000000000000000000.json", "metadata/v1.metadata.json"):
+        path = tmp_path / "events" / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+    warned = cli("vacuum", "events", "--dry-run").err
+    assert (
+        "warning: 'nested' contains another table: all files in this directory are kept" in warned
+    )
+    assert "Files that no commit of this table references are kept" in warned

@@ -149,7 +149,10 @@ def test_what_fails_leaves_no_spill(
     builder = build(tmp_path / "t", ["p"])
     store = builder.store
     usage = Usage(100, 100, 0)
-    with monkeypatch.context() as patched, pytest.raises(StorageError, match="which has 0 B free"):
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(StorageError, match="which has only 0 B free"),
+    ):
         patched.setattr(shutil, "disk_usage", lambda folder: usage)
         generate(store)
     assert not contents(store)

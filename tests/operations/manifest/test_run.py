@@ -339,7 +339,7 @@ def test_hidden_files_that_cannot_be_removed_are_reported(tmp_path: Path) -> Non
     os.utime(tmp_path / "t x" / name, (0, 0))
     warned: list[str] = []
     generate(Refusing(builder.store), warn=warned.append)
-    assert warned == [f"1 hidden files of killed runs could not be removed, such as {name!r}"]
+    assert warned == [f"1 hidden file of killed runs could not be deleted, such as {name!r}"]
 
 
 def test_a_store_that_never_takes_a_manifest_ends_the_run_before_deletes() -> None:

@@ -281,8 +281,9 @@ def test_each_bin_that_is_dropped_has_its_own_reason() -> None:
         "other writers removed all of the input files",
         "another writer rewrote or deleted some of the input files",
     )
-    assert caught.value.reasons == reasons
-    assert caught.value.message == f"nothing could be committed: {'; '.join(reasons)}"
+    found = caught.value.reasons
+    assert sorted(found) == sorted(reasons)  # bins end in any order
+    assert caught.value.message == f"nothing could be committed: {'; '.join(found)}"
     race.assert_valid()
 
 

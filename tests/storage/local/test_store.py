@@ -322,7 +322,7 @@ def test_a_link_that_takes_the_place_of_a_folder_misleads_no_delete(
         return real(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", swap_first)
-    with pytest.raises(SafetyError, match="a link replaced it"):
+    with pytest.raises(SafetyError, match="was replaced by a link"):
         store.delete_many(["p=0/f", "p=1/f"])
     monkeypatch.undo()
     assert (outside / "f").read_bytes() == b"precious"

@@ -194,7 +194,7 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
     chosen = choose_stats_columns(snapshot.metadata, snapshot.protocol)
     if path not in {collected.path for collected in chosen.leaves}:
         raise SafetyError(
-            f"{what} has no statistics, so no query skips files by it",
+            f"{what} has no statistics, so queries cannot use it to skip files",
             hint="Add the column to the table property delta.dataSkippingStatsColumns, or raise "
             "delta.dataSkippingNumIndexedCols.",
         )

@@ -167,7 +167,7 @@ def finish_cluster(
     if difference is not None:
         raise VerificationError(
             f"the outputs do not contain the rows of the inputs: {difference}",
-            hint="Report this with the versions that `deltactl --version -v` shows. Nothing was "
+            hint="Report this error with the output of `deltactl --version -v`. Nothing was "
             "committed; the table is as before.",
         )
     counts = RewriteCounts()

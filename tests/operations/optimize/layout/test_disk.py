@@ -201,7 +201,7 @@ def test_a_disk_that_is_too_small_for_spilled_rows_is_refused_first(
     process = start(root, small_disk)
     _, error = process.communicate()
     assert process.returncode == 8
-    assert f"of rows may be spilled to '{small_disk}', which has" in error
+    assert f"of rows to '{small_disk}', which has only" in error
     assert "--spill-dir" in error
     assert names(root) == before
     assert not list(small_disk.iterdir())
@@ -217,7 +217,7 @@ def test_a_disk_for_spilled_rows_that_others_fill_meanwhile(
     process = start(root, small_disk, "-c", _FILLED.format(disk=str(small_disk)))
     _, error = process.communicate()
     assert process.returncode == 8
-    assert f"of rows may be spilled to '{small_disk}', which has" in error
+    assert f"of rows to '{small_disk}', which has only" in error
     assert names(root) == before
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
     assert total(root) == total(template)
