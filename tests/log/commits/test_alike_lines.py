@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 from unittest.mock import patch
 
@@ -132,6 +133,40 @@ def test_other_lines_are_left_to_the_json_readers(line: bytes, *, is_first: bool
     lines = [line, GOOD] if is_first else [GOOD, line]
     content = b"\n".join(lines)
     assert outcome(content) == uncut(content)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        b'"path":"v2"',
+        b'"path":"v\\u0032"',
+        b'"p\\u0061th":"v2"',
+        b'"s\\u0069ze":4',
+        b'"dataChang\\u0065":true',
+        b'"dataChang\\u0065":false',
+        b'"partitionV\\u0061lues":{"p":"v\\u0033"}',
+    ],
+)
+def test_the_last_of_equal_members_counts(again: bytes) -> None:
+    # v2, v3, 4 and true are the first other values that the places are tried with.
+    lines = [encode(add(f"{number}")) for number in range(3)]
+    last = b"\n".join(line[:-2] + b"," + again + b"}}" for line in lines)
+    assert outcome(last) == uncut(last)
+    first = b"\n".join(line.replace(b'{"path"', b"{" + again + b',"path"') for line in lines)
+    assert outcome(first) == uncut(first)
+
+
+def test_long_values_of_the_first_line_need_little_memory() -> None:
+    lines = b"\n".join([encode(add("a" * (1 << 20), stats='"' * (1 << 18)))] * 2)
+    parse(GOOD)
+    tracemalloc.start()
+    try:
+        (part,) = parse(lines)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert part.has_escaped_stats
+    assert peak < 20 * len(lines)
 
 
 @pytest.mark.parametrize("values", [{}, {"q": "1"}, {"p": "1", "q": "2"}, {"q": "2", "p": "1"}])
