@@ -44,6 +44,9 @@ def adds(*contents: bytes, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         (b'{"add":{"path":"%ff"}}', ""),
         (b'{"protocol":{}}', ""),
         (b'{"txn":{"appId":"a"}}', ""),
+        (b'{"txn":"a"}', "line 2"),
+        (b'{"protocol":[1]}', "line 2"),
+        (b'{"txn":{"appId":"a","version":1,"x":' + b"[" * 2000 + b"]" * 2000 + b"}}", "line 2"),
         (b'{"domainMetadata":{"configuration":"x"}}', ""),
     ],
 )
