@@ -36,11 +36,13 @@ _MOST_BYTES: Final = (1 << 31) - 1  # positions in a text have 31 bits
 _WORD_BYTES: Final = 8
 _BACKSLASH: Final = ord("\\")
 
-# A name and a value. The groups after the name: string, number, flag, start of an object.
+# A name and a value. The groups after the name: string, number, flag, start of an object. Without
+# the possessive quantifiers, a string would need a hundred times its size.
 _MEMBER: Final = re.compile(
-    rb'"([^"\\]*)"\s*:\s*(?:"((?:[^"\\]|\\")*)"|([0-9]+)|(true|false)|(\{))'
+    rb'"([^"\\]*)"\s*:\s*(?:"((?:[^"\\]++|\\")*+)"|([0-9]+)|(true|false)|(\{))'
 )
 _OBJECT: Final = 5
+_FIRST_NUMBER: Final = 2  # Python's zero and one are equal to its booleans
 _TYPES: Final = {pa.string(): str, pa.int64(): int, pa.bool_(): bool}
 
 _Name: TypeAlias = tuple[str, str | None]
@@ -108,17 +110,28 @@ def _find_layout(line: bytes, keys: frozenset[str]) -> _Layout | None:
         return None
     edges = [0, *chain.from_iterable(match.span(match.lastindex or 0) for match in found)]
     constants = [line[a:b] for a, b in zip(edges[::2], [*edges[1::2], len(line)], strict=True)]
-    # These are the places of the values if other values in them give the expected object.
-    others = [_other_value(name, number) for number, name in enumerate(names)]
+    # Two other values in each place must give the expected objects. With one value, a line could
+    # have this value in another place too: JSON allows a member twice, and the last one counts.
+    for base in (_FIRST_NUMBER, _FIRST_NUMBER + len(names)):
+        others = [_other_value(name, base, base + number) for number, name in enumerate(names)]
+        if not _has_values(constants, others, _with_values(add, names, others)):
+            return None
+    return _Layout(names, constants, "partitionValues" in add)
+
+
+def _has_values(
+    constants: Sequence[bytes], values: Sequence[str | int | bool], expected: dict[str, Any]
+) -> bool:
+    """Return whether a line with some values between the constants is the expected action."""
     texts = [
-        value.encode() if isinstance(value, str) else json.dumps(value).encode() for value in others
+        value.encode() if isinstance(value, str) else json.dumps(value).encode() for value in values
     ]
-    replaced = b"".join(chain.from_iterable(zip(constants, [*texts, b""], strict=True)))
+    line = b"".join(chain.from_iterable(zip(constants, [*texts, b""], strict=True)))
     try:
-        is_expected = json.loads(replaced) == {"add": _with_values(add, names, others)}
+        found: dict[str, Any] = json.loads(line)
     except ValueError:
-        return None
-    return _Layout(names, constants, "partitionValues" in add) if is_expected else None
+        return False
+    return found == {"add": expected}
 
 
 def _list_names(add: dict[str, Any]) -> Iterator[_Name]:
@@ -139,11 +152,11 @@ def _list_names(add: dict[str, Any]) -> Iterator[_Name]:
             yield name, None
 
 
-def _other_value(name: _Name, number: int) -> str | int | bool:
+def _other_value(name: _Name, base: int, number: int) -> str | int | bool:
     kind = pa.string() if name[1] is not None else MEMBERS[name[0]]
     if kind == pa.bool_():
-        return True
-    return number + 2 if kind == pa.int64() else f"v{number}"
+        return base == _FIRST_NUMBER
+    return number if kind == pa.int64() else f"v{number}"
 
 
 def _with_values(

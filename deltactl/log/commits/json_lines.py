@@ -74,18 +74,21 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
 def read_few_others(lines: CommitLines) -> list[dict[str, Any]] | None:
     """Return the non-file actions of the lines that do not begin as an add or a remove.
 
-    Return ``None`` if there are so many of these lines that ``read_others`` is faster. Lines that
-    ``read_others`` refuses are refused here, too.
+    Return ``None`` if there are so many of these lines that ``read_others`` is faster, or if the
+    json module cannot read one. Lines that ``read_others`` refuses are refused here, too.
 
     Raises:
-        ValueError, RecursionError: these lines must be read one by one.
+        ValueError: these lines must be read one by one.
     """
     places = lines.places("other")
     if len(places) > _FEW_LINES:
         return None
     nodes = []
     for place in places.tolist():
-        node = json.loads(lines.line(place))
+        try:
+            node = json.loads(lines.line(place))
+        except (ValueError, RecursionError):
+            return None  # it may be nested too deep for this module, in members that nobody needs
         if not isinstance(node, dict):
             raise ValueError("a line that is not an object")
         actions = list_actions(node.items())

@@ -44,6 +44,9 @@ def adds(*contents: bytes, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         (b'{"add":{"path":"%ff"}}', ""),
         (b'{"protocol":{}}', ""),
         (b'{"txn":{"appId":"a"}}', ""),
+        (b'{"txn":"a"}', "line 2"),
+        (b'{"protocol":[1]}', "line 2"),
+        (b'{"txn":{"appId":"a","version":1,"x":' + b"[" * 2000 + b"]" * 2000 + b"}}", "line 2"),
         (b'{"domainMetadata":{"configuration":"x"}}', ""),
     ],
 )
@@ -101,6 +104,19 @@ def test_nulls_and_unknown_members_are_no_actions(line: dict[str, Any], before: 
     rows = adds(before, skipped + encode_lines([line]))
     assert rows[-1]["path"] == "a"
     assert len(rows) == len(adds(before)) + 1
+
+
+@pytest.mark.parametrize("num_others", [0, 100], ids=["few", "many"])
+@pytest.mark.parametrize("name", [b"commitInfo", b"cdc", b"somethingNew"])
+@pytest.mark.parametrize("value", [b"[" * 2000 + b"]" * 2000, b"1" * 5000], ids=["deep", "long"])
+def test_members_that_are_not_needed_may_have_any_value(
+    value: bytes, name: bytes, num_others: int
+) -> None:
+    line = b'{"%s":{"a":%s}}\n' % (name, value)
+    txn = encode_lines([{"txn": TXN}])
+    (part,) = parse(line + txn + b'{"commitInfo":{}}\n' * num_others + GOOD)
+    assert part.adds.num_rows == 3
+    assert list(part.non_file_actions.txns) == ["a"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \r\n\t"])
