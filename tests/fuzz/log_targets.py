@@ -115,7 +115,12 @@ def _alike_adds() -> list[bytes]:
     one = {"path": "p=1/a", "partitionValues": {"p": "1"}, "size": 12, "dataChange": True}
     stats = '{"numRecords":3,"maxValues":{"a":"\u00e9"}}'
     two = {**one, "path": "p=2/bcd", "size": 123_456_789_012, "dataChange": False}
-    found = [[one, two, one], [{**one, "stats": stats}, {**two, "stats": ""}]]
+    nulls = {"tags": None, "baseRowId": None, "clusteringProvider": None}
+    found = [
+        [one, two, one],
+        [{**one, "stats": stats}, {**two, "stats": ""}],
+        [{**one, **nulls}, {**two, **nulls}],
+    ]
     return [
         "\n".join(json.dumps({"add": it}, ensure_ascii=False) for it in adds).encode()
         for adds in found

@@ -59,8 +59,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         Compat,
         typer.Option(
             help="Form of the checkpoint files. default: readable by every Delta reader. spark: "
-            "the columns are the same as in checkpoints of Delta on Spark. plain: like the first "
-            "form, but without dictionary encoding and compression"
+            "the columns are the same as in checkpoints of Delta on Spark. plain: as "
+            "default, but with no dictionary encoding and no compression"
         ),
     ] = _DEFAULTS.compat,
     cleanup: Annotated[

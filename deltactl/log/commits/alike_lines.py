@@ -43,6 +43,9 @@ _MEMBER: Final = re.compile(
 )
 _OBJECT: Final = 5
 _FIRST_NUMBER: Final = 2  # Python's zero and one are equal to its booleans
+_MAY_BE_NULL: Final = frozenset(
+    {"tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider"}
+)
 _TYPES: Final = {pa.string(): str, pa.int64(): int, pa.bool_(): bool}
 
 _Name: TypeAlias = tuple[str, str | None]
@@ -146,6 +149,8 @@ def _list_names(add: dict[str, Any]) -> Iterator[_Name]:
                 if not isinstance(text, str):
                     raise TypeError
                 yield name, key
+        elif value is None and name in _MAY_BE_NULL:
+            continue  # as delta-rs writes them: it is part of the text between the values
         elif type(value) is not _TYPES.get(MEMBERS.get(name)):
             raise TypeError
         else:

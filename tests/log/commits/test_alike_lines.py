@@ -81,6 +81,46 @@ def test_values_are_those_of_the_lines(members: dict[str, Any]) -> None:
     assert part.adds["stats"].to_pylist()[1] == add(**members)["add"]["stats"]
 
 
+NULLS = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")
+
+
+@pytest.mark.parametrize("names", [NULLS, *((name,) for name in NULLS)])
+def test_nulls_of_optional_members_are_part_of_the_text_between_values(
+    names: tuple[str, ...],
+) -> None:
+    nulls: dict[str, Any] = dict.fromkeys(names)
+    content = b"\n".join(encode(add(size=size, **nulls)) for size in (1, 22, 333))
+    (part,) = parse(content)
+    assert part.has_escaped_stats
+    assert outcome(content) == uncut(content)
+
+
+def test_a_value_where_the_first_line_has_null_is_read() -> None:
+    nulls: dict[str, Any] = dict.fromkeys(NULLS)
+    other = encode(add(**nulls | {"baseRowId": 7, "clusteringProvider": "x"}))
+    content = b"\n".join([encode(add(**nulls)), other])
+    assert outcome(content) == uncut(content)
+    rows = outcome(content)
+    assert isinstance(rows, list)
+    assert [row["base_row_id"] for row in rows] == [None, 7]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b'"tags":null,"tags":{"a":"b"}',
+        b'"tags":{"a":"b"},"tags":null',
+        b'"baseRowId":null,"baseRowId":5',
+        b'"baseRowId":5,"baseRowId":null',
+        b'"clusteringProvider":null,"clustering\\u0050rovider":"x"',
+    ],
+)
+def test_a_member_that_is_null_and_twice_is_read_as_json_reads_it(end: bytes) -> None:
+    line = GOOD.replace(b'"dataChange"', end + b',"dataChange"')
+    content = b"\n".join([line, line])
+    assert outcome(content) == uncut(content)
+
+
 def test_the_last_value_of_the_last_line_may_be_short() -> None:
     for text in ("", "{", "{}", '""', "{    }", "{        }"):
         content = b"\n".join([GOOD, encode(add(stats=text))])
