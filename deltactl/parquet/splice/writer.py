@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.parquet.amend import amend_footer
 from deltactl.parquet.facts import FactCollector
-from deltactl.parquet.footer import RowFacts, read_file_stats
+from deltactl.parquet.footer import RowFacts, read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.format import END_BYTES, MAGIC, MAX_ROW_GROUPS, FileMetaData
 from deltactl.parquet.splice.chunk_metadata import (
@@ -111,7 +111,7 @@ class SpliceWriter:
         self._floats_with_nan: set[Path] = set()
         self._nested_nulls: dict[Path, int] = {}
         self._ranges: list[CopiedRange] = []
-        self._is_done = False
+        self._is_done = self._has_copies = False
         self._out = open_assembly(store, name) if copies else StreamedAssembly(store, name)
 
     def __enter__(self) -> Self:
@@ -154,6 +154,7 @@ class SpliceWriter:
             DataFileError: the source is not valid.
         """
         self._flush()
+        self._has_copies = True
         with self._naming_file():
             leaves = self._copy_leaves(wanted)
             if wanted.beside is not None:
@@ -168,7 +169,8 @@ class SpliceWriter:
     def close(self, before_sync: Callable[[], None] = lambda: None) -> WrittenFile:
         """Write the footer, read it back, and return the facts in it.
 
-        ``before_sync`` is called when the file is written, and only has to become durable.
+        ``before_sync`` is called when the file is written, and only has to become durable. There
+        are null counts only if no row group was copied.
 
         Raises:
             VerificationError: the stored file differs from the written file.
@@ -194,7 +196,7 @@ class SpliceWriter:
             size_bytes=size_bytes,
             num_rows=self._num_rows,
             stats_json=encode_stats(file_stats, self._stats),
-            null_counts={},
+            null_counts={} if self._has_copies else read_null_counts(stored.metadata),
         )
 
     def _verify(self, size_bytes: int, footer: bytes) -> Footer:

@@ -27,6 +27,7 @@ from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, op
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
+from deltactl.parquet.splice.writer import SpliceWriter
 from deltactl.protocol import deletion_vectors
 from deltactl.protocol.schema import parse_schema
 from deltactl.table import Table
@@ -125,8 +126,23 @@ def swap_when_reading(patch: Patch) -> None:
 
 
 def _mutate_writes(patch: Patch, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-    real = writer.DataFileWriter.write
-    patch.setattr(writer.DataFileWriter, "write", lambda self, batch: real(self, change(batch)))
+    _change_writes(patch, lambda batch: [change(batch)])
+
+
+def _change_writes(patch: Patch, change: Callable[[pa.RecordBatch], list[pa.RecordBatch]]) -> None:
+    for kind in (writer.DataFileWriter, SpliceWriter):
+        patch.setattr(kind, "write", _write_changed(kind.write, change))
+
+
+def _write_changed(
+    write: Callable[[Any, pa.RecordBatch], None],
+    change: Callable[[pa.RecordBatch], list[pa.RecordBatch]],
+) -> Callable[[Any, pa.RecordBatch], None]:
+    def changed(target: Any, batch: pa.RecordBatch) -> None:
+        for each in change(batch):
+            write(target, each)
+
+    return changed
 
 
 def _replace_column(batch: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
@@ -187,24 +203,12 @@ def lose_batch_when_reading(patch: Patch) -> None:
 
 
 def lose_batch_when_writing(patch: Patch) -> None:
-    real = writer.DataFileWriter.write
     calls = itertools.count()
-
-    def lossy(self: writer.DataFileWriter, batch: pa.RecordBatch) -> None:
-        if next(calls) != 1:
-            real(self, batch)
-
-    patch.setattr(writer.DataFileWriter, "write", lossy)
+    _change_writes(patch, lambda batch: [batch] if next(calls) != 1 else [])
 
 
 def repeat_batch_when_writing(patch: Patch) -> None:
-    real = writer.DataFileWriter.write
-
-    def twice(self: writer.DataFileWriter, batch: pa.RecordBatch) -> None:
-        real(self, batch)
-        real(self, batch.slice(0, 1))
-
-    patch.setattr(writer.DataFileWriter, "write", twice)
+    _change_writes(patch, lambda batch: [batch, batch.slice(0, 1)])
 
 
 def reorder_when_writing(patch: Patch) -> None:
@@ -300,8 +304,14 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[Mode, ...]] = {
 }
 
 
+@pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_caught(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
+def test_a_mutation_is_caught(
+    mutate: Callable[[Patch], None], cores: int, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(optimize_tasks, "_LEAST_CHUNK_BYTES", 0)
+    monkeypatch.setattr(optimize_tasks, "may_get_cores", lambda: cores > 1)
+    monkeypatch.setattr(optimize_tasks, "count_own_cores", lambda: cores)
     caught_by = MUTATIONS[mutate]
     for verify in caught_by:
         builder = build()

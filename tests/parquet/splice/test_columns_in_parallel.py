@@ -14,6 +14,7 @@ import pytest
 from deltactl.engine import local
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DataFileError, VerificationError
+from deltactl.operations.optimize import tasks
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
@@ -142,6 +143,7 @@ def test_a_bin_that_runs_alone_is_encoded_by_several_threads(
         return encode_segment(table, options, stats)
 
     monkeypatch.setattr(local, "count_cores", lambda: 2)
+    monkeypatch.setattr(tasks, "_LEAST_CHUNK_BYTES", 1)
     monkeypatch.setattr(segment, "_PARTS_PER_CORE", 1)
     monkeypatch.setattr(writer, "encode_segment", encode)
     store = LocalStore(str(tmp_path))
@@ -151,3 +153,17 @@ def test_a_bin_that_runs_alone_is_encoded_by_several_threads(
     assert len(threads) == 2
     rows = pa.concat_tables(make_table(start=10_000 * number) for number in range(3))
     assert pq.read_table(find_output(tmp_path)).cast(SCHEMA).equals(rows)
+
+
+def test_a_bin_with_small_chunks_is_encoded_by_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, ["delta-rs"] * 3)
+    monkeypatch.setattr(local, "count_cores", lambda: 2)
+    monkeypatch.setattr(writer, "encode_segment", None)  # a call would raise an error
+    optimize_table(
+        LocalStore(str(tmp_path)),
+        OptimizeOptions(),
+        RunContext(engine=LocalEngine(workers=2), warn=pytest.fail),
+    )
+    assert pq.read_metadata(find_output(tmp_path)).num_rows == 9000
