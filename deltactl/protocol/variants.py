@@ -134,7 +134,8 @@ def _either(
         raise DataFileError(f"a variant has both value and typed_value at {path}")
     if value[0] & 3 == shredded_kind:
         raise DataFileError(
-            f"a variant at {path} is in value, but variants of its type must be in typed_value"
+            f"the variant at {path} is in the field value, but a variant of this type must be in "
+            "the field typed_value"
         )
     return value
 
