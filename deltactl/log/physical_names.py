@@ -39,7 +39,8 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     except StorageError as error:
         raise SafetyError(
             f"the log references a file that cannot be located: {error.message}",
-            hint="Rerun with an address of the table on the same storage as this path.",
+            hint="Rerun with an address of the table that names the same kind of storage as this "
+            "path.",
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is not a file
     replaced = pc.replace_with_mask(names.combine_chunks(), odd.combine_chunks(), located)

@@ -134,8 +134,8 @@ def _either(
         raise DataFileError(f"a variant has both value and typed_value at {path}")
     if value[0] & 3 == shredded_kind:
         raise DataFileError(
-            f"the variant at {path} is in the field value, but a variant of this type must be in "
-            "the field typed_value"
+            f"the variant at {path} is in the field 'value', but a variant of this type must be "
+            "in the field 'typed_value'"
         )
     return value
 
@@ -157,7 +157,7 @@ def _primitives(typed: pa.Array, path: str) -> Binaries:
     number = _ZONED_IDS.get(kind.unit) if zoned else _FIXED_IDS.get(kind)
     if number is None:
         raise UnsupportedFeatureError(
-            f"deltactl does not support variants that are shredded as {kind}, as at {path}"[:500]
+            f"the variant at {path} is shredded as {kind}, which deltactl does not support"[:500]
         )
     return _prefixed(bytes([number << 2]), typed, _WIDTHS[number])
 

@@ -516,11 +516,15 @@ INT8 = b"\x0c\x01"
         ("int8", {"value": INT8, "typed_value": 1}, "both value and typed_value"),
         (["int8"], {"value": b"\x02\0\0", "typed_value": []}, "both value and typed_value"),
         (["int8"], {"value": None, "typed_value": [ONE | {"value": b"\0"}]}, "both value"),
-        (["int8"], {"value": b"\x03\0\0", "typed_value": None}, "must be in the field typed_value"),
+        (
+            ["int8"],
+            {"value": b"\x03\0\0", "typed_value": None},
+            "must be in the field 'typed_value'",
+        ),
         (
             {"a": "int8"},
             {"value": b"\x02\0\0", "typed_value": None},
-            "must be in the field typed_value",
+            "must be in the field 'typed_value'",
         ),
         ({"a": "int8"}, {"value": INT8, "typed_value": {"a": ONE}}, "its value is not an object"),
         ({"a": "int8"}, {"value": b"\x02\1\0\0\1\0", "typed_value": {"a": ONE}}, "field twice"),

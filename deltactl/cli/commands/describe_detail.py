@@ -52,8 +52,8 @@ def command(
         bool,
         typer.Option(
             "--layout",
-            help="For each clustering column, also show which share of the files the filter "
-            "column = value skips, now and after clustering",
+            help="For each clustering column, also show which share of the files a query for one "
+            "value skips, now and after clustering",
         ),
     ] = False,
 ) -> None:

@@ -211,8 +211,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With --rewrite auto: copy row groups of at least this compressed size without "
-            "decoding, and merge smaller ones  [default: "
+            help="With --rewrite auto: copy row groups without decoding if their compressed size "
+            "is at least SIZE. Merge smaller row groups  [default: "
             f"{format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES)}]",
         ),
     ] = None,
@@ -228,8 +228,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="WHAT=THRESHOLD",
             help="Run only if one threshold is reached. files=N, size=SIZE: N files or SIZE to "
-            "rewrite. skip=SHARE: the filter column = value skips less than SHARE of the files, "
-            "for a clustering column. May be repeated",
+            "rewrite. skip=SHARE: for a clustering column, a query for one value skips less "
+            "than SHARE of the files. May be repeated",
             show_default=False,
         ),
     ] = None,

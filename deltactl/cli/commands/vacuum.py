@@ -42,8 +42,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         Mode,
         typer.Option(
             help="How to find files to remove. full: list all files. lite: read only the log. "
-            "auto: full if no vacuum is recorded, or if commits that no vacuum processed are "
-            "missing from the log; else lite"
+            "auto: full if no vacuum is recorded, or if the log lost commits before a vacuum "
+            "processed them; else lite"
         ),
     ] = _DEFAULTS.mode,
     inventory: Annotated[
@@ -298,9 +298,9 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             f"these files: the table needs them."
             if report.quarantined_until_ms is not None
             else (
-                "Copy these files back from a backup, or return to a version without them with "
-                f"`deltactl restore {shlex.quote(table)} --to-version VERSION`. Next time, add "
-                "--quarantine, so that --undo can restore deleted files."
+                "Copy these files back from a backup. Or run `deltactl restore "
+                f"{shlex.quote(table)} --to-version VERSION` to return to a version that does not "
+                "need them. Next time, add --quarantine, so that --undo can restore deleted files."
             ),
         )
     if failed is None:

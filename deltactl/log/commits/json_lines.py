@@ -93,7 +93,7 @@ def read_few_others(lines: CommitLines) -> list[dict[str, Any]] | None:
             raise ValueError("a line that is not an object")
         actions = list_actions(node.items())
         if len(actions) > 1 or not all(isinstance(node[name], dict) for name in actions):
-            raise ValueError("a line with several actions, or with one that is not an object")
+            raise ValueError("a line has several actions, or an action that is not a JSON object")
         if any(name in FILE_ACTIONS for name in actions):
             raise ValueError("a file action that does not begin as others do")
         if any(name in NON_FILE_ACTIONS for name in actions):

@@ -121,9 +121,9 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"deltactl cannot delete the commits before version {up_to}. This version has no "
-                "valid checkpoint, it has no commit file, or its timestamp depends on an older "
-                "commit",
+                f"deltactl cannot delete the commits before version {up_to}, for one of these "
+                f"reasons: version {up_to} has no valid checkpoint or no commit file, or its "
+                "timestamp depends on an older commit",
                 hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
                 "the checkpoint and then deletes the commits.",
             )

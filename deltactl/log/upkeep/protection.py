@@ -55,11 +55,11 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
-            f"the table protects its checkpoints before version {protected}. The log before "
-            f"version {base} is not deleted, because deltactl does not support every protocol in "
-            f"it: {error}",
-            hint=f"Wait until all versions before {protected} have expired. A cleanup may delete "
-            "all of them together, whatever their protocol is.",
+            f"the log before version {base} is not deleted: it has a protocol that deltactl does "
+            f"not support, and {key} protects a part of the log before version {protected}: "
+            f"{error}",
+            hint=f"Wait until all versions before {protected} have expired. Then a cleanup may "
+            "delete all of them together, whatever their protocol is.",
         ) from error
 
 

@@ -214,10 +214,10 @@ def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
     for name in dict.fromkeys(names):
         if counts[name] > 1 and names.count(name) == counts[name]:
             raise SafetyError(
-                f"the log has {counts[name]} live paths for the file {name!r}, and this run "
-                "would remove all these paths. Nothing was removed",
-                hint="Omit --path for one of these paths. The file then stays in the table under "
-                "this path.",
+                f"the log has {counts[name]} live paths for the file {name!r}. This run "
+                "would remove all of them, and the table would lose the file. Nothing was removed",
+                hint="Choose one of these paths, and rerun without --path for it. The file then "
+                "stays in the table under the chosen path.",
             )
 
 

@@ -43,7 +43,8 @@ class CloneOptions:
             raise UsageError("--version must not be negative")
         if self.sync and not self.deep:
             raise UsageError(
-                "--sync needs --deep: a shallow clone has no copied files that --sync could keep",
+                "--sync needs --deep: --sync keeps the files that an earlier run copied, and a "
+                "shallow clone has no copied files",
                 hint="To update a shallow clone, delete it and clone again. To update a deep "
                 "clone, add --deep.",
             )

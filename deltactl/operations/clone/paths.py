@@ -154,8 +154,8 @@ def _ensure_distinct(paths: pa.ChunkedArray, files: pa.Table) -> None:
     """Refuse a source with two addresses of one file: a clone would have its rows once."""
     if pc.count_distinct(paths).as_py() != len(paths) - _same_paths(files):
         raise SafetyError(
-            "the log of the source has two different absolute addresses for one file. A clone "
-            "would contain the rows of this file only once",
+            "the log of the source has two different absolute addresses for one file, so readers "
+            "return its rows twice. A clone would have these rows only once",
             hint="Run `deltactl optimize` on the source, then clone it.",
         )
 

@@ -156,8 +156,9 @@ def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
             owners[store[0]] = store[1]
     if lost:
         context.warn(
-            f"the source uses files in {format_count(lost, 'directory', 'directories')} for which "
-            "no table was found. A vacuum may delete these files, although the clone uses them"
+            f"the source uses files in {format_count(lost, 'directory', 'directories')} of other "
+            "tables, but deltactl did not find these tables. A vacuum of such a table may delete "
+            "the files, although the clone uses them"
         )
     return list(owners.values())
 

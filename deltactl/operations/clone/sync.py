@@ -155,8 +155,8 @@ def _with_past_options(
             f"{target.uri} was cloned "
             + ("without --where" if past.predicate is None else f"with --where {past.predicate!r}")
             + ", but this run selects other partitions",
-            hint="Omit --where to keep this selection of partitions, or add --full to change the "
-            "selection.",
+            hint="Omit --where to keep the partitions that the clone has now. To change to the "
+            "partitions of this run, add --full.",
         )
     where = past.predicate if options.where is None and not options.full else options.where
     return replace(options, where=where, properties={**past.properties, **options.properties})

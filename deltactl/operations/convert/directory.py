@@ -164,8 +164,9 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
         if first == "_spark_metadata":
             raise SafetyError(
                 f"{where} was written by a Spark stream: {name!r} lists the valid files",
-                hint="Copy the data with Spark. Delete _spark_metadata only if every data file is "
-                "valid: a file that _spark_metadata does not list may contain duplicate rows.",
+                hint="Copy the data with Spark to another directory, and convert the copy. Or, if "
+                "every data file is valid, delete _spark_metadata. A file that it does not list "
+                "may contain duplicate rows.",
             )
 
 

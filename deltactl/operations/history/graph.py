@@ -90,7 +90,10 @@ def _count_live(
         try:
             return _count_range(store, listing, first, last, warn)
         except DeltactlError as error:
-            warn(f"the graph lacks the files and bytes of the oldest versions: {error.message}")
+            warn(
+                f"the graph does not show the numbers of files and bytes of the oldest versions: "
+                f"{error.message}"
+            )
             first = _next_checkpoint(listing, first + 1)
     return {}
 

@@ -153,7 +153,7 @@ def _report_plan(
     if skipped is None:
         unusable = find_unusable(plan)
         for error in unusable.values():
-            context.warn(f"without --dry-run, optimize could not rewrite a bin: {error.message}")
+            context.warn(f"the real run cannot rewrite a bin: {error.message}")
         forecast = _forecast(snapshot, drop_bins(plan, unusable), options)
         sampled = _forecast_clusters(snapshot, plan, options, context)
     return OptimizeReport(

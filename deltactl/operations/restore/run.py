@@ -226,8 +226,9 @@ def _warn_of_vacuums(
         retention = format_duration(current.properties.deleted_file_retention_ms)
         ranges = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in ends)
         context.warn(
-            f"version {plan.target_version} is older than the table's retention of {retention}: "
-            f"the next vacuum makes version {ranges} unreadable"
+            f"the restored version {plan.target_version} is older than the table's retention of "
+            f"{retention}. The restored table stays readable, but the next vacuum makes version "
+            f"{ranges} unreadable"
         )
     return ends
 

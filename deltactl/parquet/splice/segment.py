@@ -75,7 +75,7 @@ def _ensure_counts(table: pa.Table, footer: pq.FileMetaData) -> None:
     if footer.num_rows != table.num_rows or footer.num_row_groups != 1:
         raise VerificationError(
             f"{table.num_rows} rows in 1 row group were encoded, but the footer says "
-            f"{footer.num_rows} rows in {footer.num_row_groups}"
+            f"{footer.num_rows} rows in {footer.num_row_groups} row groups"
         )
     for name, nulls in read_null_counts(footer).items():
         encoded = count_nulls(table[name])

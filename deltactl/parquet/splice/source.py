@@ -143,7 +143,9 @@ def _read_group(
     for chunk, (path, repeated) in zip(chunks, leaves, strict=True):
         metadata = chunk.struct(ColumnChunk.META_DATA)
         if tuple(metadata.members(ColumnMetaData.PATH)) != path:
-            raise ThriftError("a column chunk does not have the path of its column in the schema")
+            raise ThriftError(
+                "the path of a column chunk differs from the path of its column in the schema"
+            )
         values = metadata.integer(ColumnMetaData.NUM_VALUES)
         if values is None or values < num_rows or (values > num_rows and not repeated):
             raise ThriftError(
@@ -177,8 +179,8 @@ def _ensure_bounds(metadata: ThriftStruct) -> None:
         bound = statistics.get(number)
         if bound is not None and not (isinstance(bound, bytes) and width in (None, len(bound))):
             raise ThriftError(
-                "a minimum or maximum in the statistics of a column chunk does not have the length "
-                "of a value"
+                "a minimum or maximum in the statistics of a column chunk has the wrong length for "
+                "the type of the column"
             )
 
 

@@ -35,9 +35,9 @@ def strip_file_scheme(name: str) -> str:
         return name
     if scheme != "file":
         raise StorageError(
-            f"{name!r} is on another kind of storage than this table of local files",
-            hint="Open the table to which this file belongs: deltactl reads the files of a table "
-            "from one kind of storage.",
+            f"{name!r} is not a local file, but the table is on local storage",
+            hint="Run deltactl on the table whose directory contains this file. deltactl cannot "
+            "read a table whose files are on several kinds of storage.",
         )
     rest = name[len("file:") :]
     if rest.startswith("//"):

@@ -55,8 +55,8 @@ class ObjectKeys:
         if parse_scheme(name) not in self._schemes:
             raise StorageError(
                 f"{name!r} is on another kind of storage than the table {self.uri}",
-                hint="Open the table to which this file belongs: deltactl reads the files of a "
-                "table from one kind of storage.",
+                hint="Run deltactl on the table whose directory contains this file. deltactl "
+                "cannot read a table whose files are on several kinds of storage.",
             )
         with self.mapped("read", name):
             return self._service.key_of(name)

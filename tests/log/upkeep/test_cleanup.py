@@ -242,7 +242,7 @@ def test_a_protocol_that_cannot_be_read_deletes_no_protected_history() -> None:
     set_age(builder, commit_path(1), 55)
     builder.checkpoint(0)
     builder.checkpoint(2)
-    with pytest.raises(SafetyError, match="does not support every protocol"):
+    with pytest.raises(SafetyError, match="it has a protocol that deltactl does "):
         plan(builder)
 
 

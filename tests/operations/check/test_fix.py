@@ -120,7 +120,7 @@ def test_all_texts_of_a_file_never_go(table: TextTable) -> None:
     table.add(ENCODED, (1, 2))
     table.remove("p=é/%66.parquet")
     assert set(pairs(table.root)) == {RAW, ENCODED}
-    with pytest.raises(SafetyError, match="this run would remove all these paths"):
+    with pytest.raises(SafetyError, match="This run would remove all of them"):
         Table(str(table.root)).fix_paths([RAW, ENCODED])
     assert ids(table.root) == [1, 1, 2, 2, 3]
 

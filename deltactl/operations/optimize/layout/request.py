@@ -166,9 +166,9 @@ def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
     name = ".".join(path)
     if any(_same(name, partition) for partition in metadata.partition_columns):
         raise UsageError(
-            f"{option} names {name!r}, which is a partition column: all rows of a file have the "
-            "same value in it",
-            hint="Remove this column: deltactl arranges rows within each partition.",
+            f"{option} names the partition column {name!r}: in this column, all rows of a file "
+            "have the same value",
+            hint=f"Omit this column from {option}: deltactl arranges rows within each partition.",
         )
     fields = _find(metadata.data_schema, path)
     if fields is None:
