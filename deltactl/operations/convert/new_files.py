@@ -36,9 +36,9 @@ class NewFiles:
             return
         warn(
             f"{format_count(len(self.unsure), 'file was', 'files were')} left out: "
-            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. These files may be new, or may "
-            "have been removed from the table: they are about as old as the last listing, and "
-            "the log lacks the commits of that time. If they are new, run `touch` on them"
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. deltactl cannot tell whether these "
+            "files are new or were removed from the table: the log no longer has the commits of "
+            "the time at which they were last modified. If they are new, run `touch` on them"
         )
 
 

@@ -297,7 +297,7 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
         raise ThriftError("the first data page is not at the offset in the metadata")
     if pages.is_compressed and not column.integer(ColumnMetaData.CODEC):
         raise ThriftError(
-            "the pages of a column chunk are compressed, but the chunk's metadata name no codec"
+            "the pages of a column chunk are compressed, but the metadata of the chunk has no codec"
         )
     if dictionary_first and not pages.has_dictionary:
         raise ThriftError("the dictionary page of a column chunk is missing")
