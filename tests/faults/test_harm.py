@@ -145,7 +145,7 @@ def test_a_checkpoint_that_says_a_million_million_rows(tmp_path: Path, deltactl:
     again.store.delete_many([commit_path(0)])
     ran = deltactl("optimize", str(tmp_path / "u"))
     assert ran.code == 1
-    assert "its footer gives 1000000000000 rows" in ran.err
+    assert "its footer says 1000000000000 rows" in ran.err
     assert "00000000000000000001.checkpoint.parquet" in ran.err
 
 
@@ -290,6 +290,6 @@ def test_a_footer_of_too_many_rows_is_refused_before_they_are_looked_for(
     (name,) = checkpoint.names
     read_head(builder.store, checkpoint)
     builder.store.put(name, count_more_rows(builder.store.read(name), rows))
-    with pytest.raises(Exception, match=f"gives {rows} rows") as caught:
+    with pytest.raises(Exception, match=f"says {rows} rows") as caught:
         read_head(builder.store, checkpoint)
     assert type(caught.value).__name__ == "CorruptLogError"

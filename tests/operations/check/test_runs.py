@@ -213,7 +213,7 @@ def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
         Path(state).write_text(content)
         with pytest.raises(UsageError):
             run(many_files(3).store, resume=state)
-    with pytest.raises(UsageError, match="cannot be used"):
+    with pytest.raises(UsageError, match="cannot be read or written"):
         run(many_files(3).store, resume=str(tmp_path))
 
 
