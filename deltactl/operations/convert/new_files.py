@@ -37,8 +37,8 @@ class NewFiles:
         warn(
             f"{format_count(len(self.unsure), 'file was', 'files were')} left out: "
             f"{', '.join(map(repr, self.unsure[:_SHOWN]))}. deltactl cannot tell whether these "
-            "files are new or were removed from the table: the log no longer has the commits of "
-            "the time at which they were last modified. If they are new, run `touch` on them"
+            "files are new or were removed from the table earlier: the log no longer goes back to "
+            "the time when the files were last modified. If the files are new, run `touch` on them"
         )
 
 
