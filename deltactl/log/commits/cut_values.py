@@ -64,7 +64,7 @@ class LineText:
         spans = []
         for constant in constants[1:-1]:
             end = self._search(start, constant)
-            self._ensure_text(end, constant, is_begun=True)
+            self._ensure_text(end, constant, skips_first=True)
             spans.append((start, end))
             start = end + len(constant)
         end = self._ends - len(constants[-1])
@@ -108,15 +108,17 @@ class LineText:
         found: _Flags = words == expected
         return found
 
-    def _ensure_text(self, places: Positions, constant: bytes, *, is_begun: bool = False) -> None:
+    def _ensure_text(
+        self, places: Positions, constant: bytes, *, skips_first: bool = False
+    ) -> None:
         """Raise an error unless a text is at each place.
 
-        With ``is_begun``, its first eight bytes are there.
+        With ``skips_first``, the caller has compared its first eight bytes.
         """
         # The text is part of a line. So it is never equal to bytes after the end of a line, and the
         # words after a first difference, which may be after the end of the data, are not read.
         last = max(len(constant) - _WORD_BYTES, 0)
-        steps = {*range(0, last, _WORD_BYTES), last} - ({0} if is_begun else set())
+        steps = {*range(0, last, _WORD_BYTES), last} - ({0} if skips_first else set())
         for step in sorted(steps):
             if not self._begins(places + step, constant[step:]).all():
                 raise CutError

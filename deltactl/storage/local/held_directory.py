@@ -19,20 +19,32 @@ _WHERE: Final = "/proc/self/fd"
 _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 
 
-class HeldDirectory:
+class _OpenDirectory:
+    """One directory below a root, which stays open until another one is needed."""
+
+    __slots__ = ("_descriptor", "_directory", "_root")
+
+    def __init__(self, root: str) -> None:
+        """Open directories below ``root``, a path without links; none is open at first."""
+        self._root = root
+        self._directory: str | None = None
+        self._descriptor = -1
+
+    def close(self) -> None:
+        """Close the directory."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._directory = -1, None
+
+
+class HeldDirectory(_OpenDirectory):
     """Delete files by path.
 
     One directory is open at a time, so callers should sort names by directory. If the system cannot
     return the path of an open directory, files are deleted by their normal paths.
     """
 
-    __slots__ = ("_descriptor", "_directory", "_root")
-
-    def __init__(self, root: str) -> None:
-        """Delete below ``root``, a path without links."""
-        self._root = root
-        self._directory: str | None = None
-        self._descriptor = -1
+    __slots__ = ()
 
     def unlink(self, path: str) -> None:
         """Delete a file, and the checksum that Hadoop keeps next to it.
@@ -71,27 +83,15 @@ class HeldDirectory:
             )
         self._directory = directory
 
-    def close(self) -> None:
-        """Close the directory."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor, self._directory = -1, None
 
-
-class CheckedDirectories:
+class CheckedDirectories(_OpenDirectory):
     """Create directories below a root, and check paths for links, in few system calls.
 
     The last directory stays open: the kernel returns its present path, which is the given path only
     if no part of this is a link. ``False`` as a result means only that this check cannot decide.
     """
 
-    __slots__ = ("_descriptor", "_directory", "_root")
-
-    def __init__(self, root: str) -> None:
-        """Check directories in ``root``, which is not created."""
-        self._root = root
-        self._directory: str | None = None
-        self._descriptor = -1
+    __slots__ = ()
 
     def ensure(self, directory: str) -> bool:
         """Return whether ``directory`` exists or was created, and the path to it has no links."""
@@ -117,9 +117,3 @@ class CheckedDirectories:
             self.close()
             self._descriptor, self._directory = descriptor, directory
         return os.readlink(f"{_WHERE}/{self._descriptor}") == directory
-
-    def close(self) -> None:
-        """Close the directory."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor, self._directory = -1, None
