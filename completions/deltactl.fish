@@ -387,8 +387,6 @@ complete -c deltactl -n '__fish_seen_subcommand_from convert' -l schema-mode -r 
 complete -c deltactl -n '__fish_seen_subcommand_from convert' -l column-mapping -d 'Enable column mapping by name. Then columns can have any name, and can be renamed and dropped'
 complete -c deltactl -n '__fish_seen_subcommand_from convert' -l property -r -a '(__deltactl_ask properties)' -d 'Set this property of the table'
 complete -c deltactl -n '__fish_seen_subcommand_from convert' -l name -r -d 'Name of the table'
-complete -c deltactl -n '__fish_seen_subcommand_from convert' -l sync -d 'Add files that were written after the last run of convert on this directory'
-complete -c deltactl -n '__fish_seen_subcommand_from convert' -l margin -r -d 'With --sync: also add files that were written shortly before the last run of convert, at most TIME before it'
 complete -c deltactl -n '__fish_seen_subcommand_from convert' -l dry-run -d 'Show what the command would do, and change nothing'
 complete -c deltactl -n '__fish_seen_subcommand_from convert' -l engine -r -a 'auto spark local' -d 'Where tasks run. local: in this process. spark: on Spark. auto: on Spark if a cluster is configured or the input size is at least --spark-threshold, else in this process'
 complete -c deltactl -n '__fish_seen_subcommand_from convert' -l spark-threshold -r -d 'With --engine auto: use Spark if the input has at least this size'

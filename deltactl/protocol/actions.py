@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from deltactl.errors import CorruptLogError
 from deltactl.protocol.schema import Field, StructType, parse_schema
@@ -107,6 +107,13 @@ def is_same_metadata(one: Metadata, other: Metadata) -> bool:
         return mine == others or bool(json.loads(mine) == json.loads(others))
     except (ValueError, RecursionError):
         return False
+
+
+CONVERSION_APP_ID: Final = "deltactl-convert"
+"""The application of the ``txn`` that marks a table as converted from a directory of files.
+
+Files of other programs may be in that directory, so no retention removes the mark.
+"""
 
 
 @dataclass(frozen=True, slots=True)

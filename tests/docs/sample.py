@@ -130,9 +130,15 @@ def landing(root: Path) -> None:
     _write_landing(root, _DAYS[:2])
 
 
-def landing_grows(root: Path) -> None:
-    """Another file came."""
-    _write_landing(root, _DAYS[2:])
+def late_file(root: Path) -> None:
+    """A file that a program wrote into a directory after its conversion."""
+    folder = root / "landing" / f"day={_DAYS[0]}"
+    shutil.copy(folder / "part-0.parquet", folder / "late.parquet")
+
+
+def incoming(root: Path) -> None:
+    """Files of another day, in a directory of their own."""
+    _write_landing(root, _DAYS[2:], 4, into="incoming")
 
 
 def landing_of_hours(root: Path) -> None:
@@ -140,14 +146,11 @@ def landing_of_hours(root: Path) -> None:
     _write_landing(root, _DAYS[:2], 4)
 
 
-def landing_of_hours_grows(root: Path) -> None:
-    """The files of another day came."""
-    _write_landing(root, _DAYS[2:], 4)
-
-
-def _write_landing(root: Path, days: Sequence[dt.date], files: int = 1) -> None:
+def _write_landing(
+    root: Path, days: Sequence[dt.date], files: int = 1, *, into: str = "landing"
+) -> None:
     for number, day in enumerate(days):
-        folder = root / "landing" / f"day={day}"
+        folder = root / into / f"day={day}"
         folder.mkdir(parents=True)
         rows = pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())})
         for part in range(files):
@@ -237,10 +240,10 @@ _SETUPS = (
     bad_job,
     fresh,
     landing,
-    landing_grows,
     half_a_copy,
+    incoming,
     landing_of_hours,
-    landing_of_hours_grows,
+    late_file,
     lost_clone,
     lost_commit,
     lost_file,

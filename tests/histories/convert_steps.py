@@ -1,4 +1,4 @@
-"""A directory of Parquet files that deltactl makes a table, and files that appear in it later."""
+"""A directory of Parquet files that deltactl makes a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from deltactl.errors import ignore_warning
 from deltactl.protocol.schema import PrimitiveType
 from tests.histories.plan import History
 from tests.histories.rows import arrow_schema, make_pools, random_rows
-from tests.histories.state import State
 
 _TYPES = {
     "STRING": "string",
@@ -47,14 +46,6 @@ def create(history: History, path: Path) -> None:
         ),
         warn=ignore_warning,
     )
-
-
-def sync(chance: random.Random, number: int, state: State) -> str:
-    """Let a file appear, and take it into the table."""
-    rows = random_rows(chance, state.schema, number * 1000, 5, state.pools)
-    _write(state.path, rows, state.partition_by)
-    report = convert(str(state.path), ConvertOptions(sync=True), warn=ignore_warning)
-    return f"{rows.num_rows} rows, version {report.version_after}"
 
 
 def _write(path: Path, rows: pa.Table, partition_by: tuple[str, ...]) -> None:

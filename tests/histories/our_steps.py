@@ -146,13 +146,9 @@ def _check(chance: random.Random, table: Table, _: State) -> str:
 
 
 def _age(chance: random.Random, _: Table, state: State) -> str:
-    """Let files be older, so that retentions are over; in-commit timestamps stay.
-
-    Data files of a directory that was converted stay: a sync takes their times for changes.
-    """
+    """Let files be older, so that retentions are over; in-commit timestamps stay."""
     days = chance.choice((1, 8, 40))
-    log = state.path / "_delta_log"
-    for folder, _folders, names in os.walk(log if state.is_converted else state.path):
+    for folder, _folders, names in os.walk(state.path):
         for name in names:
             file = Path(folder, name)
             moved = file.stat().st_mtime_ns - days * DAY_MS * 1_000_000

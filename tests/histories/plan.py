@@ -155,7 +155,7 @@ def make_history(seed: int, writers: Writers, length: int) -> History:
     columns, partition_by = _choose_columns(chance, mapped)
     if partition_by:
         traits = [name for name in traits if name != "clustered"]
-    steps = tuple(_steps(chance, writers, length, is_converted=creator == CONVERT))
+    steps = tuple(_steps(chance, writers, length))
     root = chance.choice(_ROOTS)
     return History(seed, writers, creator, columns, partition_by, tuple(traits), root, steps)
 
@@ -254,9 +254,7 @@ _OUR_STEPS: Final = {
 }
 
 
-def _steps(
-    chance: random.Random, writers: Writers, length: int, *, is_converted: bool
-) -> Sequence[Step]:
+def _steps(chance: random.Random, writers: Writers, length: int) -> Sequence[Step]:
     others = {"delta-rs": (DELTA_RS,), "spark": (SPARK,), "both": (DELTA_RS, SPARK)}[writers]
     kinds = {DELTA_RS: _DELTA_RS_STEPS, SPARK: _SPARK_STEPS, OURS: _OUR_STEPS}
     # Enough files at first for there to be something to merge.
@@ -264,8 +262,6 @@ def _steps(
     for number in range(4, 4 + chance.randint(length // 2, length)):
         actor = OURS if chance.random() < 0.45 else chance.choice(others)
         kind = _weighted(chance, kinds[actor])
-        if is_converted and chance.random() < 0.1:
-            actor, kind = CONVERT, "sync"
         steps.append(Step(number, actor, kind, chance.getrandbits(32)))
     return steps
 

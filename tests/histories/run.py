@@ -142,9 +142,6 @@ class _Run:
         try:
             if step.actor == OURS:
                 said = our_steps.take_step(step.kind, chance, state)
-            elif step.actor == CONVERT:
-                with our_steps.judged("convert --sync"):
-                    said = convert_steps.sync(chance, step.number, state)
             elif step.actor == DELTA_RS:
                 said = delta_rs_steps.take_step(step.kind, chance, step.number, state)
             else:
@@ -294,7 +291,6 @@ def _state_of(history: History, path: Path, snapshot: Snapshot, rows: pa.Table) 
         partition_by,
         metadata.column_mapping_mode != "none",
         metadata.configuration.get("delta.enableChangeDataFeed") == "true",
-        history.creator == CONVERT,
         history.writers != SPARK,
         make_pools(history.seed, rows.schema, partition_by),
     )

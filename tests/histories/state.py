@@ -35,7 +35,6 @@ class State:
     partition_by: tuple[str, ...]
     is_mapped: bool
     has_feed: bool
-    is_converted: bool
     writes_delta_rs: bool
     pools: Pools
 

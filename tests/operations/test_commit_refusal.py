@@ -51,11 +51,6 @@ def convert(store: Store, dry_run: bool) -> None:
     convert_directory(store, ConvertOptions(), RunContext(warn=quiet), dry_run=dry_run)
 
 
-def sync(store: Store, dry_run: bool) -> None:
-    options = ConvertOptions(sync=True, margin_ms=0)
-    convert_directory(store, options, RunContext(warn=quiet), dry_run=dry_run)
-
-
 def build_table(folder: Path) -> None:
     """Three small files, and one that no commit names."""
     for number in range(3):
@@ -71,19 +66,10 @@ def build_directory(folder: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), folder / "1.parquet")
 
 
-def build_converted(folder: Path) -> None:
-    build_directory(folder)
-    convert(LocalStore(str(folder)), dry_run=False)
-    pq.write_table(pa.table({"id": [2]}), folder / "2.parquet")
-    later = (folder / "2.parquet").stat().st_mtime + 3600
-    os.utime(folder / "2.parquet", (later, later))
-
-
 CASES: dict[str, tuple[Callable[[Path], None], Callable[[Store, bool], None]]] = {
     "optimize": (build_table, optimize),
     "vacuum": (build_table, vacuum),
     "convert": (build_directory, convert),
-    "sync": (build_converted, sync),
 }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ from deltactl.errors import CorruptLogError, SafetyError
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.checkpoint.options import CheckpointOptions
-from deltactl.operations.convert.run import ConvertOptions, convert
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.table import Table
-from tests.support.checkpoints import fail
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema
 from tests.support.table_builder import commit_path
 
@@ -195,19 +192,6 @@ def test_a_text_that_is_no_schema_stays_an_error(
     make_schemaless(tmp_path, text, ("p",), later=False)
     with pytest.raises(CorruptLogError, match="schemaString"):
         work(open_table(tmp_path))
-
-
-def test_sync_refuses_a_table_without_columns(tmp_path: Path) -> None:
-    make_schemaless(tmp_path / "other", "", (), later=False)
-    source = next((tmp_path / "other").glob("f0*.parquet"))
-    path = tmp_path / "table"
-    path.mkdir()
-    shutil.copy(source, path / "a.parquet")
-    convert(str(path), warn=fail)
-    replace_schema(path, 0, "")
-    shutil.copy(source, path / "b.parquet")
-    with pytest.raises(SafetyError, match="has no columns"):
-        convert(str(path), ConvertOptions(sync=True), warn=fail)
 
 
 def test_check_names_the_checkpoint_that_other_readers_need(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import typer
 from deltactl.cli.options.common import DryRunOption
 from deltactl.cli.options.values import parse_properties
 from deltactl.cli.session import Session
-from deltactl.errors import ConversionError
+from deltactl.errors import ConversionError, UsageError
 from deltactl.operations.convert.options import ConvertOptions, SchemaMode
-from deltactl.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from deltactl.operations.convert.run import ConvertReport
@@ -59,22 +58,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the table", show_default=False)] = None,
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync",
-            help="Add files that were written after the last run of convert on this directory",
-        ),
-    ] = False,
-    margin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="With --sync: also add files that were written shortly before the last run of "
-            "convert, at most TIME before it  "
-            f"[default: {format_duration(_DEFAULTS.margin_ms)}]",
-        ),
-    ] = None,
+    sync: Annotated[bool, typer.Option("--sync", hidden=True)] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Convert a directory of Parquet files to a Delta table, in place and in one commit.
@@ -82,16 +66,21 @@ def command(  # noqa: PLR0913 - one parameter an option
     The command does not copy or change the Parquet files. It ignores files and directories whose
     names start with "_" or ".".
 
-    If DIR is already a table, give --sync to add new files. Without --sync, the command changes
-    nothing.
+    After the conversion, the directory belongs to the table: only Delta writers add rows to it.
+    If DIR is already a table, the command changes nothing.
 
     \b
     Examples:
       deltactl convert /data/events --dry-run
       deltactl convert /data/events --partition-by "date date, country string"
-      deltactl convert /data/events --sync
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
+    if sync:
+        raise UsageError(
+            "--sync was removed: after a conversion, the directory belongs to the table",
+            hint="Use a Delta writer, such as Spark or delta-rs, to append other files. "
+            "See docs/convert.md.",
+        )
     from deltactl.operations.convert.partition_by import parse_partition_by
 
     options = ConvertOptions(
@@ -101,8 +90,6 @@ def command(  # noqa: PLR0913 - one parameter an option
         column_mapping=column_mapping,
         properties=parse_properties(table_property or []),
         name=name,
-        sync=sync,
-        margin_ms=_DEFAULTS.margin_ms if margin is None else parse_duration(margin),
     )
     from deltactl.operations.convert.run import convert_directory
 

@@ -28,30 +28,37 @@ def render_report(page: Page, report: ConvertReport, argv: Sequence[str]) -> Non
             Styled("Already a Delta table", Tone.GOOD),
             f", version {report.version_after}: nothing was changed",
         )
-        page.line("Use --sync to add files written since the conversion.")
+        _render_unnamed(page, report)
         return
-    if report.sync and not plan.files:
-        page.line(Styled("No new files", Tone.GOOD), f" since version {report.version_after}")
-    else:
-        _render_files(page, report, plan)
-    if not report.sync:
-        _render_schema(page, plan)
+    _render_files(page, report, plan)
+    _render_schema(page, plan)
     _render_left_out(page, plan)
-    if report.dry_run and plan.files:
+    if report.dry_run:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
         page.line(f"  {real_command(argv)}")
+
+
+def _render_unnamed(page: Page, report: ConvertReport) -> None:
+    if not report.unnamed_files:
+        return
+    counted = format_count(report.unnamed_files, "Parquet file is", "Parquet files are")
+    page.line(f"{counted} in the directory, but in no action of the log.")
+    they, them = ("It is", "it") if report.unnamed_files == 1 else ("They are", "them")
+    kept = f" `deltactl vacuum` keeps {them}." if report.vacuum_keeps_them else ""
+    page.line(f"{they} not part of the table.{kept}")
 
 
 def _render_files(page: Page, report: ConvertReport, plan: ConvertPlan) -> None:
     files = format_count(len(plan.files), "file", "files")
     facts = f" ({format_size(plan.size_bytes)}, {format_count(plan.num_rows, 'row')})"
     if report.dry_run:
-        verb = "Would add" if report.sync else "Would create a table of"
-        page.line(Styled(f"{verb} {files}", Tone.STRONG), facts)
+        page.line(Styled(f"Would create a table of {files}", Tone.STRONG), facts)
         return
-    verb = "Added" if report.sync else "Created a table of"
-    page.line(Styled(f"{verb} {files}", Tone.GOOD), f"{facts} in version {report.version_after}")
+    page.line(
+        Styled(f"Created a table of {files}", Tone.GOOD),
+        f"{facts} in version {report.version_after}",
+    )
 
 
 def _render_schema(page: Page, plan: ConvertPlan) -> None:

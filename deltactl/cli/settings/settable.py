@@ -21,7 +21,6 @@ SETTABLE: Final = frozenset(
         "kind",
         "log-format",
         "log-store",
-        "margin",
         "master",
         "max-bytes",
         "max-concurrent",

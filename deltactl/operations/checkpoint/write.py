@@ -49,6 +49,7 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
+from deltactl.protocol.actions import CONVERSION_APP_ID
 from deltactl.protocol.names import LOG_DIR, checkpoint_name
 from deltactl.storage.store import FileInfo
 
@@ -95,7 +96,11 @@ def _live_non_file_actions(snapshot: Snapshot, now_ms: int) -> NonFileActions:
     if retention is not None:
         # One without a timestamp counts as expired (PROTOCOL.md, "Transaction Identifiers").
         oldest = now_ms - retention
-        txns = {app: txn for app, txn in txns.items() if (txn.last_updated_ms or 0) > oldest}
+        txns = {
+            app: txn
+            for app, txn in txns.items()
+            if app == CONVERSION_APP_ID or (txn.last_updated_ms or 0) > oldest
+        }
     return NonFileActions(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
 
 

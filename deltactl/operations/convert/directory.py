@@ -20,7 +20,6 @@ HIDDEN: Final = "hidden: a name on its path begins with '_' or '.'"
 NOT_PARQUET: Final = "not Parquet, by its name"
 NOT_PARQUET_INSIDE: Final = "not Parquet, by its content"
 LINKED: Final = "a link to a file that is listed by its own name"
-FROM_BEFORE: Final = "older than the last listing, and in no action of the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ def list_directory(store: Store) -> DirectoryListing:
 
     Raises:
         ConversionError: there are no files.
-        SafetyError: another table is inside, other metadata determines the live files, or two
-            links lead to one file.
+        SafetyError: another table is inside, other metadata determines the live files or rows,
+            or two links lead to one file.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         StorageError: the directory cannot be listed.
     """
@@ -160,6 +159,14 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
             raise UnsupportedFeatureError(
                 f"{where} is a Hudi table: {name!r} describes its files",
                 hint="Use a tool that converts Hudi tables: only Hudi knows which files are live.",
+            )
+        last = name.rpartition("/")[2]
+        if last.startswith("deletion_vector_") and last.endswith(".bin"):
+            raise SafetyError(
+                f"{where} has no log, but contains a deletion vector: {name!r}. Only the log knows "
+                "which rows are deleted",
+                hint="Restore the log of the table from a backup. Or, if deleted rows may be in "
+                "the new table, move the deletion_vector files elsewhere and rerun.",
             )
         if first == "_spark_metadata":
             raise SafetyError(

@@ -46,11 +46,6 @@ class Footers:
         """Return the data files, sorted."""
         return sorted(name for group in self.groups for name in group.files["path"].to_pylist())
 
-    @property
-    def newest_ms(self) -> int:
-        """Return the latest modification time of the files."""
-        return max((max(g.files["modified_ms"].to_pylist()) for g in self.groups), default=0)
-
 
 def read_all_footers(
     names: Sequence[str],

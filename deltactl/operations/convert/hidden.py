@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from deltactl.log.snapshot import Snapshot
 from deltactl.operations.convert.footers import Footers
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import find_partition_names
@@ -23,22 +22,6 @@ def find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) -
         f.name
         for f in struct.fields
         if f.name.lower() not in partitions and is_hidden_column(f, has_values=marked)
-    )
-
-
-def find_hidden_in_sync(snapshot: Snapshot, group: FooterGroup) -> frozenset[str]:
-    """Return Delta's internal columns in the files that the table does not have.
-
-    Columns in which this table stores row ids are not included: readers would use the ids in them,
-    which may be in use, for the new rows.
-    """
-    known = {f.physical_name for f in snapshot.metadata.schema.fields}
-    known |= {name for name in snapshot.properties.row_tracking_columns if name is not None}
-    marked = group.schema.struct.find(CHANGE_TYPE) is None or _has_change_types(group)
-    return frozenset(
-        f.name
-        for f in group.schema.struct.fields
-        if f.name not in known and is_hidden_column(f, has_values=marked)
     )
 
 

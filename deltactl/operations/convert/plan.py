@@ -48,12 +48,6 @@ from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, 
 from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
 from deltactl.units import format_count
 
-APP_ID: Final = "deltactl-convert"
-"""The application whose ``txn`` contains the watermark, in ms since 1970 UTC."""
-
-REGISTERED_TAG: Final = "deltactl.convert"
-"""The tag of files whose size and time come from a listing: a sync can compare these."""
-
 # Characters that readers without column mapping refuse in names.
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 _SHOWN: Final = 10
@@ -68,7 +62,6 @@ class ConvertPlan:
     partitioning: Partitioning
     files: tuple[NewFile, ...] = field(repr=False)
     left_out: tuple[LeftOut, ...] = field(repr=False)
-    watermark_ms: int
     widened: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -98,7 +91,7 @@ def plan_convert(
         ConversionError: it has the problems of every file and column.
         UsageError: a property that cannot be set.
     """
-    merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
+    merger, notes = _merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
     hidden = find_hidden(merger.struct, footers, options)
     notes += note_hidden(hidden)
     struct, dropped = _drop_empty(merger.struct, hidden)
@@ -109,7 +102,7 @@ def plan_convert(
     problems = [*footers.problems, *merger.problems, *_untyped(struct), *problems]
     if not options.column_mapping:
         problems += _unfit_names(schema)
-    ensure_no_problems(problems, where)
+    _ensure_no_problems(problems, where)
     if footers.groups and not schema.fields:
         left = ", ".join(f.name for f in merger.struct.fields) or "none"
         raise ConversionError(
@@ -122,7 +115,7 @@ def plan_convert(
         schema, partitioning, options, table_id=table_id, now_ms=listed_ms
     )
     columns = choose_stats_columns(metadata, protocol) if options.statistics else None
-    files = sorted(list_files(footers, partitioning, columns), key=lambda file: file.path)
+    files = sorted(_list_files(footers, partitioning, columns), key=lambda file: file.path)
     if any(f.type == PrimitiveType("timestamp") for f in partitioning.fields):
         notes.append("timestamps in directory names have no zone and are read as UTC")
     return ConvertPlan(
@@ -131,19 +124,18 @@ def plan_convert(
         partitioning,
         tuple(files),
         tuple(sorted([*left_out, *footers.left_out], key=lambda entry: entry.path)),
-        max(listed_ms, footers.newest_ms),
         tuple(sorted(merger.widened)),
         tuple(notes),
     )
 
 
-def merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger, list[str]]:
+def _merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger, list[str]]:
     """Merge all schemas; return the merger and the warnings."""
     nanoseconds: dict[str, None] = {}
     for group in footers.groups:
         names = group.files["path"].to_pylist()
         merger.add(group.schema.struct, names)
-        merger.problems += unusable_columns(group)
+        merger.problems += _unusable_columns(group)
         nanoseconds |= dict.fromkeys(group.schema.nanoseconds)
     if not nanoseconds:
         return merger, []
@@ -153,13 +145,13 @@ def merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger,
     ]
 
 
-def unusable_columns(group: FooterGroup) -> list[Problem]:
+def _unusable_columns(group: FooterGroup) -> list[Problem]:
     """Return columns that Delta does not support, file by file."""
     names = group.files["path"].to_pylist()
     return [(name, column, why) for column, why in group.schema.unusable for name in names]
 
 
-def ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
+def _ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
     """Raise an error with every problem, if there are any.
 
     Raises:
@@ -271,7 +263,7 @@ def _map_columns(schema: StructType) -> tuple[StructType, int]:
     return map_struct(schema), last
 
 
-def list_files(
+def _list_files(
     footers: Footers, partitioning: Partitioning, columns: StatsColumns | None
 ) -> Iterator[NewFile]:
     """Yield every data file with its path in the log; without ``columns``, no statistics."""
@@ -289,7 +281,6 @@ def list_files(
                 modification_time_ms=row["modified_ms"],
                 num_records=row["num_rows"],
                 stats=text,
-                tags={REGISTERED_TAG: "listed"},
             )
 
 

@@ -11,10 +11,11 @@ from deltactl.protocol.schema import render_type
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """The result of a convert or sync.
+    """The result of a convert.
 
-    ``plan`` is ``None`` if the directory already is a table and there is nothing to do.
-    ``version_before`` is ``None`` if there was no table.
+    ``plan`` is ``None`` if the directory already is a table. Then ``unnamed_files`` is the number
+    of Parquet files in it that no action of the log names, and ``vacuum_keeps_them`` is true if
+    the table was made by a conversion. ``version_before`` is ``None`` if there was no table.
     """
 
     plan: ConvertPlan | None
@@ -22,7 +23,8 @@ class ConvertReport:
     version_before: int | None = None
     version_after: int | None = None
     dry_run: bool = False
-    sync: bool = False
+    unnamed_files: int = 0
+    vacuum_keeps_them: bool = False
 
     @property
     def is_table_already(self) -> bool:
@@ -38,10 +40,13 @@ class ConvertReport:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""
         plan = self.plan
         if plan is None:
-            return {"already_a_table": True, "files_added": 0}
+            return {
+                "already_a_table": True,
+                "files_added": 0,
+                "unnamed_files": self.unnamed_files,
+            }
         return {
             "already_a_table": False,
-            "sync": self.sync,
             "files_added": len(plan.files),
             "bytes_added": plan.size_bytes,
             "rows_added": plan.num_rows,
@@ -58,6 +63,5 @@ class ConvertReport:
             ],
             "widened_columns": list(plan.widened),
             "left_out": [{"path": e.path, "reason": e.reason} for e in plan.left_out],
-            "watermark_ms": plan.watermark_ms,
             "notes": list(plan.notes),
         }

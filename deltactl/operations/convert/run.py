@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from deltactl.engine.base import Engine
 from deltactl.errors import SafetyError, Warn, ignore_warning
-from deltactl.log.listing import list_log
+from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.replay import Collect
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.stores.open import open_table_store
 from deltactl.log.writing.create import NewTable, create_table
@@ -19,11 +20,12 @@ from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.convert.plan import APP_ID, ConvertPlan, plan_convert
+from deltactl.operations.convert.plan import ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
+from deltactl.operations.convert.unnamed_files import count_unnamed_files
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.actions import Txn
+from deltactl.protocol.actions import CONVERSION_APP_ID, Txn
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
@@ -69,30 +71,19 @@ def convert_directory(
     *,
     dry_run: bool = False,
 ) -> ConvertReport:
-    """Convert a directory, or with ``options.sync`` add new files to an existing table.
-
-    A directory that already is a table is reported as such, and not changed.
+    """Convert a directory. One that already is a table is reported as such, and not changed.
 
     Raises:
         ConversionError: files cannot be part of a table; the error lists all of them.
         SafetyError: the directory is in a table, contains one, or has other metadata.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         UsageError: a property that cannot be set.
-        ConflictError: another writer committed a change that conflicts with a sync.
         CommitOutcomeUnknownError: the outcome of the commit is unknown.
         StorageError: the store failed.
     """
     list_property_features(options.properties)
-    listing = list_log(store)
-    if listing.latest_version is not None or options.sync:
-        snapshot = load_snapshot(store, warn=context.warn, listing=listing)
-        if not options.sync:
-            version = snapshot.version
-            return ConvertReport(None, context.engine.name, version, version, dry_run)
-        # Imported here, because a sync needs many more modules than a convert.
-        from deltactl.operations.convert.sync import sync_directory
-
-        return sync_directory(snapshot, listing, options, context, dry_run=dry_run)
+    if report := outlast_cleanup(lambda: _describe_table(store, context, dry_run=dry_run)):
+        return report
     _ensure_no_old_log(store)
     ensure_no_table_above(store)
     if not dry_run:
@@ -134,6 +125,23 @@ def convert_directory(
     return ConvertReport(None, context.engine.name, None, snapshot.version)
 
 
+def _describe_table(store: Store, context: RunContext, *, dry_run: bool) -> ConvertReport | None:
+    """Return the report on a directory that already is a table; ``None`` if it is not one."""
+    listing = list_log(store)
+    if listing.latest_version is None:
+        return None
+    snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
+    return ConvertReport(
+        None,
+        context.engine.name,
+        snapshot.version,
+        snapshot.version,
+        dry_run,
+        unnamed_files=count_unnamed_files(snapshot, listing),
+        vacuum_keeps_them=CONVERSION_APP_ID in snapshot.txns,
+    )
+
+
 def _ensure_no_old_log(store: Store) -> None:
     """Refuse a log without commits: it may be the rest of a damaged table."""
     for info in store.list_from(LOG_DIR):
@@ -152,7 +160,7 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTa
         protocol=plan.protocol,
         metadata=plan.metadata,
         files=plan.files,
-        txn=Txn(APP_ID, plan.watermark_ms, plan.metadata.created_time_ms),
+        txn=Txn(CONVERSION_APP_ID, 0, plan.metadata.created_time_ms),
         operation="CONVERT",
         parameters={
             "numFiles": len(plan.files),

@@ -103,7 +103,6 @@ def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | N
     """Return each file's facts and stored footer, or the reason why there is none."""
 
     def read(name: str) -> tuple[FileInfo | None, bytes | str]:
-        # Stat before reading the footer: a sync then notices a file replaced in between.
         found = store.read_tail(name, TAIL_BYTES)
         if found is None:
             return None, "disappeared while the directory was read"

@@ -68,12 +68,15 @@ def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     assert "day     string  partition\n" in ran.out
     again = cli("convert", "events")
     assert (again.code, again.err) == (0, "")
-    assert again.out == (
-        "Already a Delta table, version 0: nothing was changed\n"
-        "Use --sync to add files written since the conversion.\n"
-    )
-    synced = cli("convert", "events", "--sync")
-    assert synced.out.startswith("No new files since version 0\n")
+    assert again.out == ("Already a Delta table, version 0: nothing was changed\n")
+    for number in range(2):
+        (events / f"{number}.parquet").touch()
+    assert cli("convert", "events").out.splitlines()[1:] == [
+        "2 Parquet files are in the directory, but in no action of the log.",
+        "They are not part of the table. `deltactl vacuum` keeps them.",
+    ]
+    result = json.loads(cli("convert", "events", "-o", "json").out)["result"]
+    assert result == {"already_a_table": True, "files_added": 0, "unnamed_files": 2}
 
 
 def test_json_tells_what_was_added_guessed_and_left_out(cli: RunCli, events: Path) -> None:
@@ -135,8 +138,7 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (("--schema-mode", "loose"), "loose"),
         (("--property", "x"), "KEY=VALUE"),
         (("--property", "delta.rowTracking.x=1"), "cannot set the property"),
-        (("--sync", "--name", "x"), "cannot be combined"),
-        (("--sync", "--margin", "5"), "unit"),
+        (("--sync",), "--sync was removed: after a conversion, the directory belongs to the table"),
     ],
 )
 def test_wrong_options_end_with_exit_2(

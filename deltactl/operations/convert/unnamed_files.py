@@ -1,0 +1,61 @@
+"""Count the files in the directory of a table that no action of its log names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.lifetimes import first_commit, sweep_commits
+from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import event_names, file_names
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.convert.directory import PARQUET_ENDINGS
+
+_REFERENCE: Final = ("path", "deletion_vector")
+_PARQUET: Final = rf"(?i)(?:{'|'.join(map(re.escape, PARQUET_ENDINGS))})$"
+_HIDDEN: Final = r"(?:^|/)[._](?:[^/=]*/|[^/]*$)"
+"""A hidden file, or a directory in its path, as ``list_directory`` decides."""
+
+
+def count_unnamed_files(snapshot: Snapshot, listing: LogListing) -> int:
+    """Return the number of Parquet files under the root that no action names.
+
+    Actions that a log cleanup deleted are unknown. ``snapshot`` has the events of its commits.
+
+    Raises:
+        SafetyError: a file of the log cannot be located.
+        StorageError: the directory cannot be listed, or the log cannot be read.
+    """
+    parts = snapshot.store.walk_tree(lambda directory: not _is_hidden(f"{directory}/"))
+    names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())
+    for batch in _named(snapshot, listing):
+        names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
+    return len(names)
+
+
+def _only_data_files(names: Sequence[str]) -> pa.Array:
+    # Bytes: a name on a disk may not be UTF-8; then no action can name it.
+    found = pa.array([name.encode(errors="surrogateescape") for name in names], pa.binary())
+    found = found.filter(pc.match_substring_regex(found, _PARQUET))
+    return found.filter(pc.invert(pc.match_substring_regex(found, _HIDDEN)))
+
+
+def _is_hidden(directory: str) -> bool:
+    return re.search(_HIDDEN, directory) is not None
+
+
+def _named(snapshot: Snapshot, listing: LogListing) -> Iterator[pa.ChunkedArray]:
+    """Yield the physical names in the adds and removes of the log."""
+    store = snapshot.store
+    for batches in (snapshot.kept_batches, snapshot.tombstone_batches):
+        yield from (file_names(store, batch) for batch in batches(_REFERENCE))
+    first, last = first_commit(listing), snapshot.version
+    if first <= last:
+        sweep = sweep_commits(
+            store, listing, snapshot.metadata, first, last, known=snapshot.tail.sweep
+        )
+        yield event_names(store, sweep.events)
