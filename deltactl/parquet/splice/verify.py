@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from deltactl.errors import VerificationError
@@ -24,6 +25,7 @@ from deltactl.storage.store import Store
 
 _SAMPLED_HEADERS: Final = 8
 _SAMPLE_BYTES: Final = 16 << 10
+_COMPARED_BYTES: Final = 1 << 20
 
 
 def ensure_stored(
@@ -116,6 +118,28 @@ def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[Pla
                         )
         except ThriftError as error:
             raise VerificationError(f"{found.name}: {error}") from error
+
+
+def ensure_copied(store: Store, name: str, ranges: Sequence[CopiedRange]) -> None:
+    """Read copied ranges back, and compare each byte with the source.
+
+    Raises:
+        VerificationError: the message has the offset.
+        StorageError: a file cannot be read.
+    """
+    with store.open_input(name) as stored, mapped_errors("read", name, store.uri):
+        for source, copies in groupby(ranges, lambda copied: copied.origin.source):
+            with store.open_input(source) as opened:
+                for copied in copies:
+                    shift = copied.position - copied.origin.span.start
+                    span = copied.origin.span
+                    for start in range(span.start, span.end, _COMPARED_BYTES):
+                        length = min(_COMPARED_BYTES, span.end - start)
+                        if stored.read_at(length, start + shift) != opened.read_at(length, start):
+                            raise VerificationError(
+                                f"{name}: bytes after offset {start + shift} differ from those "
+                                f"of {source} from which the system copied them"
+                            )
 
 
 def read_end_and_sample(

@@ -43,6 +43,7 @@ from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segm
 from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk_pages
 from deltactl.parquet.splice.verify import (
     ensure_all_pages,
+    ensure_copied,
     ensure_origins,
     ensure_page_headers,
     ensure_stored,
@@ -212,6 +213,7 @@ class SpliceWriter:
         ensure_origins(found, written, self._ranges)
         if self.is_local:
             ensure_all_pages(store, found, written)
+            ensure_copied(store, name, self._ranges)
         else:
             ensure_page_headers(name, starts)
         return stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from deltactl.parquet.splice.writer import GroupCopy, SpliceWriter
 from deltactl.parquet.thrift import Kind
 from deltactl.storage.assembly import StreamedAssembly
 from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local import assembly as local_assembly
+from deltactl.storage.local.assembly import copy_range
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Assembly, Store
 from deltactl.table import Table
@@ -295,6 +298,25 @@ def test_a_damaged_copy_is_found_before_the_commit(tmp_path: Path, damage: str) 
     assert isinstance(raised.value, VerificationError)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert Table(str(tmp_path)).snapshot().num_files == len(paths)
+
+
+def test_a_byte_that_the_kernel_copied_wrongly_is_found_before_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is inside of a page, so that no header and no count differs."""
+    write_files(tmp_path, ["pyarrow without compression"] * 3)
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    def copy_wrongly(source: int, target: int, offset: int, length: int) -> int:
+        done = copy_range(source, target, offset, length)
+        os.pwrite(target, b"\xff", os.lseek(target, 0, os.SEEK_CUR) - done // 2)
+        return done
+
+    monkeypatch.setattr(local_assembly, "copy_range", copy_wrongly)
+    options = OptimizeOptions(rewrite="copy")
+    with pytest.raises(VerificationError, match="differ from those of"):
+        optimize_table(LocalStore(str(tmp_path)), options, RunContext(warn=pytest.fail))
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 def test_full_verification_reads_what_far_stores_copied(
