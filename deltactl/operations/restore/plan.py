@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VersionNotFoundError
+from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -134,10 +135,14 @@ def plan_restore(
     )
     missing: tuple[Missing, ...] = ()
     wanted = _Wanted(target, predicate)
-    if added.num_rows or not is_same:
+    if added.num_rows or not is_same or options.ignore_missing:
         missing = find_missing(current.store, wanted, context, added["path"])
     mask = needs_missing(added, missing)
     lost, added = added.filter(mask), added.filter(pc.invert(mask))
+    if missing and options.ignore_missing:
+        broken = _live_in_both(target, lost, missing, predicate)
+        lost, removed = pa.concat_tables([lost, broken]), pa.concat_tables([removed, broken])
+        is_same = is_same and not broken.num_rows
     num_files, size_bytes = wanted.num_files - lost.num_rows, wanted.size_bytes - sum_sizes(lost)
     if predicate is not None or not wanted.num_files:
         num_files = current.num_files + added.num_rows - removed.num_rows
@@ -172,6 +177,19 @@ def _different_files(
         return ADD_SCHEMA.empty_table(), ADD_SCHEMA.empty_table()
     removed, added = files_of_one_side(current, target, ADD_SCHEMA.names)
     return _select(removed, predicate), _select(added, predicate)
+
+
+def _live_in_both(
+    target: Snapshot,
+    lost: pa.Table,
+    missing: tuple[Missing, ...],
+    predicate: PartitionPredicate | None,
+) -> pa.Table:
+    """Return the files that need missing files, and are live in both versions: not in ``lost``."""
+    batches = [_select(batch, predicate) for batch in target.file_batches(ADD_SCHEMA.names)]
+    broken = [batch.filter(needs_missing(batch, missing)) for batch in batches]
+    found = pa.concat_tables([ADD_SCHEMA.empty_table(), *broken])
+    return found.filter(pc.invert(pc.is_in(file_keys(found), value_set=file_keys(lost))))
 
 
 class _Wanted:

@@ -28,13 +28,21 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert latest(builder.store) == 4
 
 
-@pytest.mark.parametrize("what", ["file", "vector", "size"])
+@pytest.mark.parametrize("what", ["file", "kept file", "vector", "size"])
 def test_without_what_is_missing(what: str) -> None:
     builder, _ = damaged(what)
     report = restore(builder.store, 2, ignore_missing=True)
-    assert ids(builder.store) == [3]
+    assert ids(builder.store) == ([2] if what == "kept file" else [3])
     assert report.plan.lost.num_rows == 1
+    assert report.plan.files_after == 1
     assert report.to_dict()["files_lost"] == report.plan.lost["path"].to_pylist()
+    assert restore(builder.store, 2, ignore_missing=True).plan.is_empty
+
+
+def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:
+    builder, _ = damaged("kept file")
+    restore(builder.store, 4, ignore_missing=True)
+    assert (latest(builder.store), ids(builder.store)) == (5, [4])
 
 
 def test_many_files_are_looked_for_on_the_engine(
