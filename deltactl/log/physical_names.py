@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,6 +68,21 @@ def event_names(store: Store, events: pa.Table) -> pa.ChunkedArray:
     """Return the physical names of files and vectors; rows have ``path`` and ``vector_file``."""
     joined = pa.chunked_array([*events["path"].chunks, *events["vector_file"].chunks], pa.string())
     return locate(store, joined.drop_null()).drop_null()
+
+
+def possible_names(addresses: pa.Array) -> Iterator[pa.ChunkedArray]:
+    """Yield each name below some root that a file with one of these addresses may have.
+
+    These are all ends of an address: ``f`` and ``p=1/f`` of ``/data/p=1/f``.
+    """
+    folders = pc.replace_substring_regex(addresses, "/[^/]*$", "").dictionary_encode()
+    files = pc.replace_substring_regex(addresses, "^.*/", "")
+    yield pa.chunked_array([files])
+    ends = folders.dictionary
+    while pc.any(has_more := pc.match_substring(ends, "/")).as_py():
+        ends = pc.replace_substring_regex(pc.if_else(has_more, ends, None), "^[^/]*/+", "")
+        names = pc.binary_join_element_wise(ends.take(folders.indices), files, "/")
+        yield pa.chunked_array([names.drop_null()])
 
 
 def _may_be_odd(names: pa.ChunkedArray) -> bool:

@@ -25,6 +25,7 @@ from hashlib import sha256
 from typing import Final
 
 from deltactl.errors import MALFORMED, DeltactlError, ObjectNotFoundError, SafetyError, UsageError
+from deltactl.log.snapshot import load_snapshot
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -40,13 +41,15 @@ class CloneNote:
     """A shallow clone: its address, the version of the source, and when it was noted (ms).
 
     ``clone_uri`` is the ``uri`` of the clone's store. ``clone_id`` is the id in the metadata that
-    the clone's first commit has; empty if it is not known.
+    the clone's first commit has; empty if it is not known. ``host`` is the machine of a clone on a
+    local file system: on another machine, this address may be of another table.
     """
 
     clone_uri: str
     source_version: int
     noted_ms: int
     clone_id: str = ""
+    host: str = ""
 
     @property
     def name(self) -> str:
@@ -62,6 +65,7 @@ class CloneNote:
             "source_version": self.source_version,
             "noted_at": format_timestamp(self.noted_ms),
             "clone_id": self.clone_id,
+            "host": self.host,
         }
 
 
@@ -94,7 +98,8 @@ def drop_other_notes(source: Store, note: CloneNote) -> None:
         StorageError: one cannot be deleted.
     """
     for other in read_notes(source):
-        if other.clone_uri == note.clone_uri and other.name != note.name:
+        is_same_place = (other.clone_uri, other.host) == (note.clone_uri, note.host)
+        if is_same_place and other.name != note.name:
             drop_note(source, other)
 
 
@@ -116,16 +121,20 @@ def find_notes(
 ) -> tuple[CloneNote, ...]:
     """Return the notes of clones at an address, which may be spelled as a path; at least one.
 
+    If there are several, the note of the table that is there now is not returned.
+
     Raises:
         UsageError: no clone is noted with this address.
         SafetyError: a note is not valid.
     """
-    spellings = {address, address.rstrip("/")}
-    with suppress(DeltactlError):
-        spellings.add(open_store(address, storage_options).uri)
+    spellings, table_id = {address, address.rstrip("/")}, None
     notes = read_notes(source)
+    with suppress(DeltactlError):
+        clone = open_store(address, storage_options)
+        spellings.add(clone.uri)
+        table_id = load_snapshot(clone, warn=lambda _: None).metadata.id
     if found := tuple(note for note in notes if note.clone_uri in spellings):
-        return found
+        return tuple(note for note in found if note.clone_id != table_id) or found
     noted = ", ".join(note.clone_uri for note in notes)
     raise UsageError(
         f"{source.uri} has no record of a shallow clone at {address!r}; recorded clones: "
@@ -147,6 +156,7 @@ def _read(source: Store, name: str) -> CloneNote | None:
             int(found["source_version"]),
             parse_timestamp(found["noted_at"]),
             str(found["clone_id"]),
+            str(found["host"]),
         )
     except (*MALFORMED, DeltactlError) as error:
         raise SafetyError(

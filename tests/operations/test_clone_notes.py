@@ -18,6 +18,7 @@ from deltactl.operations.clone_notes import (
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from tests.support.stores import MemoryStore
+from tests.support.table_builder import Column, TableBuilder
 
 NOTE = CloneNote("file:///data/a%20clone", 7, 1_700_000_000_123, "an-id")
 OTHER = CloneNote("s3://lake/clone", 3, 1_700_000_000_000)
@@ -47,6 +48,28 @@ def test_each_clone_at_an_address_has_its_note(store: MemoryStore) -> None:
     assert len(find_notes(store, NOTE.clone_uri)) == 3
     drop_other_notes(store, second)
     assert read_notes(store) == (second, OTHER)
+
+
+def test_the_same_path_on_two_machines_is_two_clones(store: MemoryStore) -> None:
+    first, second = (CloneNote(NOTE.clone_uri, 9, NOTE.noted_ms, host, host) for host in "ab")
+    write_note(store, first)
+    write_note(store, second)
+    drop_other_notes(store, second)
+    assert read_notes(store) == (first, second)
+
+
+def test_the_note_of_the_clone_that_is_there_is_not_forgotten_with_another(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    clone = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    metadata = clone.state.metadata
+    assert metadata is not None
+    here, other = (CloneNote(clone.store.uri, 1, 0, it) for it in (metadata["id"], "other"))
+    write_note(store, here)
+    write_note(store, other)
+    assert find_notes(store, str(tmp_path)) == (other,)
+    drop_note(store, other)
+    assert find_notes(store, str(tmp_path)) == (here,)
 
 
 def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -26,7 +27,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import LOG_DIR
-from deltactl.protocol.path_columns import absolute_mask
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -94,8 +95,9 @@ def noted(
     if not leave:
         yield ()
         return
-    note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id)
-    owners = [snapshot.store, *_find_owners(snapshot, context)]
+    host = socket.gethostname() if is_local_uri(target.uri) else ""
+    note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id, host)
+    owners = [snapshot.store, *_find_owners(plan, context)]
     started: list[Store] = []
     try:
         for store in owners:
@@ -142,11 +144,11 @@ def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tupl
         return ()
 
 
-def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
+def _find_owners(plan: ClonePlan, context: RunContext) -> list[Store]:
     """Return the tables of files outside of the source (if the source is a shallow clone)."""
     owners: dict[str, Store] = {}
     lost = 0
-    for directory in _directories_outside(snapshot):
+    for directory in _directories_outside(plan):
         if any(_is_below(directory, root) for root in owners):
             continue
         store = _open_owner(directory, context)
@@ -163,16 +165,12 @@ def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
     return list(owners.values())
 
 
-def _directories_outside(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the directories of files and vectors with absolute names, each once."""
-    seen: set[str] = set()
-    for batch in snapshot.file_batches(["path", "deletion_vector"]):
-        vectors = vector_files(batch["deletion_vector"]).drop_null()
-        names = pa.chunked_array([*batch["path"].chunks, *vectors.chunks], pa.string())
-        outside = names.filter(absolute_mask(names))
-        found = pc.unique(pc.replace_substring_regex(outside, r"/[^/]*$", "")).to_pylist()
-        yield from sorted(set(found) - seen)
-        seen.update(found)
+def _directories_outside(plan: ClonePlan) -> list[str]:
+    """Return the directories of the clone's files and vectors outside of the source, each once."""
+    vectors = vector_files(plan.files["deletion_vector"]).drop_null()
+    names = pa.chunked_array([*plan.files["path"].chunks, *vectors.chunks], pa.string())
+    found = pc.unique(pc.replace_substring_regex(names, r"/[^/]*$", "")).to_pylist()
+    return sorted(it for it in found if not _is_below(it, plan.source_uri.rstrip("/")))
 
 
 def _is_below(directory: str, root: str) -> bool:

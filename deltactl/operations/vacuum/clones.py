@@ -5,6 +5,11 @@ tombstones, and files in its commits and older checkpoints. Each file of its log
 stream. If a noted clone cannot be read, the vacuum is refused: it does not assume that the clone
 was deleted. Clones of clones reference files of the first table, so the notes in a clone are read
 too.
+
+One file can have several addresses: by a bind mount, an alias of a bucket, or the old name of a
+directory. So for a reference that is not below the root, all names are kept that end the reference.
+If no reference of another table is below the root, nor is one of them the same file by size and
+time, the vacuum is refused: the addresses may be of files that this table has under other names.
 """
 
 from __future__ import annotations
@@ -19,56 +24,102 @@ import pyarrow.compute as pc
 from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
 from deltactl.log.lifetimes import first_commit, sweep_commits
 from deltactl.log.listing import LogListing, list_log
+from deltactl.log.physical_names import possible_names
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.path_columns import absolute_mask
+from deltactl.storage.names import is_absolute_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
 _REFERENCE = ("path", "deletion_vector")
+_SAMPLED = 20  # files elsewhere that are compared with files below the root
 
 
 class OtherTables:
     """The tables that use files of this table."""
 
-    def __init__(self, store: Store, storage_options: Mapping[str, str], warn: Warn) -> None:
-        """Find files of ``store``; the others are opened with the same options."""
-        self._store, self._options, self._warn = store, storage_options, warn
+    def __init__(self, snapshot: Snapshot, storage_options: Mapping[str, str], warn: Warn) -> None:
+        """Find files of the table of ``snapshot``; the others are opened with the same options."""
+        self._store, self._table_id = snapshot.store, snapshot.metadata.id
+        self._options, self._warn = storage_options, warn
 
     def names_for(self, addresses: Sequence[str]) -> Iterator[pa.ChunkedArray]:
         """Yield the names under the root that tables at these addresses reference.
 
         Raises:
+            SafetyError: one of them references only files elsewhere.
             TableError: one of them is not a table, or its log is damaged.
             StorageError: one of them cannot be read.
         """
         for address in addresses:
-            other = open_store(address, self._options)
-            for columns in self._named_by(other, ""):
-                yield self._under_root(columns)
+            yield from self._names_used_by(open_store(address, self._options), "")
 
     def names_for_clones(self, notes: Sequence[CloneNote]) -> Iterator[pa.ChunkedArray]:
         """Yield the names under the root that noted clones, and their clones, reference.
 
         Raises:
-            SafetyError: one of them cannot be read, or is now another table.
+            SafetyError: one of them cannot be read, is now another table, or references only
+                files elsewhere.
         """
-        waiting, seen = list(notes), {self._store.uri}
+        waiting, seen = list(notes), {(self._store.uri, self._table_id)}
         while waiting:
             note = waiting.pop(0)
-            if note.clone_uri in seen:
+            if (note.clone_uri, note.clone_id) in seen:
                 continue
-            seen.add(note.clone_uri)
+            seen.add((note.clone_uri, note.clone_id))
             try:
                 other = open_store(note.clone_uri, self._options)
-                for columns in self._named_by(other, note.clone_id):
-                    yield self._under_root(columns)
+                yield from self._names_used_by(
+                    other, note.clone_id, may_be_elsewhere=note not in notes
+                )
                 waiting += read_notes(other)
             except DeltactlError as error:
                 _refuse(self._store, note, error)
+
+    def _names_used_by(
+        self, other: Store, table_id: str, *, may_be_elsewhere: bool = False
+    ) -> Iterator[pa.ChunkedArray]:
+        """Yield the names that may be of files under the root that another table references."""
+        is_used = may_be_elsewhere
+        elsewhere: list[str] = []
+        for columns in self._named_by(other, table_id):
+            for names in columns:
+                absolute = pc.unique(names.filter(absolute_mask(names)))
+                located = pa.array(self._store.real_names(absolute.to_pylist()), pa.string())
+                is_used = is_used or located.null_count < len(located)
+                yield pa.chunked_array([located.drop_null()])
+                outside = absolute.filter(pc.is_null(located))
+                yield from possible_names(outside)
+                room = _SAMPLED - len(elsewhere)
+                elsewhere += outside.slice(0, room).to_pylist()
+        if is_used:
+            return
+        found = zip(elsewhere, other.real_names(elsewhere), strict=True)
+        elsewhere = [name for name, own in found if own is None]
+        if elsewhere and not self._has_one_of(elsewhere):
+            raise SafetyError(
+                f"{other.uri} references files such as {elsewhere[0]!r}, but none below "
+                f"{self._store.uri}",
+                hint="Rerun with the address of the table in these references. If the table was "
+                "moved, make the old address lead to it, for example with a symbolic link.",
+            )
+
+    def _has_one_of(self, names: Sequence[str]) -> bool:
+        """Return whether a file outside of the root is also below the root: same size and time."""
+        for name in names:
+            ends = [end for it in possible_names(pa.array([name])) for end in it.to_pylist()]
+            inside = [end for end in ends if not is_absolute_name(end)]
+            there, *here = self._store.stat_many([name, *inside])
+            if there is None:
+                continue
+            facts = (there.size_bytes, there.modified_ms)
+            if any(it and (it.size_bytes, it.modified_ms) == facts for it in here):
+                return True
+        return False
 
     def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
         """Yield columns of names, relative or absolute, in any version of another table."""
@@ -93,14 +144,6 @@ class OtherTables:
         for version in _older_versions(other, listing, first - 1):
             yield from _files_of(load_snapshot(other, version, warn=self._warn, listing=listing))
 
-    def _under_root(self, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-        found: list[str] = []
-        for names in columns:
-            absolute = pc.unique(names.filter(absolute_mask(names)))
-            located = self._store.real_names(absolute.to_pylist())
-            found += [name for name in located if name]
-        return pa.chunked_array([pa.array(found, pa.string())])
-
 
 def _files_of(snapshot: Snapshot) -> Iterator[Sequence[pa.ChunkedArray]]:
     for batch in snapshot.kept_batches(_REFERENCE):
@@ -120,10 +163,13 @@ def _older_versions(store: Store, listing: LogListing, before: int) -> list[int]
 
 def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:
     source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
+    host = f" on {note.host}" if note.host else ""
     raise SafetyError(
-        f"the shallow clone {note.clone_uri!r} of version {note.source_version} is recorded in "
-        f"{note.name}, but the clone cannot be read: {error.message}. So it is unknown which files "
-        "the clone uses",
-        hint=f"Rerun when the clone can be read. If the clone was deleted or never committed, run"
-        f" `deltactl vacuum {source} --forget-clone {clone}`.",
+        f"the shallow clone {note.clone_uri!r}{host} of version {note.source_version} is recorded "
+        f"in {note.name}, but it is unknown which files of this table it uses: {error.message}",
+        hint="Rerun when the clone can be read, with the address of this table that the clone "
+        "uses. If this table was moved, make the old address lead to it, for example with a "
+        "symbolic link. If the clone was deleted or never committed, or uses no file of this "
+        "table any more, run "
+        f"`deltactl vacuum {source} --forget-clone {clone}`.",
     ) from error

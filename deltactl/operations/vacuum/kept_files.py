@@ -23,11 +23,12 @@ from deltactl.errors import Warn
 from deltactl.log.commits.events import LogSweep
 from deltactl.log.lifetimes import added_by_text
 from deltactl.log.listing import LogListing
-from deltactl.log.physical_names import event_names, file_names
+from deltactl.log.physical_names import event_names, file_names, locate, possible_names
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.clones import OtherTables
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.protocol.deletion_vectors import vector_files
 
 _REFERENCE = ("path", "deletion_vector")
 
@@ -53,9 +54,17 @@ class KeepRules:
 
 
 def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
-    """Yield the names of live files and their deletion vectors."""
+    """Yield the names of live files and their deletion vectors.
+
+    An absolute name outside of the root may be another address of a file below it.
+    """
     for batch in snapshot.kept_batches(_REFERENCE):
-        yield file_names(snapshot.store, batch)
+        vectors = pc.unique(vector_files(batch["deletion_vector"]).drop_null())
+        for names in (batch["path"], pa.chunked_array([vectors], pa.string())):
+            located = locate(snapshot.store, names)
+            yield located.drop_null()
+            if located.null_count:
+                yield from possible_names(names.filter(pc.is_null(located)).combine_chunks())
 
 
 def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
@@ -88,6 +97,6 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
             yield from live_names(kept)
-    others = OtherTables(store, rules.storage_options, rules.warn)
+    others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
     yield from others.names_for(rules.options.also_keep_for)
     yield from others.names_for_clones(rules.clones)

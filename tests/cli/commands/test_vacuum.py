@@ -133,6 +133,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
         "source_version": 1,
         "noted_at": "2020-09-13T12:26:40.000Z",
         "clone_id": "an-id",
+        "host": "",
     }
     assert cli("vacuum", "events", "--mode", "full", "--yes").code == 0
 

@@ -621,6 +621,26 @@ def test_the_library_clones_to_paths_and_tables(tmp_path: Path) -> None:
     assert len(read_notes(source)) == 1
 
 
+def test_a_source_that_was_moved_is_vacuumed_once_its_old_address_leads_to_it(
+    tmp_path: Path,
+) -> None:
+    source = LocalStore(str(tmp_path / "source"))
+    TableBuilder(source, [Column("id")]).append([{"id": 1}], [{"id": 2}])
+    target = LocalStore(str(tmp_path / "clone"))
+    clone(source, target, deep=False)
+    (tmp_path / "source").rename(tmp_path / "moved")
+    table = Table(tmp_path / "moved", warn=lambda _: None)
+    assert table.optimize().versions
+    options = VacuumOptions(mode="full", retain_ms=0, force_retention=True)
+    with pytest.raises(SafetyError, match="references files such as .*, but none below"):
+        table.vacuum(options)
+    (tmp_path / "source").symlink_to(tmp_path / "moved")
+    table.vacuum(options)
+    assert ids(target) == [1, 2]
+    for read in (rows_with_delta_rs, rows_with_duckdb):
+        assert sorted(row["id"] for row in read(tmp_path / "moved")) == [1, 2]
+
+
 def test_our_vacuum_keeps_what_a_shallow_clone_needs(tmp_path: Path) -> None:
     source = LocalStore(str(tmp_path / "source"))
     TableBuilder(source, [Column("id")]).append([{"id": 1}], [{"id": 2}])
@@ -632,7 +652,7 @@ def test_our_vacuum_keeps_what_a_shallow_clone_needs(tmp_path: Path) -> None:
     table.vacuum(options)
     assert ids(target) == [1, 2]
     (tmp_path / "clone").rename(tmp_path / "gone")
-    with pytest.raises(SafetyError, match="the shallow clone .* cannot be read"):
+    with pytest.raises(SafetyError, match="the shallow clone .* but it is unknown which files"):
         table.vacuum(options)
     assert len(list((tmp_path / "source").glob("*.parquet"))) == 3
 

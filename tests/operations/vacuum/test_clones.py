@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_tab
 from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
 from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from tests.operations.vacuum.test_races import Meanwhile
-from tests.support.stores import CountingStore, opened_as
+from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
@@ -159,9 +160,90 @@ def test_a_note_without_a_clone_stops_the_vacuum() -> None:
     note = scene.note_of(clone, 0)
     clone.store.restore({})
     write_note(scene.store, note)
-    with pytest.raises(SafetyError, match="never committed|cannot be read"):
+    with pytest.raises(SafetyError, match="no Delta table at"):
         scene.vacuum()
     assert gone in scene.names()
+
+
+def opened_at(scene: Scene, address: str, *, in_place: bool) -> Scene:
+    """The same files at another address, as by an alias; or moved there."""
+    names = scene.store.contents()
+    moved = copy(scene)
+    moved.store = MemoryStore(address)
+    moved.store.restore(names)
+    for name, info in zip(names, scene.store.stat_many(list(names)), strict=True):
+        assert info is not None
+        moved.store.set_modified(name, info.modified_ms)
+    if not in_place:
+        scene.store.restore({})
+    return moved
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_files_of_a_clone_that_names_an_alias_of_the_table_stay(mode: str) -> None:
+    scene, _, names = cloned_scene()
+    alias = opened_at(scene, f"memory://alias/{mode}/t", in_place=True)
+    assert set(alias.plan(mode=mode)) == {names["gone"]}
+    assert alias.vacuum(mode=mode).files_removed == 1
+
+
+@pytest.mark.parametrize("also", [True, False])
+def test_a_clone_that_names_no_file_of_the_table_stops_the_vacuum(also: bool) -> None:
+    """The table was moved: its files are not at the addresses in the clone."""
+    scene, clone, names = cloned_scene()
+    moved = opened_at(scene, f"memory://moved/{also}/t", in_place=False)
+    options: dict[str, Any] = {}
+    if also:
+        drop_note(moved.store, read_notes(moved.store)[0])
+        options = {"also_keep_for": (clone.store.uri,)}
+    before = moved.names()
+    with pytest.raises(SafetyError, match="but none below memory://moved") as caught:
+        moved.vacuum(**options)
+    assert f"{scene.store.uri}/{names['used']}" in caught.value.message
+    assert "with the address of th" in (caught.value.hint or "")
+    assert moved.names() == before
+
+
+def test_a_clone_that_names_both_addresses_keeps_all_its_files() -> None:
+    scene, clone, names = cloned_scene()
+    used, vector, gone = names["used"], names["vector"], names["gone"]
+    moved = opened_at(scene, "memory://moved/both/t", in_place=False)
+    add = moved.absolute({"path": gone, "partitionValues": {"p": "b"}, "size": 1,
+                          "modificationTime": 1, "dataChange": True})  # fmt: skip
+    clone.ago(30, lambda: clone.builder.commit({"add": add}))
+    assert moved.plan() == {}
+    assert {used, vector, gone} <= moved.names()
+
+
+def test_a_live_file_that_the_log_names_by_another_address_stays() -> None:
+    scene = Scene()
+    (live,) = scene.append(60, "a")
+    add = {**scene.builder.find(live), "path": f"memory://alias/bucket/t/{live}"}
+    scene.ago(50, lambda: scene.builder.commit({"add": add}))
+    scene.remove(40, live)
+    assert scene.plan() == {}
+
+
+def test_clones_that_do_not_use_the_table_any_more_do_not_stop_the_vacuum() -> None:
+    """All their files are their own, by whatever address."""
+    scene, clone, names = cloned_scene()
+    (add,) = clone.builder.state.files.values()
+    (own,) = clone.append(48, "z")
+    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
+    clone.ago(30, lambda: clone.builder.commit(removal))
+    clone.ago(29, lambda: clone.builder.commit({"add": clone.absolute(clone.builder.find(own))}))
+    forget_tombstones(clone)
+    clone.store.delete_many([commit_path(version) for version in range(clone.builder.version)])
+    assert set(scene.plan()) == {names["gone"], names["used"], names["vector"]}
+
+
+def test_a_note_of_the_address_of_the_table_itself_stops_the_vacuum() -> None:
+    """The table was moved to the place of its clone, which may be somewhere else now."""
+    scene, _, names = cloned_scene()
+    write_note(scene.store, CloneNote(scene.store.uri, 1, NOW, "id-of-the-clone"))
+    with pytest.raises(SafetyError, match="now contains another table"):
+        scene.plan()
+    assert names["used"] in scene.names()
 
 
 @pytest.mark.parametrize("at", [1, 2])
