@@ -22,7 +22,7 @@ from deltactl.units import parse_timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
+    from deltactl.engine.base import CancelToken, Engine, OnProgress
     from deltactl.operations.check.fix import Confirm, PathRepairReport
     from deltactl.operations.check.options import CheckOptions
     from deltactl.operations.check.report import CheckReport
@@ -101,7 +101,7 @@ class Table:
 
     def _context(
         self,
-        engine: Engine | EngineSource | None = None,
+        engine: Engine | None = None,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunContext:
@@ -202,7 +202,7 @@ class Table:
         self,
         options: OptimizeOptions | None = None,
         *,
-        engine: Engine | EngineSource | None = None,
+        engine: Engine | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
@@ -294,7 +294,7 @@ class Table:
         self,
         options: CheckOptions | None = None,
         *,
-        engine: Engine | EngineSource | None = None,
+        engine: Engine | None = None,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> CheckReport:
@@ -360,7 +360,7 @@ class Table:
         options: CloneOptions,
         *,
         storage_options: Mapping[str, str] | None = None,
-        engine: Engine | EngineSource | None = None,
+        engine: Engine | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,

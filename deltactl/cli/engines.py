@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.options.engine import ResolvedEngine
-from deltactl.engine.base import Engine, EngineChoice
+from deltactl.engine.base import (
+    CancelToken,
+    Done,
+    Engine,
+    Failed,
+    OnProgress,
+    P,
+    R,
+    Task,
+    Worker,
+)
 from deltactl.engine.choose import (
-    Decision,
+    EngineChoice,
     EngineName,
     SparkFacts,
     choose_engine,
@@ -60,8 +70,11 @@ def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterato
 
 
 @dataclass(slots=True)
-class CliEngines:
-    """The source of a command's engine (see ``deltactl.engine.base.EngineSource``)."""
+class ChosenEngine(Engine):
+    """The engine of a command: local or Spark by options, environment and ``input_bytes``.
+
+    It starts when it is first needed, so that a plan does not start Spark.
+    """
 
     options: ResolvedEngine
     environ: Mapping[str, str]
@@ -73,36 +86,73 @@ class CliEngines:
     memory_bytes: int | None
     jobs: int
     spark: SharedSpark
+    input_bytes: int = 0
     _facts: SparkFacts | None = None
+    _started: Engine | None = None
 
-    def choose(self, input_bytes: int) -> EngineChoice:
-        """Choose the engine by options and environment; warn if Spark is not installed."""
-        return self._decide(input_bytes).choice
+    @property
+    def name(self) -> str:
+        """Return the name of the started engine; before the start, of the chosen one."""
+        return (self._started or self._choose()).name
 
-    def open(self, input_bytes: int) -> Engine:
+    @property
+    def reason(self) -> str:
+        """Return why this engine was chosen."""
+        return (self._started or self._choose()).reason
+
+    @property
+    def is_local(self) -> bool:
+        """See ``Engine``."""
+        return self.name == "local"
+
+    @property
+    def leaves_orphans(self) -> bool:
+        """See ``Engine``. Before the start, return false: there are no outputs."""
+        return self._started is not None and self._started.leaves_orphans
+
+    def sized(self, input_bytes: int) -> ChosenEngine:
+        """See ``Engine``."""
+        return replace(self, input_bytes=input_bytes, _started=None)
+
+    def start(self) -> Engine:
         """Return the engine, started.
 
         If Spark cannot start and was not selected by an option or variable, use this process.
         """
-        decision = self._decide(input_bytes)
-        if decision.choice.name == "local":
-            return self._local(decision.choice.reason)
-        try:
-            return self._spark(decision.choice.reason)
-        except EngineUnavailableError as error:
-            facts = self._look()
-            if self.options.engine is not EngineName.AUTO or facts.cluster is not None:
-                raise
-            fallen = fall_back(decision.choice.reason, error.message)
-            self.warn(fallen.warning or "")
-            return self._local(fallen.choice.reason)
+        if self._started is None:
+            self._started = self._open()
+        return self._started
 
-    def _decide(self, input_bytes: int) -> Decision:
+    def run(
+        self,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        *,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Done[R] | Failed]:
+        """Start the engine if it is not started yet, and run the tasks on it."""
+        return self.start().run(worker, tasks, cancel=cancel, on_progress=on_progress)
+
+    def _open(self) -> Engine:
+        choice = self._choose()
+        if choice.name == "local":
+            return self._local(choice.reason)
+        try:
+            return self._spark(choice.reason)
+        except EngineUnavailableError as error:
+            if self.options.engine is not EngineName.AUTO or self._look().cluster is not None:
+                raise
+            fallen = fall_back(choice.reason, error.message)
+            self.warn(fallen.warning or "")
+            return self._local(fallen.reason)
+
+    def _choose(self) -> EngineChoice:
         wish = self.options.engine
-        decision = choose_engine(wish, self._look(), input_bytes, self.options.threshold_bytes)
-        if decision.warning is not None:
-            self.warn(decision.warning)
-        return decision
+        choice = choose_engine(wish, self._look(), self.input_bytes, self.options.threshold_bytes)
+        if choice.warning is not None:
+            self.warn(choice.warning)
+        return choice
 
     def _look(self) -> SparkFacts:
         if self._facts is None:
@@ -150,7 +200,7 @@ class CliEngines:
 
 
 @contextmanager
-def open_engines(
+def open_engine(
     options: ResolvedEngine,
     *,
     environ: Mapping[str, str],
@@ -162,13 +212,13 @@ def open_engines(
     memory_bytes: int | None,
     jobs: int = 1,
     spark: SharedSpark | None = None,
-) -> Iterator[CliEngines]:
-    """Return the source of engines; what it starts is stopped at the end of the context.
+) -> Iterator[ChosenEngine]:
+    """Return the engine; what it starts is stopped at the end of the context.
 
     ``jobs`` runs share this process, and ``spark`` if it is given: it is not stopped here.
     """
     with nullcontext(spark) if spark is not None else shared_spark() as shared:
-        yield CliEngines(
+        yield ChosenEngine(
             options,
             environ,
             table,

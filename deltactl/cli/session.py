@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from deltactl.cli.command_table import COMMANDS
-from deltactl.cli.engines import CliEngines, SharedSpark, open_engines, shared_spark
+from deltactl.cli.engines import ChosenEngine, SharedSpark, open_engine, shared_spark
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import (
     GlobalOptions,
@@ -41,7 +41,7 @@ from deltactl.cli.settings.file import Settings
 from deltactl.cli.settings.sources import Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
-from deltactl.engine.base import Engine, EngineSource, LazyEngine, OnProgress
+from deltactl.engine.base import Engine, OnProgress
 from deltactl.errors import DeltactlError
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.pacing import RATE_OPTION
@@ -75,7 +75,7 @@ class Session:
         )
         self._engine = EngineOptions()
         self._log_store = LogStoreOptions()
-        self._lazy_engine: LazyEngine | None = None
+        self._chosen: Engine | None = None  # the engine for tasks that read little
         self._sent_before = requests_sent()
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
@@ -174,7 +174,7 @@ class Session:
         """Return the session of one table of several, ``jobs`` of which run at a time."""
         session = copy(self)
         session.table, session.output, session._jobs = table, output, jobs
-        session._lazy_engine, session._is_of_several = None, True
+        session._chosen, session._is_of_several = None, True
         session.caught_up_version, session.has_skipped, session.table_id = None, False, None
         return session
 
@@ -257,8 +257,8 @@ class Session:
 
     def envelope(self, **parts: Any) -> Envelope:
         """Return the envelope of this command and table; ``parts`` are its other fields."""
-        if self._lazy_engine is not None and "engine" in parts:
-            parts.setdefault("engine_reason", self._lazy_engine.reason)
+        if self._chosen is not None and "engine" in parts:
+            parts.setdefault("engine_reason", self._chosen.reason)
         self.has_skipped = parts.get("skipped") is not None
         return Envelope(command=self.command, table=self.shown_table, **parts)
 
@@ -304,17 +304,17 @@ class Session:
             may_draw=not self.shares_process,
         )
 
-    def engines(
+    def engine(
         self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
-    ) -> AbstractContextManager[CliEngines]:
-        """Return the source of engines for this run; engines stop at the end of the context.
+    ) -> AbstractContextManager[ChosenEngine]:
+        """Return the engine of this run; what it starts is stopped at the end of the context.
 
         ``max_concurrent`` tasks run at once, and in this process within ``memory_bytes``.
 
         Raises:
             UsageError: an option or variable about engines is invalid.
         """
-        return open_engines(
+        return open_engine(
             self._engine.resolve(self.sources),
             environ=self.environ,
             table=self.table or "",
@@ -335,17 +335,6 @@ class Session:
         self._spark = None
 
     @contextmanager
-    def engine(self) -> Iterator[LazyEngine]:
-        """Return the engine for tasks that read little: Spark only if an option selects it.
-
-        Raises:
-            UsageError: an option or variable about engines is invalid.
-        """
-        with self.engines() as engines:
-            self._lazy_engine = LazyEngine(engines)
-            yield self._lazy_engine
-
-    @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:
         """Let signals cancel the work in this context instead of aborting it."""
         with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
@@ -355,12 +344,13 @@ class Session:
     def run_context(
         self,
         label: str | None,
-        engine: AbstractContextManager[Engine | EngineSource] | None = None,
+        engine: AbstractContextManager[Engine] | None = None,
     ) -> Iterator[RunContext]:
         """Return what an operation needs in addition to the table and its options.
 
         Signals cancel the work in this context. Progress is shown with the label, if there is one.
-        Without ``engine``, the engine for tasks that read little is used.
+        Without ``engine``, the engine is one for tasks that read little: Spark only if an option
+        selects it.
 
         Raises:
             UsageError: an option or variable about engines is invalid.
@@ -372,6 +362,8 @@ class Session:
             self.cancellation() as cancellation,
             nullcontext() if label is None else self.progress(label) as on_progress,
         ):
+            if engine is None:
+                self._chosen = opened
             context = RunContext.of(
                 self.output.warn, opened, self.storage_options, cancellation.token, on_progress
             )

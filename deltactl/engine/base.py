@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -60,18 +60,6 @@ contain it are unique. It is 0 if the engine tries each task once.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """The name of an engine and the reason for it, for reports and commitInfo."""
-
-    name: str
-    reason: str
-
-    def __str__(self) -> str:
-        """Return a text such as ``spark engine: requested with --engine``."""
-        return f"{self.name} engine: {self.reason}"
-
-
 class Engine(Protocol):
     """Run tasks.
 
@@ -89,9 +77,26 @@ class Engine(Protocol):
         ...
 
     @property
+    def is_local(self) -> bool:
+        """Return whether tasks run in this process, so that they can use its objects."""
+        return False
+
+    @property
     def leaves_orphans(self) -> bool:
         """Return whether an attempt can be lost or repeated, which leaves orphaned outputs."""
-        ...
+        return False
+
+    def sized(self, input_bytes: int) -> Engine:
+        """Return the engine for tasks that read so many bytes; it is not started."""
+        return self
+
+    def start(self) -> Engine:
+        """Return this engine, started. To start it may take seconds.
+
+        Raises:
+            EngineUnavailableError: the requested engine cannot run here.
+        """
+        return self
 
     def run(
         self,
@@ -121,82 +126,3 @@ def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | F
     finally:
         if isinstance(outcomes, Generator):
             outcomes.close()
-
-
-@runtime_checkable
-class EngineSource(Protocol):
-    """Choose an engine, for example by the size of the input."""
-
-    def choose(self, input_bytes: int) -> EngineChoice:
-        """Return the choice that ``open`` would make, without starting the engine."""
-        ...
-
-    def open(self, input_bytes: int) -> Engine:
-        """Return an engine that is ready to run tasks. To start the engine may take seconds.
-
-        Raises:
-            EngineUnavailableError: the requested engine cannot run here.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class FixedEngine:
-    """A source that always returns the same engine, which already exists."""
-
-    engine: Engine
-
-    def choose(self, input_bytes: int) -> EngineChoice:
-        """Return the choice of the engine."""
-        return EngineChoice(self.engine.name, self.engine.reason)
-
-    def open(self, input_bytes: int) -> Engine:
-        """Return the engine."""
-        return self.engine
-
-
-class LazyEngine:
-    """An engine that is started by its first run, so that a plan does not start Spark."""
-
-    def __init__(self, source: EngineSource, input_bytes: int = 0) -> None:
-        """Choose by ``input_bytes``; pass 0 if tasks read little, even from a large table."""
-        self._source, self._input_bytes = source, input_bytes
-        self._engine: Engine | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the name of the engine that ran; before the first run, of the chosen engine."""
-        return self._choice.name
-
-    @property
-    def reason(self) -> str:
-        """Return why this engine was chosen."""
-        return self._choice.reason
-
-    @property
-    def leaves_orphans(self) -> bool:
-        """See ``Engine``. Before the first run, return false: there are no outputs."""
-        return self._engine is not None and self._engine.leaves_orphans
-
-    def run(
-        self,
-        worker: Worker[P, R],
-        tasks: Iterable[Task[P]],
-        *,
-        cancel: CancelToken | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Iterator[Done[R] | Failed]:
-        """Open the engine if it is not open yet, and run the tasks on it.
-
-        Raises:
-            EngineUnavailableError: the requested engine cannot run here.
-        """
-        if self._engine is None:
-            self._engine = self._source.open(self._input_bytes)
-        return self._engine.run(worker, tasks, cancel=cancel, on_progress=on_progress)
-
-    @property
-    def _choice(self) -> EngineChoice:
-        if self._engine is None:
-            return self._source.choose(self._input_bytes)
-        return EngineChoice(self._engine.name, self._engine.reason)

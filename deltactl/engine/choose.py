@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from deltactl.engine.base import EngineChoice
 from deltactl.units import format_size
 
 DEFAULT_SPARK_THRESHOLD_BYTES = 1 << 30
@@ -32,16 +31,17 @@ class SparkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """An engine, the reason for it, and a warning for the user."""
+class EngineChoice:
+    """The name of an engine, the reason for it, and a warning for the user."""
 
-    choice: EngineChoice
+    name: str
+    reason: str
     warning: str | None = None
 
 
 def choose_engine(
     wish: EngineName, facts: SparkFacts, input_bytes: int, threshold_bytes: int
-) -> Decision:
+) -> EngineChoice:
     """Choose by ``--engine``, else by a configured cluster, else by the size of the input.
 
     If Spark cannot run, the result for ``--engine auto`` is the local engine, with a warning: a
@@ -50,23 +50,21 @@ def choose_engine(
     """
     if wish is not EngineName.AUTO:
         where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""
-        return Decision(EngineChoice(wish.value, f"requested{where}"))
+        return EngineChoice(wish.value, f"requested{where}")
     reason = _reason_for_spark(facts, input_bytes, threshold_bytes)
     if reason is None:
-        return Decision(
-            EngineChoice(
-                "local", f"input below {format_size(threshold_bytes)}, no cluster configured"
-            )
-        )
+        threshold = format_size(threshold_bytes)
+        return EngineChoice("local", f"input below {threshold}, no cluster configured")
     if facts.missing is None:
-        return Decision(EngineChoice("spark", reason))
+        return EngineChoice("spark", reason)
     return fall_back(reason, facts.missing)
 
 
-def fall_back(reason: str, missing: str) -> Decision:
+def fall_back(reason: str, missing: str) -> EngineChoice:
     """Choose the local engine because Spark cannot run, with a warning."""
-    return Decision(
-        EngineChoice("local", f"Spark cannot run: {missing}"),
+    return EngineChoice(
+        "local",
+        f"Spark cannot run: {missing}",
         f"Spark would be better ({reason}), but it cannot run: {missing}. deltactl does the work "
         "in this process",
     )

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic
 from deltactl.engine.base import (
     CancelToken,
     Done,
+    Engine,
     Failed,
     OnProgress,
     P,
@@ -32,7 +33,7 @@ def count_cores() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalEngine:
+class LocalEngine(Engine):
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
     A task that needs more memory than this runs alone. If no task waits, tasks can use the cores
@@ -52,9 +53,9 @@ class LocalEngine:
         return "local"
 
     @property
-    def leaves_orphans(self) -> bool:
-        """Return false: each task is tried once, and removes its own partial outputs."""
-        return False
+    def is_local(self) -> bool:
+        """Return true."""
+        return True
 
     def run(
         self,

@@ -11,9 +11,7 @@ from deltactl.engine.base import (
     CancelToken,
     Done,
     Engine,
-    EngineSource,
     Failed,
-    FixedEngine,
     OnProgress,
     P,
     R,
@@ -32,8 +30,6 @@ class RunContext:
     Attributes:
         warn: takes warnings, which do not stop the run.
         engine: runs the tasks.
-        engines: chooses the engine by the bytes to read, for operations that read data files;
-            ``engine`` if ``None``.
         clock: gives times and new ids.
         storage_options: settings of the table's storage, for the tasks; never logged.
         cancel: when it is set, no new work is started.
@@ -44,7 +40,6 @@ class RunContext:
 
     warn: Warn
     engine: Engine = field(default_factory=lambda: LocalEngine(reason="the default"))
-    engines: EngineSource | None = None
     clock: Clock = field(default_factory=SystemClock)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     cancel: CancelToken | None = None
@@ -56,7 +51,7 @@ class RunContext:
     def of(
         cls,
         warn: Warn,
-        engine: Engine | EngineSource | None = None,
+        engine: Engine | None = None,
         storage_options: Mapping[str, str] | None = None,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
@@ -68,18 +63,7 @@ class RunContext:
             cancel=cancel,
             on_progress=on_progress,
         )
-        match engine:
-            case None:
-                return context
-            case EngineSource():
-                return replace(context, engines=engine)
-            case _:
-                return replace(context, engine=engine)
-
-    @property
-    def source(self) -> EngineSource:
-        """Return the source that chooses the engine by the bytes to read."""
-        return self.engines or FixedEngine(self.engine)
+        return context if engine is None else replace(context, engine=engine)
 
     @property
     def is_cancelled(self) -> bool:

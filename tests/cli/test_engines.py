@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from deltactl.cli.engines import CliEngines, open_engines, shared_spark
+from deltactl.cli.engines import ChosenEngine, open_engine, shared_spark
 from deltactl.cli.options.engine import EngineOptions
+from deltactl.engine.base import Done, Task
 from deltactl.engine.spark import session as spark_session
 from deltactl.engine.spark.session import SparkSettings
 from deltactl.errors import EngineUnavailableError
@@ -78,8 +79,8 @@ def test_engines_of_a_table_do_not_stop_what_is_shared(monkeypatch: pytest.Monke
     starts = Starts(monkeypatch)
 
     @contextmanager
-    def engines(**more: object) -> Iterator[CliEngines]:
-        with open_engines(
+    def engines(**more: object) -> Iterator[ChosenEngine]:
+        with open_engine(
             EngineOptions().resolve(()),
             environ={},
             table="t",
@@ -100,3 +101,32 @@ def test_engines_of_a_table_do_not_stop_what_is_shared(monkeypatch: pytest.Monke
     with engines() as opened:
         opened.spark.open(SparkSettings(), {})
     assert starts.events == ["start", "stop"] * 2
+
+
+def test_the_engine_starts_at_its_first_run_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltactl.engine.spark.facts.find_missing", lambda *_: None)
+    starts = Starts(monkeypatch, failures=9)
+    told: list[str] = []
+    with open_engine(
+        EngineOptions().resolve(()),
+        environ={},
+        table="t",
+        warn=told.append,
+        note=print,
+        verbose=0,
+        max_concurrent=None,
+        memory_bytes=None,
+    ) as opened:
+        small, large = opened.sized(0), opened.sized(1 << 40)
+        assert (small.name, large.name, large.leaves_orphans) == ("local", "spark", False)
+        assert starts.failures == 9
+        for number in (1, 2):
+            assert list(large.run(double, [Task(0, number)])) == [Done(0, 0, number * 2)]
+        assert starts.failures == 8
+        # The report names the engine that ran, not the planned one.
+        assert (large.name, large.reason) == ("local", "Spark cannot run: no Java")
+        assert "no Java" in told[-1]
+
+
+def double(payload: int, attempt: int) -> int:
+    return payload * 2

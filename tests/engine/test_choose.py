@@ -45,11 +45,11 @@ NOWHERE = {"PATH": "/nonexistent"}
 def test_the_engine_is_chosen_by_wish_size_and_what_can_run(
     wish: str, facts: SparkFacts, size: int, name: str, reason: str
 ) -> None:
-    decision = choose_engine(EngineName(wish), facts, size, GIB)
-    assert (decision.choice.name, decision.choice.reason) == (name, reason)
+    choice = choose_engine(EngineName(wish), facts, size, GIB)
+    assert (choice.name, choice.reason) == (name, reason)
     fell_back = reason.startswith("Spark cannot run")
-    assert (decision.warning is not None) is fell_back
-    assert not fell_back or "no Java" in (decision.warning or "")
+    assert (choice.warning is not None) is fell_back
+    assert not fell_back or "no Java" in (choice.warning or "")
 
 
 @pytest.mark.parametrize(

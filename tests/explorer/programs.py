@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
@@ -55,10 +55,10 @@ class Program:
     rearranges: bool = True
 
 
-class InlineEngine:
+class InlineEngine(Engine):
     """Tasks on the calling thread: one thread of control."""
 
-    name, reason, leaves_orphans = "local", "explored", False
+    name, reason, is_local = "local", "explored", True
 
     def run(
         self,

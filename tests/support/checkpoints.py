@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.local import LocalEngine
 from deltactl.log.hint import read_hint
 from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport, checkpoint_table
@@ -38,12 +38,11 @@ def memory_of(builder: TableBuilder) -> MemoryStore:
     return builder.store
 
 
-class PicklingEngine:
+class PicklingEngine(Engine):
     """Threads, to which everything travels in bytes, as it does to processes elsewhere."""
 
     name = "pickling"
     reason = "the tests"
-    leaves_orphans = False
 
     def run(
         self,

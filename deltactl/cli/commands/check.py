@@ -159,7 +159,7 @@ def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
     from deltactl.operations.check.run import check_table
 
     store = session.open_store(table, read_only=True)
-    with session.run_context("check", session.engines()) as context:
+    with session.run_context("check", session.engine()) as context:
         try:
             return check_table(store, options, context)
         except InterruptedRunError as error:

@@ -139,7 +139,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     source_options = session.resolve_options(source_storage_option)
     source = session.open_store(table, options=source_options, read_only=dry_run or deep or no_note)
     store = session.open_table(target, read_only=dry_run)
-    with session.run_context("files", session.engines()) as context:
+    with session.run_context("files", session.engine()) as context:
         report = clone_table(
             source, store, options, context, source_options=source_options, dry_run=dry_run
         )

@@ -146,8 +146,8 @@ def _act(session: Session, fleet: _Fleet, table: str, max_concurrent: int | None
         return run.rest(table)
     store = session.open_table(table)
     memory = run.options.memory_bytes
-    engines = session.engines(max_concurrent=max_concurrent, memory_bytes=memory)
-    with session.run_context("maintain", engines) as context:
+    engine = session.engine(max_concurrent=max_concurrent, memory_bytes=memory)
+    with session.run_context("maintain", engine) as context:
         return run.act(table, store, context)
 
 

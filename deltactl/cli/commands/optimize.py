@@ -301,8 +301,8 @@ def _run(
     from deltactl.operations.optimize.run import optimize_table
 
     store = session.open_table(table, read_only=dry_run)
-    engines = session.engines(max_concurrent=max_concurrent, memory_bytes=options.memory_bytes)
-    with session.run_context("optimize", engines) as context:
+    engine = session.engine(max_concurrent=max_concurrent, memory_bytes=options.memory_bytes)
+    with session.run_context("optimize", engine) as context:
         report = optimize_table(store, options, context, dry_run=dry_run)
         if report.interrupted:
             stopped = session.find_interruption(

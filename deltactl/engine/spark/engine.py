@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from deltactl.engine.base import (
     CancelToken,
     Done,
+    Engine,
     Failed,
     OnProgress,
     P,
@@ -55,7 +56,7 @@ _prepared: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 _TIMES_FAILED: Final = re.compile(r"failed (\d+) times")
 
 
-class SparkEngine:
+class SparkEngine(Engine):
     """Run tasks on an existing session, which is reused and never stopped.
 
     Several small jobs with a few Spark tasks each run at the same time. So results and progress

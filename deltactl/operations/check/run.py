@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from deltactl.engine.base import (
-    LazyEngine,
+    Engine,
 )
 from deltactl.errors import (
     CorruptLogError,
@@ -229,12 +229,12 @@ class _Run:
 
     def _check_files(
         self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
-    ) -> LazyEngine:
+    ) -> Engine:
         files = self._choose_files(listing, snapshot, commits)
         check = FileCheck(files.batches, self.options, snapshot.version)
         proofs = self._plan_proofs(listing, snapshot, commits)
         input_bytes = check.input_bytes + (0 if proofs is None else proofs.input_bytes)
-        engine = LazyEngine(self.context.source, input_bytes)
+        engine = self.context.engine.sized(input_bytes)
         spec = CheckSpec(
             self.store.uri,
             self.context.storage_options,
@@ -287,10 +287,10 @@ class _Run:
     def _report(
         self,
         snapshot: Snapshot | None,
-        engine: LazyEngine | None = None,
+        engine: Engine | None = None,
         unsupported: str | None = None,
     ) -> CheckReport:
-        engine = engine or LazyEngine(self.context.source)
+        engine = engine or self.context.engine
         return CheckReport(
             version=None if snapshot is None else snapshot.version,
             options=self.options,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Failed, LazyEngine, ended
+from deltactl.engine.base import Failed, ended
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, InterruptedRunError
 from deltactl.operations.clone.tasks import CopyResult, CopySpec, CopyTask, copy_batch, copy_files
@@ -40,19 +40,13 @@ class Copied:
         self.files_kept += result.files_kept
 
 
-def copy_engine(context: RunContext) -> LazyEngine:
-    """Return the engine of the copies: Spark only on request, or if a cluster is named.
-
-    However much there is to copy, Spark on this machine would only add its start: the kernel or the
-    service copies, or the network is what it waits for.
-    """
-    return LazyEngine(context.source)
-
-
 def copy_all(
     source: Store, target: Store, copies: pa.Table, spec: CopySpec, context: RunContext
 ) -> Copied:
     """Copy every file; return when all names are durable.
+
+    The number of bytes does not choose the engine: Spark on this machine would only add its start,
+    because the kernel, the service or the network does the work.
 
     Args:
         source: of the files.
@@ -86,7 +80,7 @@ def copy_all(
 def _run(
     source: Store, target: Store, tasks: LazyTasks[CopyTask], spec: CopySpec, context: RunContext
 ) -> Iterator[CopyResult]:
-    if len(tasks.weights) == 1 and context.engine.name == "local":  # with the stores that are open
+    if len(tasks.weights) == 1 and context.engine.is_local:  # with the stores that are open
         task = tasks.build(0)
         yield copy_batch(source, target, task, spec, may_exist=not spec.is_fresh)
         return

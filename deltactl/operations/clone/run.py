@@ -23,7 +23,7 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all, copy_engine
+from deltactl.operations.clone.copies import copy_all
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -103,7 +103,6 @@ def clone_table(
             dry_run=dry_run,
         )
     snapshot, plan = outlast_cleanup(lambda: _make_plan(source, options, context))
-    context = replace(context, engine=copy_engine(context))
     if listing.latest_version is not None:
         return _find_done(target, listing, plan, context, dry_run)
     ensure_no_table_above(target)

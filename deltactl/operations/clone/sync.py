@@ -28,7 +28,7 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all, copy_engine
+from deltactl.operations.clone.copies import copy_all
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
@@ -75,7 +75,6 @@ def sync_clone(
     """
     update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
     plan, before = update.plan, update.current.version
-    context = replace(context, engine=copy_engine(context))
     report = CloneReport(
         plan,
         target.uri,

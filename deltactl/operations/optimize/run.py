@@ -76,8 +76,8 @@ def optimize_table(
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
-    An ``EngineSource`` chooses the engine by the bytes to rewrite and starts it only if there is
-    work. The ``run_id`` of the context, if it has one, is recorded in each commit.
+    The engine is chosen by the bytes to rewrite, and started only if there is work. The ``run_id``
+    of the context, if it has one, is recorded in each commit.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -131,7 +131,7 @@ def try_optimize(
             abort_uploads()
         return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
     run_together(store, [abort_uploads, store.ensure_put_if_absent])
-    context = replace(context, engine=context.source.open(_work_bytes(plan, options)))
+    context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
     report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
         follow_commit(snapshot, report.version_after, context)
@@ -148,7 +148,7 @@ def _report_plan(
     dry_run: bool,
 ) -> OptimizeReport:
     """Report what a run would do; nothing if it is skipped."""
-    choice = context.source.choose(_work_bytes(plan, options))
+    engine = context.engine.sized(_work_bytes(plan, options))
     forecast, sampled = None, dict[int, ClusterForecast]()
     if skipped is None:
         unusable = find_unusable(plan)
@@ -157,7 +157,7 @@ def _report_plan(
         forecast = _forecast(snapshot, drop_bins(plan, unusable), options)
         sampled = _forecast_clusters(snapshot, plan, options, context)
     return OptimizeReport(
-        plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options,
+        plan, engine.name, engine.reason, dry_run=dry_run, skipped=skipped, options=options,
         rewritten=forecast, clusters=tuple(sampled.values()),
         skipping=_report_skipping(snapshot, plan, sampled, options),
     )  # fmt: skip
@@ -323,7 +323,7 @@ def _run_round(
         tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
         return
-    is_local = context.engine.name == "local"
+    is_local = context.engine.is_local
     layout_spec = LayoutSpec(spec, run.options.spill_dir, context.cancel if is_local else None)
     clusters = build_cluster_tasks(
         plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local

@@ -42,8 +42,8 @@ def _act(session: Session, word: str) -> None:
     if verb == "sleep":
         time.sleep(0.05)
     if verb == "workers":
-        with session.engines(max_concurrent=8, memory_bytes=1000) as engines:
-            engine = engines.open(0)
+        with session.engine(max_concurrent=8, memory_bytes=1000) as chosen:
+            engine = chosen.start()
             assert isinstance(engine, LocalEngine)
             word = f"{engine.workers} workers, {engine.memory_bytes} bytes"
     if verb == "wait":

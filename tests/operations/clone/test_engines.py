@@ -29,7 +29,7 @@ DEEP = CloneOptions(deep=True)
 
 
 @dataclass(frozen=True)
-class Marking:
+class Marking(Engine):
     """An engine each try of whose tasks leaves a file in a folder."""
 
     inner: Engine

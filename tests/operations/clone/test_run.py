@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deltactl.engine.base import Engine, EngineChoice
+from deltactl.engine.base import Engine
 from deltactl.errors import (
     AccessDeniedError,
     ConflictError,
@@ -593,19 +594,18 @@ def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
     """A cluster that is named does, and so does ``--engine spark``."""
     builder = memory_table()
     builder.append([{"id": 1}])
-    asked: list[int] = []
 
-    class Source:
-        def choose(self, input_bytes: int) -> EngineChoice:
-            asked.append(input_bytes)
-            return EngineChoice("local", "a test")
+    class NeverSized(Engine):
+        name, reason, is_local = "local", "a test", True
 
-        def open(self, input_bytes: int) -> Engine:
+        def sized(self, input_bytes: int) -> Engine:
+            raise AssertionError("the bytes do not choose the engine")
+
+        def run(self, *args: Any, **options: Any) -> Iterator[Any]:
             raise AssertionError("one batch needs no engine")
 
-    context = RunContext(warn=lambda _: None, engines=Source())
+    context = RunContext(warn=lambda _: None, engine=NeverSized())
     clone_table(builder.store, new_target(), CloneOptions(deep=True), context)
-    assert set(asked) == {0}
 
 
 def test_the_library_clones_to_paths_and_tables(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltactl import SparkEngine, Table
-from deltactl.engine.base import Done, Engine, EngineChoice, Failed
+from deltactl.engine.base import Done, Engine, Failed
 from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.report import OptimizeReport
@@ -100,7 +100,7 @@ def test_the_same_on_every_engine(
 
 
 @dataclass(frozen=True)
-class Faulty:
+class Faulty(Engine):
     """An engine whose task of a number meets a fault after its work, some times."""
 
     inner: Engine
@@ -171,23 +171,28 @@ def test_a_bin_that_keeps_failing_is_dropped_and_the_others_commit(
     run.ensure_sound()
 
 
-class NeverOpened:
-    """A source that must not be asked for an engine."""
+class NeverStarted(Engine):
+    """An engine that must not be started."""
 
-    def choose(self, input_bytes: int) -> EngineChoice:
+    name, reason, asked = "spark", "large", 0
+
+    def sized(self, input_bytes: int) -> NeverStarted:
         self.asked = input_bytes
-        return EngineChoice("spark", "large")
+        return self
 
-    def open(self, input_bytes: int) -> Engine:
-        raise AssertionError("a look starts nothing")
+    def start(self) -> Engine:
+        raise AssertionError("a dry run starts nothing")
+
+    def run(self, *args: Any, **options: Any) -> Iterator[Any]:
+        raise AssertionError("a dry run runs nothing")
 
 
 def test_a_dry_run_says_where_it_would_run_and_starts_nothing(tmp_path: Path) -> None:
     sample(tmp_path / "t", "plain", "unpartitioned")
-    source = NeverOpened()
-    report = Table(str(tmp_path / "t")).optimize(engine=source, dry_run=True)
+    engine = NeverStarted()
+    report = Table(str(tmp_path / "t")).optimize(engine=engine, dry_run=True)
     assert (report.engine, report.engine_reason) == ("spark", "large")
-    assert source.asked == report.plan.bytes_to_rewrite > 0
+    assert engine.asked == report.plan.bytes_to_rewrite > 0
 
 
 def test_a_commit_says_where_it_ran_and_why(tmp_path: Path) -> None:
