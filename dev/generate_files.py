@@ -9,22 +9,20 @@ import sys
 from pathlib import Path
 
 from deltactl.cli.app import build_group
-from deltactl.cli.reference.completions import Shell, render_completion
+from deltactl.cli.reference.install import COMPLETION_FILES
 from deltactl.cli.reference.program import describe_program
+from dev.completions import render_completion
 from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
-
-COMPLETION_FILES = {
-    Shell.BASH: "completions/deltactl.bash",
-    Shell.ZSH: "completions/_deltactl",
-    Shell.FISH: "completions/deltactl.fish",
-}
 
 
 def render_files() -> dict[str, str]:
     """Return the text of each generated file, by its path in the repository."""
     program = describe_program(build_group())
-    files = {path: render_completion(shell, program) for shell, path in COMPLETION_FILES.items()}
+    files = {
+        f"completions/{name}": render_completion(shell, program)
+        for shell, name in COMPLETION_FILES.items()
+    }
     return files | {f"man/{name}": text for name, text in render_manual(program).items()}
 
 

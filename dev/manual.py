@@ -8,7 +8,7 @@ from typing import Final
 from deltactl import __version__
 from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc, OptionDoc
-from deltactl.cli.reference.completions import ProgramDoc
+from deltactl.cli.reference.program import ProgramDoc
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import variable_name
 

@@ -20,7 +20,7 @@ from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
-from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, build_options, find_group
+from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, build_options
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import ReaderGone, stdout_errors
@@ -61,7 +61,7 @@ def root(
         _print_version(session)
         raise typer.Exit
     if install_completion:
-        _install_completion(session, find_group(ctx))
+        _install_completion(session)
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command.")
@@ -76,10 +76,10 @@ def _print_version(session: Session) -> None:
             typer.echo(line)
 
 
-def _install_completion(session: Session, group: LazyGroup) -> None:
+def _install_completion(session: Session) -> None:
     from deltactl.cli.reference.install import install_completion
 
-    for line in install_completion(session.environ, group):
+    for line in install_completion(session.environ):
         typer.echo(line)
 
 

@@ -18,9 +18,8 @@ from deltactl.cli.group import find_group
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.reference.completions import ProgramDoc
 from deltactl.cli.reference.explanations import EXPLANATIONS
-from deltactl.cli.reference.program import describe_program
+from deltactl.cli.reference.program import ProgramDoc, describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.versions import describe_versions
 from deltactl.clock import SystemClock

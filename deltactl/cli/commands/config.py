@@ -14,8 +14,7 @@ from deltactl.cli.group import find_group
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
-from deltactl.cli.reference.completions import ProgramDoc
-from deltactl.cli.reference.program import describe_program
+from deltactl.cli.reference.program import ProgramDoc, describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.file import policy_keys
 from deltactl.cli.settings.settable import SETTABLE

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from deltactl.cli.group import LazyGroup
-from deltactl.cli.reference.completions import Shell, render_completion
-from deltactl.cli.reference.program import describe_program
+import deltactl
 from deltactl.errors import DeltactlError, UsageError
+
+
+class Shell(StrEnum):
+    """Shells that have a completion script."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+COMPLETION_FILES = {
+    Shell.BASH: "deltactl.bash",
+    Shell.ZSH: "_deltactl",
+    Shell.FISH: "deltactl.fish",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +37,14 @@ class Place:
     rc_line: str = ""
 
 
-def install_completion(environ: Mapping[str, str], group: LazyGroup) -> list[str]:
+def find_script(shell: Shell) -> Path:
+    """Return the script of the package, or of the repository if the package is editable."""
+    package = Path(deltactl.__file__).parent
+    inside = package / "completions" / COMPLETION_FILES[shell]
+    return inside if inside.exists() else package.parent / "completions" / inside.name
+
+
+def install_completion(environ: Mapping[str, str]) -> list[str]:
     """Write the script for the user's shell; return lines that say what was done.
 
     Running it again replaces the script, and changes nothing else.
@@ -35,7 +57,7 @@ def install_completion(environ: Mapping[str, str], group: LazyGroup) -> list[str
     place = find_place(shell, environ)
     try:
         place.script.parent.mkdir(parents=True, exist_ok=True)
-        place.script.write_text(render_completion(shell, describe_program(group)), "utf-8")
+        shutil.copyfile(find_script(shell), place.script)
         added = place.rc_file is not None and _ensure_line(place.rc_file, place.rc_line)
     except OSError as error:
         raise DeltactlError(f"cannot write {error.filename!r}: {error.strerror}") from error

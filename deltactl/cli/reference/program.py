@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deltactl.cli.failures import PROGRAM
 from deltactl.cli.group import LazyGroup, load_command
 from deltactl.cli.help import CommandDoc, describe_command
-from deltactl.cli.reference.completions import ProgramDoc
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramDoc:
+    """The program's own options, and each command with its line of the command table."""
+
+    root: CommandDoc
+    commands: Sequence[tuple[str, CommandDoc]]
 
 
 def describe_program(group: LazyGroup) -> ProgramDoc:

@@ -11,18 +11,24 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
-from deltactl.cli.reference.completions import Shell
-from deltactl.cli.reference.install import detect_shell, find_place, install_completion
+from deltactl.cli.reference.install import (
+    COMPLETION_FILES,
+    Shell,
+    detect_shell,
+    find_place,
+    find_script,
+    install_completion,
+)
 from deltactl.errors import UsageError
 from deltactl.protocol import properties
-from dev.generate_files import COMPLETION_FILES, main, render_files
+from dev.generate_files import main, render_files
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
 
@@ -179,7 +185,7 @@ def _environ(place: Path) -> dict[str, str]:
 @TYPED
 def test_bash_offers(place: Path, typed: str, offered: str) -> None:
     _require(Shell.BASH)
-    script = REPOSITORY / COMPLETION_FILES[Shell.BASH]
+    script = find_script(Shell.BASH)
     program = (
         f'cd "{place}"; . "{script}"; COMP_LINE=$1; COMP_POINT=${{#1}}; '
         "COMP_WORDS=($1); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); "
@@ -193,7 +199,7 @@ def test_bash_offers(place: Path, typed: str, offered: str) -> None:
 @TYPED
 def test_fish_offers(place: Path, typed: str, offered: str) -> None:
     _require(Shell.FISH)
-    script = REPOSITORY / COMPLETION_FILES[Shell.FISH]
+    script = find_script(Shell.FISH)
     program = f'cd "{place}"; source "{script}"; complete --do-complete "{typed}"'
     done = _run(["fish", "--no-config", "-c", program], _environ(place))
     words = [line.split("\t")[0].rstrip("/") for line in done.stdout.splitlines()]
@@ -261,12 +267,25 @@ def test_installing_twice_changes_nothing_more(tmp_path: Path, shell: Shell) -> 
         found.rc_file.write_text("# mine")
     states = []
     for _ in range(2):
-        assert install_completion(environ, build_group())[-1] == f"start a new {shell} to use it"
+        assert install_completion(environ)[-1] == f"start a new {shell} to use it"
         states.append({str(p): p.read_text() for p in tmp_path.rglob("*") if p.is_file()})
     assert states[0] == states[1]
-    assert found.script.read_text() == (REPOSITORY / COMPLETION_FILES[shell]).read_text()
+    assert found.script.read_text() == find_script(shell).read_text()
     if found.rc_file is not None:
         assert found.rc_file.read_text() == f"# mine\n{found.rc_line}\n"
+
+
+def test_a_wheel_has_the_scripts_inside_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
+    included = targets["build"]["targets"]["wheel"]["force-include"]
+    monkeypatch.setattr("deltactl.__file__", str(tmp_path / "deltactl" / "__init__.py"))
+    for source, target in included.items():
+        shutil.copytree(REPOSITORY / source, tmp_path / target)
+    for shell, name in COMPLETION_FILES.items():
+        assert find_script(shell) == tmp_path / "deltactl" / "completions" / name
+        assert find_script(shell).is_file()
 
 
 def test_an_unknown_shell_is_refused() -> None:

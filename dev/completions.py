@@ -7,29 +7,12 @@ partition columns and properties of the table on the line come from ``deltactl c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from deltactl.cli.help import CommandDoc, OptionDoc
-from deltactl.cli.reference.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
-
-
-class Shell(StrEnum):
-    """Shells that completions are written for."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramDoc:
-    """The program's own options, and each command with its line of the command table."""
-
-    root: CommandDoc
-    commands: Sequence[tuple[str, CommandDoc]]
-
+from deltactl.cli.reference.install import Shell
+from deltactl.cli.reference.program import ProgramDoc
+from dev.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
 
 _GENERATED: Final = "# Generated from the options of the commands of deltactl."
 
