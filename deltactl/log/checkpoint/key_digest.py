@@ -1,13 +1,11 @@
 """Compute a digest of file actions in their order: how many there are, their sizes and keys.
 
-Two streams of the same rows give the same digest, whatever the sizes of batches are. The digest of
-a file is computed from the digests of its row groups, which threads can compute in parallel.
+Two streams of the same rows give the same digest, whatever the sizes of batches are.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,20 +50,6 @@ class KeyDigest:
         parts = (*self._paths.digests(), *self._vectors.digests(), self._sizes.hexdigest())
         digest = hashlib.sha256("".join(parts).encode()).hexdigest()
         return Fingerprint(self._count, self._size_bytes, digest)
-
-
-def join_fingerprints(parts: Iterable[Fingerprint]) -> Fingerprint:
-    """Return the digest of a file from those of its row groups, in order; skip empty ones.
-
-    The result depends on how rows are divided into row groups.
-    """
-    digest = hashlib.sha256()
-    count = size_bytes = 0
-    for part in parts:
-        if part.count:
-            count, size_bytes = count + part.count, size_bytes + part.size_bytes
-            digest.update(part.digest.encode())
-    return Fingerprint(count, size_bytes, digest.hexdigest())
 
 
 class _TextHash:

@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Checkpoints", "V2 Spec", "Sidecar Files".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,15 +112,10 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of the file actions of a checkpoint: a file, or some of its row groups.
-
-    ``opened`` is the file itself, if the row groups are those of an open file: another writer could
-    replace the file with this name.
-    """
+    """Some of the file actions of a checkpoint: a file, or some of its row groups."""
 
     name: str
     row_groups: tuple[int, ...] | None = None
-    opened: pa.NativeFile | None = field(default=None, repr=False, compare=False)
 
 
 def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
@@ -168,13 +163,6 @@ def read_adds(
     """Yield batches of adds with given columns of :data:`ADD_SCHEMA`, from all or some pieces."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "add", columns)
-
-
-def read_add_structs(
-    store: Store, head: CheckpointHead, piece: Piece, columns: Sequence[str]
-) -> Iterator[tuple[pa.StructArray, pa.Table]]:
-    """Yield the same from a Parquet file, each batch after its non-null structs as stored."""
-    return _read_structs(store, head, piece, "add", columns)
 
 
 def read_removes(
@@ -246,15 +234,7 @@ def _read_actions(
             table = parsed.adds if action == "add" else parsed.removes
             yield table.select(columns)
         return
-    for _, table in _read_structs(store, head, piece, action, columns):
-        yield table
-
-
-def _read_structs(
-    store: Store, head: CheckpointHead, piece: Piece, action: str, columns: Sequence[str]
-) -> Iterator[tuple[pa.StructArray, pa.Table]]:
-    name = piece.name
-    with _named(name, head.version), _opened(store, piece) as source:
+    with _named(name, version), store.open_input(name) as source:
         parquet = _open_parquet(source)
         if name in head.sidecars:  # for the other files, `read_head` has checked this
             ensure_single_actions(parquet, 0)
@@ -271,14 +251,7 @@ def _read_structs(
             structs.validate(full=True)  # Parquet does not check that strings are UTF-8
             # To drop nulls copies the data, even if there are no nulls.
             structs = structs.drop_null() if structs.null_count else structs
-            yield structs, _to_table(structs, action, columns, head.non_file_actions.metadata)
-
-
-def _opened(store: Store, piece: Piece) -> AbstractContextManager[pa.NativeFile]:
-    if piece.opened is not None:
-        return nullcontext(piece.opened)
-    opened: AbstractContextManager[pa.NativeFile] = store.open_input(piece.name)
-    return opened
+            yield _to_table(structs, action, columns, head.non_file_actions.metadata)
 
 
 def _read_json(store: Store, name: str, version: int) -> CommitBytes:

@@ -8,30 +8,51 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltactl.errors import (
     ConflictError,
-    DataFileError,
     DeltactlError,
     StorageError,
-    VerificationError,
 )
-from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest, join_fingerprints
-from deltactl.log.checkpoint.row_groups import EncodedGroups, RowGroupWriter
+from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.rows import add_structs, remove_structs
-from deltactl.log.checkpoint.schema import CheckpointLayout
+from deltactl.log.checkpoint.schema import (
+    CheckpointLayout,
+    described_leaves,
+    dictionary_leaves,
+)
 from deltactl.storage.store import FileInfo, Store
-
-if TYPE_CHECKING:  # only a checkpoint that copies needs them
-    from deltactl.log.checkpoint.spliced_groups import GroupCopy, SplicedGroups
 
 _ROW_GROUP_ROWS: Final = 1 << 17
 _ROW_GROUP_BYTES: Final = 64 << 20
+_PAGE_VALUES: Final = 1 << 14
+
+
+def open_parquet(sink: Any, schema: pa.Schema, layout: CheckpointLayout) -> pq.ParquetWriter:
+    """Open Arrow's writer with the settings of checkpoints.
+
+    Every reader of Delta accepts this Parquet: format 1.0, data pages v1, plain and dictionary
+    encodings, snappy, no Arrow schema.
+    """
+    compat = layout.compat
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="1.0",
+        data_page_version="1.0",
+        compression="none" if compat == "plain" else "snappy",
+        use_dictionary=dictionary_leaves(schema, compat),
+        write_statistics=described_leaves(schema),
+        write_batch_size=_PAGE_VALUES,
+        store_schema=False,
+        use_deprecated_int96_timestamps=compat == "spark",
+    )
 
 
 def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
@@ -49,25 +70,12 @@ def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrittenActions:
-    """A written file of a checkpoint: number of rows, and the digest of its file actions.
-
-    ``group_adds`` and ``group_removes`` are the numbers of adds and removes of each row group.
-    """
+    """A written file of a checkpoint: number of rows, and the digest of its file actions."""
 
     file: FileInfo
     num_rows: int
     adds: Fingerprint
     removes: Fingerprint
-    group_adds: tuple[int, ...] = ()
-    group_removes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """The digests of a row group."""
-
-    adds: KeyDigest = field(default_factory=KeyDigest)
-    removes: KeyDigest = field(default_factory=KeyDigest)
 
 
 class ActionFileWriter:
@@ -79,7 +87,6 @@ class ActionFileWriter:
             replaced at the end.
         schema: columns of the file; each is the struct of an action.
         layout: the columns of file actions.
-        copies: whether :meth:`copy_adds` will be called.
     """
 
     def __init__(
@@ -88,22 +95,17 @@ class ActionFileWriter:
         name: str,
         schema: pa.Schema,
         layout: CheckpointLayout,
-        *,
-        copies: bool = False,
     ) -> None:
         self._store, self._name, self._schema, self._layout = store, name, schema, layout
-        self._head: list[pa.Table] = []
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = self._num_rows = 0
-        self._section = _Section()
-        self._done: list[tuple[Fingerprint, Fingerprint]] = []
+        self._adds, self._removes = KeyDigest(), KeyDigest()
         # Another thread computes the digest of one batch while this thread encodes it.
         self._digester = ThreadPoolExecutor(1, thread_name_prefix="deltactl-digest")
         self._digested: Future[None] | None = None
         self._sink = store.open_replacement(name)
-        self._spliced: SplicedGroups | None = None
         with self._naming_file():
-            self._writer = self._open_writer(copies=copies)
+            self._writer = open_parquet(self._sink, schema, layout)
 
     def __enter__(self) -> Self:
         return self
@@ -127,35 +129,19 @@ class ActionFileWriter:
 
     def write_non_file_actions(self, rows: pa.Table) -> None:
         """Append rows that have some or all columns of the file's schema."""
-        if rows.num_rows:
-            columns = {name: rows[name] for name in rows.schema.names}
-            self._head.append(self._fill(columns, rows.num_rows))
+        self._append({name: rows[name] for name in rows.schema.names}, rows.num_rows)
 
     def write_adds(self, files: pa.Table) -> None:
         """Append rows of ``ADD_SCHEMA``."""
         for batch in files.to_batches():
-            self._digest(self._section.adds, batch)
+            self._digest(self._adds, batch)
             self._append({"add": add_structs(batch, self._layout)}, batch.num_rows)
 
     def write_removes(self, files: pa.Table) -> None:
         """Append rows of ``REMOVE_SCHEMA``."""
         for batch in files.to_batches():
-            self._digest(self._section.removes, batch)
+            self._digest(self._removes, batch)
             self._append({"remove": remove_structs(batch, self._layout)}, batch.num_rows)
-
-    def copy_adds(self, copy: GroupCopy, adds: Fingerprint) -> None:
-        """Append a row group of an older checkpoint, given the digest of its rows.
-
-        Raises:
-            VerificationError: its file does not have the bytes.
-            StorageError: its file cannot be read, or the new file cannot be written.
-        """
-        assert self._spliced is not None
-        with self._naming_file():
-            self._flush()
-            self._spliced.copy(copy)
-        self._num_rows += adds.count
-        self._done.append((adds, KeyDigest().finish()))
 
     def close(self) -> WrittenActions:
         """Give the file its name. The file is durable when this returns.
@@ -166,7 +152,7 @@ class ActionFileWriter:
             ConflictError: another writer replaced the file at the same time.
         """
         with self._naming_file():
-            self._flush(join=True)
+            self._flush()
             self._writer.close()
             size_bytes = self._sink.tell()
             self._sink.close()
@@ -179,29 +165,7 @@ class ActionFileWriter:
                 hint="Rerun to check this checkpoint. This run did not change the checkpoint.",
             )
         self._digester.shutdown()
-        adds, removes = zip(*self._done, strict=True) if self._done else ((), ())
-        return WrittenActions(
-            file=info,
-            num_rows=self._num_rows,
-            adds=join_fingerprints(adds),
-            removes=join_fingerprints(removes),
-            group_adds=tuple(part.count for part in adds),
-            group_removes=tuple(part.count for part in removes),
-        )
-
-    def ensure_copied(self, written: WrittenActions) -> None:
-        """Read the footer and page headers back, and compare them with those of the source.
-
-        Raises:
-            VerificationError: they differ.
-            StorageError: the store failed; the file may be valid.
-        """
-        if self._spliced is None:
-            return
-        try:
-            self._spliced.ensure_stored(self._store, self._name, written.file.size_bytes)
-        except DataFileError as error:
-            raise VerificationError(f"{self._name}: {error.message}") from error
+        return WrittenActions(info, self._num_rows, self._adds.finish(), self._removes.finish())
 
     def _digest(self, digest: KeyDigest, files: pa.RecordBatch) -> None:
         self._wait_for_digest()
@@ -230,33 +194,14 @@ class ActionFileWriter:
         self._num_rows += num_rows
         return pa.table(arrays, schema=self._schema)
 
-    def _flush(self, *, join: bool = False) -> None:
-        """Write what is pending; non-file actions are a row group of their own unless ``join``.
-
-        Then the next checkpoint can copy the row group after them.
-        """
-        if self._head and not (join and self._pending):
-            head = pa.concat_tables(self._head)
-            self._head.clear()
-            self._writer.write(head)
-            self._done.append((KeyDigest().finish(), KeyDigest().finish()))
-        if self._pending or self._head:
-            table = pa.concat_tables([*self._head, *self._pending])
-            self._head.clear()
+    def _flush(self) -> None:
+        """Write the pending rows as one row group."""
+        if self._pending:
+            rows = pa.concat_tables(self._pending)
             self._pending.clear()
-            self._writer.write(table)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
             self._wait_for_digest()
-            section, self._section = self._section, _Section()
-            self._done.append((section.adds.finish(), section.removes.finish()))
         self._pending_rows = self._pending_bytes = 0
-
-    def _open_writer(self, *, copies: bool) -> RowGroupWriter:
-        if not copies:
-            return EncodedGroups(self._sink, self._schema, self._layout)
-        from deltactl.log.checkpoint.spliced_groups import SplicedGroups
-
-        self._spliced = SplicedGroups(self._sink, self._schema, self._layout)
-        return self._spliced
 
     @contextmanager
     def _naming_file(self) -> Iterator[None]:

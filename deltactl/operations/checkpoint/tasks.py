@@ -5,24 +5,21 @@ Runs on any engine: specs and tasks are picklable, and the worker opens the stor
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VerificationError
-from deltactl.log.checkpoint.key_digest import Fingerprint
 from deltactl.log.checkpoint.nodes import Node
 from deltactl.log.checkpoint.read import (
     FILE_COLUMNS,
     TOMBSTONE_COLUMNS,
     CheckpointHead,
-    action_pieces,
 )
 from deltactl.log.checkpoint.schema import CheckpointLayout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_actions
@@ -32,19 +29,10 @@ from deltactl.log.checkpoint.write import (
     remove_unchanged,
 )
 from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
-from deltactl.log.threads import count_threads, read_ahead
+from deltactl.log.threads import read_ahead
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
-from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
-from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import FileInfo, Store
-
-if TYPE_CHECKING:  # only a checkpoint that copies needs them
-    from deltactl.log.checkpoint.copies import CheckpointCopies
-    from deltactl.log.checkpoint.spliced_groups import GroupCopy
-
-_LEAST_COPIED_BYTES: Final = 1 << 20
-_MOST_REFUSED: Final = 2
 
 
 @dataclass(slots=True)
@@ -107,71 +95,16 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
     """
     store = open_store(spec.table_uri, spec.storage_options)
     schema = spec.layout.whole_schema
-    with ExitStack() as stack:
-        copies = _open_copies(store, spec, stack)
-        found = stack.enter_context(closing(_live_groups(spec, copies)))
-        first = list(islice(found, 1))
-        writer = stack.enter_context(
-            ActionFileWriter(store, name, schema, spec.layout, copies=bool(first))
-        )
+    with ActionFileWriter(store, name, schema, spec.layout) as writer:
         writer.write_non_file_actions(non_file_rows(schema, spec.non_file_actions))
-        copied: list[GroupCopy] = []
-        for copy, adds in chain(first, found):
-            writer.copy_adds(copy, adds)
-            copied.append(copy)
-        share = WHOLE if copies is None else Share(copies.rest(copied))
-        for kind, batch in _stream(store, spec, share):
+        for kind, batch in _stream(store, spec, WHOLE):
             _write(writer, kind, batch)
         # Checkpoints of other writers have the same name: only remove a file that is certainly
         # invalid.
         with _removed_on(VerificationError, store) as written:
             written.append(writer.close())
-            writer.ensure_copied(written[0])
             verify_actions(store, spec.version, written[0])
     return tuple(written)
-
-
-def _open_copies(store: Store, spec: WriteSpec, stack: ExitStack) -> CheckpointCopies | None:
-    """Open the older checkpoint if it may have row groups to copy; ``stack`` closes its files.
-
-    Only local files: on object stores, a copy would need further requests.
-    """
-    if spec.head is None or not is_local_uri(store.uri):
-        return None
-    found = store.stat_many([piece.name for piece in action_pieces(spec.head)])
-    if all(file is None or file.size_bytes < _LEAST_COPIED_BYTES for file in found):
-        return None
-    from deltactl.log.checkpoint.copies import find_candidates
-
-    return find_candidates(store, spec.head, spec.layout, stack)
-
-
-def _live_groups(
-    spec: WriteSpec, copies: CheckpointCopies | None
-) -> Generator[tuple[GroupCopy, Fingerprint]]:
-    """Yield the row groups whose adds are all live, and stored as deltactl would write them.
-
-    Stop after two row groups that cannot be copied: later commits may have changed files in every
-    row group, and a row group that is not copied is read twice.
-    """
-    if copies is None or not copies.groups:
-        return
-    from deltactl.log.checkpoint.copies import find_live_group
-
-    gone = spec.tail.load(copies.store).keys
-
-    def find(copy: GroupCopy) -> tuple[GroupCopy, Fingerprint] | None:
-        return find_live_group(copies, copy, gone, spec.layout)
-
-    num_refused = 0
-    with closing(each_in_parallel(find, copies.groups, at_once=count_threads())) as results:
-        for found in results:
-            if found is not None:
-                yield found
-                continue
-            num_refused += 1
-            if num_refused == _MOST_REFUSED:
-                return
 
 
 def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[WrittenActions, ...]:

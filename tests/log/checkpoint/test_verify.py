@@ -1,4 +1,4 @@
-"""The digests of a file are those of its row groups; a row group too many or too few is found."""
+"""A checkpoint file with other rows than were written is found, whatever its row groups are."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import VerificationError
-from deltactl.log.checkpoint import verify, write
-from deltactl.log.checkpoint.read import CheckpointHead
+from deltactl.log.checkpoint import write
 from deltactl.log.checkpoint.verify import verify_actions
 from deltactl.log.checkpoint.write import WrittenActions
-from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from tests.log.checkpoint.test_write import make_adds, open_writer
 
@@ -24,7 +22,6 @@ NAME = "x.parquet"
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_ROW_GROUP_ROWS", 10)
-    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
 
 
 def write_file(folder: Path, num_rows: int) -> WrittenActions:
@@ -34,17 +31,9 @@ def write_file(folder: Path, num_rows: int) -> WrittenActions:
         return writer.close()
 
 
-@pytest.mark.parametrize("num_rows", [0, 1, 12, 13, 24, 35, 100, 121])
-def test_a_file_is_read_back_in_shares(tmp_path: Path, num_rows: int) -> None:
-    written = write_file(tmp_path, num_rows)
-    assert sum(written.group_adds) == num_rows
-    shares = verify._share_groups(
-        LocalStore(str(tmp_path)), CheckpointHead(0, (NAME,)), written.group_adds
-    )
-    groups = [group for share in shares for group in share]
-    assert groups == list(range(len(written.group_adds)))
-    assert len(shares) == max(1, min(3, len(written.group_adds)))
-    verify_actions(open_store(str(tmp_path)), 0, written)
+@pytest.mark.parametrize("num_rows", [0, 1, 12, 121])
+def test_a_sound_file_is_accepted(tmp_path: Path, num_rows: int) -> None:
+    verify_actions(open_store(str(tmp_path)), 0, write_file(tmp_path, num_rows))
 
 
 def stored_groups(folder: Path) -> list[pa.Table]:
@@ -58,12 +47,8 @@ def store_groups(folder: Path, groups: list[pa.Table]) -> None:
             writer.write_table(group)
 
 
-@pytest.mark.parametrize("cpus", [1, 3])
-@pytest.mark.parametrize("damage", ["more", "fewer", "swapped", "twice", "other rows", "divided"])
-def test_other_row_groups_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, cpus: int
-) -> None:
-    monkeypatch.setattr(pa, "cpu_count", lambda: cpus)
+@pytest.mark.parametrize("damage", ["more", "fewer", "swapped", "twice", "other rows"])
+def test_other_row_groups_are_found(tmp_path: Path, damage: str) -> None:
     written = write_file(tmp_path, 60)
     groups = stored_groups(tmp_path)
     store_groups(tmp_path, groups)
@@ -76,16 +61,11 @@ def test_other_row_groups_are_found(
         groups[1:3] = groups[2:0:-1]
     elif damage == "twice":
         groups[3] = groups[2]
-    elif damage == "other rows":
+    else:
         moved = pa.concat_tables([groups[3], groups[4]])
         groups[3:5] = [moved.slice(0, 5), moved.slice(5)]
         groups[4] = pa.concat_tables([groups[4].slice(1), groups[4].slice(0, 1)])
-    else:
-        groups[0:1] = [groups[0].slice(0, 5), groups[0].slice(5)]
     store_groups(tmp_path, groups)
-    if damage == "divided" and cpus == 1:  # the same rows in the same order
-        verify_actions(open_store(str(tmp_path)), 0, written)
-        return
     with pytest.raises(VerificationError):
         verify_actions(open_store(str(tmp_path)), 0, written)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltactl.log.checkpoint.key_digest import KeyDigest, join_fingerprints
+from deltactl.log.checkpoint.key_digest import KeyDigest
 from deltactl.log.checkpoint.schema import CheckpointLayout
 from deltactl.log.checkpoint.write import ActionFileWriter
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
@@ -45,8 +45,8 @@ def test_the_digest_is_that_of_all_batches_in_order(tmp_path: Path) -> None:
             expected.add(batch)
         written = writer.close()
         assert threading.active_count() == threads
-    assert written.adds == join_fingerprints([expected.finish()])
-    assert written.removes == join_fingerprints([])
+    assert written.adds == expected.finish()
+    assert written.removes == KeyDigest().finish()
 
 
 def test_keys_that_cannot_be_digested_leave_no_file(
