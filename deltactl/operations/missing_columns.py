@@ -8,19 +8,7 @@ from __future__ import annotations
 
 from deltactl.errors import SafetyError
 from deltactl.log.snapshot import Snapshot
-from deltactl.protocol.actions import Metadata
-
-
-def describe_lack(metadata: Metadata) -> str | None:
-    """Return the columns that a schema lacks, or ``None``.
-
-    Raises:
-        CorruptLogError: the schema cannot be parsed.
-    """
-    if missing := metadata.missing_partition_columns:
-        plural = "s" if len(missing) > 1 else ""
-        return f"its schema lacks the partition column{plural} {', '.join(map(repr, missing))}"
-    return None if metadata.schema.fields else "its schema has no columns"
+from deltactl.protocol.schema_rules import describe_lack
 
 
 def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False) -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import SafetyError
 from deltactl.protocol.arrow_schemas import array_of, arrow_type
-from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.partitions import find_foreign_key, lookup_map, parse_partition_column
 from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field
 
@@ -73,7 +74,14 @@ def group_partitions(
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.
+        SafetyError: a file has a value of another column, so that its own value may be lost.
     """
+    keys = {field.physical_name for field in fields}
+    if (foreign := find_foreign_key(values, keys)) is not None:
+        raise SafetyError(
+            f"partitionValues of a file has the key {foreign!r}, which is not a partition column",
+            hint="Run `deltactl check` to see the commits. Let their writer correct the table.",
+        )
     ids, first_rows = _number_groups(np.zeros(len(values), dtype=np.int64))
     texts = []
     for field in fields:

@@ -53,7 +53,7 @@ class Metadata:
 
     @cached_property
     def column_mapping_mode(self) -> str:
-        """``none``, ``name`` or ``id``."""
+        """``none``, ``name`` or ``id``; else the table has a mode that no release knows."""
         return self.configuration.get("delta.columnMapping.mode", "none").lower()
 
     @cached_property
@@ -66,8 +66,13 @@ class Metadata:
     @cached_property
     def known_partition_fields(self) -> tuple[Field, ...]:
         """The fields of those partition columns that are in the schema, in partition order."""
-        found = map(self.schema.find, self.partition_columns)
+        found = map(self._partition_field, self.partition_columns)
         return tuple(field for field in found if field is not None)
+
+    def _partition_field(self, name: str) -> Field | None:
+        """Return the field of exactly this name: no reader accepts another case."""
+        found = self.schema.find(name)
+        return found if found is not None and found.name == name else None
 
     @cached_property
     def partition_names(self) -> Mapping[str, str]:
@@ -75,7 +80,7 @@ class Metadata:
 
         For a partition column without a field in the schema, both names are equal.
         """
-        fields = [(name, self.schema.find(name)) for name in self.partition_columns]
+        fields = [(name, self._partition_field(name)) for name in self.partition_columns]
         return {f.physical_name if f else name: f.name if f else name for name, f in fields}
 
     @property
@@ -86,7 +91,7 @@ class Metadata:
     @cached_property
     def missing_partition_columns(self) -> tuple[str, ...]:
         """Partition columns that are not in the schema."""
-        return tuple(name for name in self.partition_columns if self.schema.find(name) is None)
+        return tuple(n for n in self.partition_columns if self._partition_field(n) is None)
 
     @cached_property
     def data_schema(self) -> StructType:

@@ -6,7 +6,6 @@ not import it. Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Action
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -22,6 +21,7 @@ from deltactl.protocol.schema import (
     MapType,
     PrimitiveType,
     StructType,
+    decimal_digits,
     is_void,
 )
 
@@ -41,7 +41,6 @@ VARIANT_TYPE: Final = pa.struct(
 Source: PROTOCOL.md, "Variant data in Parquet"; Parquet's VariantEncoding.md, "Variant in Parquet".
 """
 
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -167,10 +166,8 @@ def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType
 def _primitive_arrow(name: str) -> pa.DataType:
     if (known := _PRIMITIVES.get(name)) is not None:
         return known
-    if match := _DECIMAL.fullmatch(name):
-        precision, scale = int(match[1]), int(match[2])
-        if 1 <= precision <= 38 and 0 <= scale <= precision:  # noqa: PLR2004 - Delta's limit
-            return pa.decimal128(precision, scale)
+    if (digits := decimal_digits(name)) is not None:
+        return pa.decimal128(*digits)
     raise UnsupportedFeatureError(
         f"column type {name!r} is not supported",
         hint="Use a tool that supports this type, or read only other columns.",

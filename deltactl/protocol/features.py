@@ -13,10 +13,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import SafetyError, UnsupportedFeatureError, join_reasons
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import is_variant, leaf_types, walk_fields
+from deltactl.protocol.schema_rules import (
+    ambiguity_problems,
+    describe_mapping_mode,
+    schema_problems,
+    unsupported_columns,
+)
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -40,6 +46,7 @@ READ_ONLY = frozenset({Operation.READ})
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 _DEFAULT = "EXISTS_DEFAULT"
+_READING = frozenset({Operation.READ, Operation.REWRITE})
 _NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT, Operation.CLONE})
 
 Condition = Callable[[Metadata], bool]
@@ -229,11 +236,19 @@ def forbids_vectors(metadata: Metadata) -> bool:
     return any(row.without_vectors and row.active(metadata) for row in REGISTRY.values())
 
 
+def may_have_new_types(protocol: Protocol) -> bool:
+    """Return whether a feature of the table can have types that deltactl does not support."""
+    features = list_features(protocol)
+    return any(name not in REGISTRY or REGISTRY[name].brings_types for name in features)
+
+
 def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operation) -> None:
-    """Raise an error if deltactl does not support an operation with the features of the table.
+    """Raise an error if deltactl cannot do an operation with the features and schema of the table.
 
     Raises:
-        UnsupportedFeatureError: the message lists each unsupported feature or version.
+        UnsupportedFeatureError: the message lists each unsupported feature, version or column.
+        SafetyError: the schema is invalid, so that columns could be misread.
+        CorruptLogError: the schema cannot be parsed.
     """
     blockers = list(_version_blockers(protocol, operation))
     relevant = (
@@ -252,7 +267,11 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     if is_mapped and operation not in _NAMELESS and not has_feature(protocol, COLUMN_MAPPING):
         # For such a table, some readers use column mapping and others do not.
         blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
+    problem = describe_mapping_mode(metadata)
+    if problem is not None and operation in _READING:
+        blockers.append(problem)
     if operation is Operation.REWRITE:
+        blockers += unsupported_columns(metadata.schema)
         # If a file does not have the column, Spark returns EXISTS_DEFAULT for its rows. A rewritten
         # file has the column, with nulls, so the default value would be lost.
         columns = walk_fields(metadata.schema)
@@ -263,6 +282,17 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
             f"{'s' if len(blockers) > 1 else ''}: {', '.join(blockers)}",
             hint="Use a tool that supports the feature, or drop the feature from the table. "
             "`deltactl describe-detail` still shows the table.",
+        )
+    problems = []
+    if operation is Operation.REWRITE:
+        problems = schema_problems(metadata, may_have_new_types=may_have_new_types(protocol))
+    elif operation is Operation.READ:
+        problems = ambiguity_problems(metadata)
+    if problems:
+        raise SafetyError(
+            f"cannot {operation.value} this table: its schema is invalid: {join_reasons(problems)}",
+            hint="Let the writer of the table commit a valid metaData action, or restore a version "
+            "before the problem. `deltactl check` lists all problems.",
         )
 
 

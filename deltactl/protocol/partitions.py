@@ -137,6 +137,31 @@ def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
     return items.take(array_of(indices, missing))
 
 
+def find_foreign_key(maps: pa.ChunkedArray, keys: Collection[str]) -> str | None:
+    """Return a key with a value that is none of ``keys``; ``None`` if there is no such key.
+
+    Keys are compared exactly, as all readers do.
+
+    Args:
+        maps: ``map<string, string>``, rows of any layout.
+        keys: physical names of the partition columns.
+    """
+    known = pa.array(list(keys), pa.string())
+    for chunk in maps.chunks:
+        names, values = _entries(chunk)
+        is_foreign = pc.and_(pc.invert(pc.is_in(names, value_set=known)), values.is_valid())
+        if (found := pc.index(is_foreign, True).as_py()) >= 0:
+            return str(names[found])
+    return None
+
+
+def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """Return the keys and the values of all rows."""
+    offsets = maps.offsets.to_numpy(zero_copy_only=False)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return tuple(maps.values.field(i).slice(first, last - first) for i in (0, 1))
+
+
 def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
     """Remove null values of all keys except ``keys``; return the input if there are none.
 
@@ -144,14 +169,12 @@ def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
     change of the partition columns, the nulls of earlier partition columns must not be written.
     """
     offsets = maps.offsets.to_numpy(zero_copy_only=False)
-    first, last = int(offsets[0]), int(offsets[-1])
-    names = maps.values.field(0).slice(first, last - first)
+    names, items = _entries(maps)
     if set(pc.unique(names).to_pylist()) <= set(keys):
         return maps
-    items = maps.values.field(1).slice(first, last - first)
     kept = pc.or_(pc.is_in(names, value_set=pa.array(list(keys), pa.string())), items.is_valid())
     counts = np.concatenate([[0], np.cumsum(kept.to_numpy(zero_copy_only=False))])
-    places = pa.array(counts[offsets - first].astype(np.int32), mask=_starts_of_nulls(maps))
+    places = pa.array(counts[offsets - offsets[0]].astype(np.int32), mask=_starts_of_nulls(maps))
     return pa.MapArray.from_arrays(places, names.filter(kept), items.filter(kept), _MAP_TYPE)
 
 

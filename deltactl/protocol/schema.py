@@ -6,6 +6,7 @@ Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -17,6 +18,16 @@ FIELD_ID_KEY = "delta.columnMapping.id"
 _MAPPING_KEYS = frozenset({PHYSICAL_NAME_KEY, FIELD_ID_KEY})
 
 MAX_DECIMAL_DIGITS: Final = 38
+
+PRIMITIVE_NAMES: Final = frozenset(
+    {
+        "string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary",
+        "date", "timestamp", "timestamp_ntz", "void", "decimal", "variant",
+    }
+)  # fmt: skip
+"""The primitive types that deltactl supports, except those of ``decimal_digits``."""
+
+_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,8 @@ def _parse_type(node: Any, is_mapped: bool) -> DeltaType:
         return ArrayType(
             _parse_type(node["elementType"], is_mapped), bool(node.get("containsNull", True))
         )
+    if kind == "udt":  # of Spark: files store the values of its sqlType
+        return _parse_type(node["sqlType"], is_mapped)
     if kind == "map":
         return MapType(
             _parse_type(node["keyType"], is_mapped),
@@ -193,6 +206,19 @@ def render_type(kind: DeltaType) -> str:
             return f"map<{render_type(key)},{render_type(value)}>"
         case PrimitiveType(name):
             return name
+
+
+def decimal_digits(name: str) -> tuple[int, int] | None:
+    """Return precision and scale of a valid ``decimal(p,s)``, or ``None``."""
+    match = _DECIMAL.fullmatch(name)
+    precision, scale = (int(match[1]), int(match[2])) if match else (0, 0)
+    is_valid = 1 <= precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision
+    return (precision, scale) if is_valid else None
+
+
+def is_supported(leaf: PrimitiveType) -> bool:
+    """Return whether deltactl reads and writes values of a primitive type."""
+    return leaf.name in PRIMITIVE_NAMES or decimal_digits(leaf.name) is not None
 
 
 def is_void(delta_type: DeltaType) -> bool:

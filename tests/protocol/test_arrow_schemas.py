@@ -6,7 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from deltactl.protocol.arrow_schemas import array_of, empty_table, flags_of, numbers_of, texts_of
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.protocol.arrow_schemas import (
+    array_of,
+    arrow_type,
+    empty_table,
+    flags_of,
+    numbers_of,
+    texts_of,
+)
+from deltactl.protocol.schema import PRIMITIVE_NAMES, PrimitiveType, is_supported
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64", "bool"])
@@ -43,3 +52,15 @@ def test_texts_of_makes_a_valid_string_array() -> None:
 def test_empty_table_equals_that_of_arrow() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.map_(pa.string(), pa.string()))])
     assert empty_table(schema).equals(schema.empty_table())
+
+
+@pytest.mark.parametrize(
+    "name", [*PRIMITIVE_NAMES, "decimal(38,38)", "decimal(39,0)", "decimal(3,4)", "null", "char(3)"]
+)
+def test_the_supported_types_are_those_that_have_an_arrow_type(name: str) -> None:
+    kind = PrimitiveType(name)
+    if is_supported(kind):
+        arrow_type(kind)
+    else:
+        with pytest.raises(UnsupportedFeatureError):
+            arrow_type(kind)

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.check.protocol import can_partition
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.schema import Field
+from deltactl.protocol.schema_rules import can_partition
 
 PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
 """Columns that identify files, and the column that is checked."""

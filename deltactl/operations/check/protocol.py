@@ -6,17 +6,12 @@ Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.missing_columns import describe_lack
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.features import (
     COLUMN_MAPPING,
     IN_COMMIT_TIMESTAMP,
@@ -26,21 +21,14 @@ from deltactl.protocol.features import (
     ROW_TRACKING,
     V2_CHECKPOINT,
     list_features,
+    may_have_new_types,
 )
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import (
-    PHYSICAL_NAME_KEY,
-    Field,
-    PrimitiveType,
     StructType,
     leaf_types,
-    render_type,
-    walk_fields,
-    walk_types,
 )
-
-# Types outside the protocol that Spark writes or reads.
-_SPARK_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestamp_ltz")
+from deltactl.protocol.schema_rules import ambiguity_problems, describe_lack, schema_problems
 
 
 class Readable(IntEnum):
@@ -72,20 +60,9 @@ def check_protocol(
         return Readable.ROWS  # there are no columns to check; see check_empty_schema
     for problem in _missing_features(protocol, metadata, schema):
         findings.add("FEATURE_MISSING", problem, version=version)
-    problems = [*_column_problems(metadata, schema), *_type_problems(protocol, schema)]
-    readable = Readable.ROWS
-    if metadata.missing_partition_columns:
-        problems.append(
-            f"{describe_lack(metadata)}: do not rewrite files before a commit completes the schema"
-        )
-        readable = Readable.FILES
-    if metadata.column_mapping_mode != "none":
-        mapping = list(_mapping_problems(schema))
-        readable = Readable.FILES if mapping else readable
-        problems += [*mapping, *_counter_problems(metadata, schema)]
-    for problem in problems:
+    for problem in schema_problems(metadata, may_have_new_types=may_have_new_types(protocol)):
         findings.add("SCHEMA_INVALID", problem, version=version)
-    return readable
+    return Readable.FILES if ambiguity_problems(metadata) else Readable.ROWS
 
 
 def check_empty_schema(
@@ -171,72 +148,3 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
         for needed in REGISTRY[name].needs:
             if needed not in supported:
                 yield f"the feature {name} needs {needed}, which the protocol does not list"
-
-
-def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
-    """Yield columns that differ only in case, and columns that cannot be partition columns."""
-    for struct in walk_types(schema):
-        if not isinstance(struct, StructType):
-            continue
-        names = Counter(field.name.lower() for field in struct.fields)
-        for name, times in sorted(names.items()):
-            if times > 1:
-                yield (
-                    f"{times} fields of a struct have the same name {name!r}, if case is ignored"
-                )
-    columns = metadata.known_partition_fields
-    for name, times in Counter(field.name for field in columns).items():
-        if times > 1:
-            yield f"the partition column {name!r} is listed {times} times"
-    for field in dict.fromkeys(columns):
-        if not can_partition(field):
-            kind = render_type(field.type)
-            yield f"the partition column {field.name!r} has type {kind}, which is not allowed"
-
-
-def can_partition(column: Field) -> bool:
-    """Return whether ``partitionValues`` can contain values of the type of the column."""
-    return isinstance(column.type, PrimitiveType) and column.type.name != "variant"
-
-
-def _type_problems(protocol: Protocol, schema: StructType) -> Iterator[str]:
-    """Yield types that the protocol does not define, unless a feature may have added them."""
-    features = list_features(protocol)
-    if any(name not in REGISTRY or REGISTRY[name].brings_types for name in features):
-        return
-    for name in sorted({leaf.name for leaf in leaf_types(schema)}):
-        try:
-            arrow_type(PrimitiveType(name))
-        except UnsupportedFeatureError:
-            if not _SPARK_TYPES.fullmatch(name):
-                yield f"a column has type {name!r}, which Delta does not define"
-
-
-def _mapping_problems(schema: StructType) -> Iterator[str]:
-    """Yield problems of the column mapping that make columns of files ambiguous."""
-    ids: Counter[int] = Counter()
-    for field in walk_fields(schema):
-        if PHYSICAL_NAME_KEY not in field.metadata:
-            yield f"column {field.name!r} has no physical name, which column mapping needs"
-        if (number := field.field_id) is None:
-            yield f"column {field.name!r} has no id, which column mapping needs"
-        else:
-            ids[number] += 1
-    for number, times in sorted(ids.items()):
-        if times > 1:
-            yield f"the column id {number} is used {times} times"
-    names = Counter(field.physical_name for field in schema.fields)
-    for name, times in sorted(names.items()):
-        if times > 1:
-            yield f"the physical name {name!r} is used {times} times"
-
-
-def _counter_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
-    """Yield a problem if the next column would get an id that is in use."""
-    ids = [number for field in walk_fields(schema) if (number := field.field_id) is not None]
-    highest = max(ids, default=0)
-    counter = TableProperties(metadata.configuration).integer(
-        "delta.columnMapping.maxColumnId", highest
-    )
-    if counter < highest:
-        yield f"delta.columnMapping.maxColumnId is {counter}, below the column id {highest}"

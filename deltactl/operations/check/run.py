@@ -16,6 +16,7 @@ from deltactl.errors import (
     CorruptLogError,
     LogGapError,
     MissingActionError,
+    SafetyError,
     UnsupportedFeatureError,
     ignore_warning,
 )
@@ -169,6 +170,8 @@ class _Run:
         except UnsupportedFeatureError as error:
             self.findings.note(f"the table may contain more than was checked: {error.message}")
             return error.message
+        except SafetyError:  # the findings have it
+            return None
         return None
 
     def _check_state(

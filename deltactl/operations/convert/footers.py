@@ -10,12 +10,12 @@ from typing import Final
 from deltactl.engine.base import Failed, Task, ended
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert.directory import LeftOut
+from deltactl.operations.convert.hidden_columns import is_hidden_column
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import Problem, find_partition_names
 from deltactl.operations.convert.tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.hidden_columns import is_hidden_column
 from deltactl.protocol.new_tables import PLAIN
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import StructType, encode_schema, is_void

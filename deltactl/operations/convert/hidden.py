@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from deltactl.operations.convert.footers import Footers
+from deltactl.operations.convert.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import find_partition_names
 from deltactl.operations.convert.tasks import FooterGroup
-from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.schema import StructType
 
 

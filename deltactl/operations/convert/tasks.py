@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
+from deltactl.operations.convert.hidden_columns import CHANGE_TYPE
 from deltactl.operations.convert.partitions import Problem
 from deltactl.parquet.alike_footers import AlikeFooters, Numbers, Shape, match_footers
 from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
@@ -21,7 +22,6 @@ from deltactl.parquet.footer_bytes import (
     read_footer_bytes,
 )
 from deltactl.parquet.footer_columns import read_alike_columns, read_leaf_columns
-from deltactl.protocol.hidden_columns import CHANGE_TYPE
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns

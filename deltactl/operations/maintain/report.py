@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, UnsupportedFeatureError
 from deltactl.operations.maintain.actions import Action, Effect, sum_effects
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.observe import TableFacts
@@ -69,7 +69,8 @@ class TableReport:
     """The result for one table.
 
     ``actions``: all due actions, with their state; ``outcomes``: the finished calls. ``errors``:
-    all failures, and problems of enabled actions that are not possible.
+    all failures, and problems of enabled actions that are not possible; but that deltactl does not
+    support optimize of the table is no error, so that the other actions can be unattended.
     """
 
     facts: TableFacts
@@ -99,7 +100,12 @@ class TableReport:
     def errors(self) -> tuple[DeltactlError, ...]:
         """Return all errors, those of the actions that were tried first."""
         tried = [it.error for it in self.outcomes if it.error is not None]
-        return (*tried, *self.facts.problems.values())
+        refused = [
+            error
+            for name, error in self.facts.problems.items()
+            if name != "optimize" or not isinstance(error, UnsupportedFeatureError)
+        ]
+        return (*tried, *refused)
 
     @property
     def left(self) -> tuple[Action, ...]:
