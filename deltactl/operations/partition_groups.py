@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.protocol.arrow_schemas import array_of, arrow_type
+from deltactl.protocol.partition_texts import zone_mask
 from deltactl.protocol.partitions import find_foreign_key, lookup_map, parse_partition_column
 from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field
 
 Array = np.ndarray[Any, Any]
 
-_ZONE: Final = r"(?:[Zz]|[+-]\d{2}:?\d{2})\s*$"
 _CODES_A_ROW: Final = 4  # maximum number of possible codes that are numbered with a lookup table
 
 
@@ -128,5 +128,5 @@ def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
         return typed
     # Without a zone in the string Spark uses that of its session, other readers UTC: the same value
     # with and without is one time for some and two for others.
-    zoned = pc.match_substring_regex(texts, _ZONE).cast(pa.int64())
+    zoned = zone_mask(texts).cast(pa.int64())
     return pc.add(pc.multiply(typed.cast(pa.int64()), 2), zoned)

@@ -93,19 +93,28 @@ def _read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
         except _UnusableTypeError as error:
             unusable.append((member.name, str(error)))
             reader.position = start + sum(1 for _ in walk_leaves(member.type))
-    unusable += _doubled(StructType(tuple(fields)), "")
+    unusable += _repeated(StructType(tuple(fields)), "")
     return FileSchema(StructType(tuple(fields)), tuple(unusable), tuple(reader.nanoseconds))
 
 
-def _doubled(struct: StructType, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield columns whose names are equal or differ only in case, because Delta ignores case."""
+def _repeated(kind: DeltaType, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield fields of a struct at any depth with one name, because Delta ignores case."""
     seen: dict[str, str] = {}
-    for field in struct.fields:
-        name = f"{prefix}{field.name}"
-        if (other := seen.setdefault(field.name.lower(), name)) is not name:
-            yield name, f"has the same name as {other!r}; names that differ only in case are equal"
-        if isinstance(field.type, StructType):
-            yield from _doubled(field.type, f"{name}.")
+    match kind:
+        case StructType():
+            for field in kind.fields:
+                name = f"{prefix}{field.name}"
+                if (other := seen.setdefault(field.name.lower(), name)) is not name:
+                    yield (
+                        name,
+                        f"has the same name as {other!r}; names that differ only in case are equal",
+                    )
+                yield from _repeated(field.type, f"{name}.")
+        case ArrayType():
+            yield from _repeated(kind.element, f"{prefix}element.")
+        case MapType():
+            yield from _repeated(kind.key, f"{prefix}key.")
+            yield from _repeated(kind.value, f"{prefix}value.")
 
 
 class _SchemaReader:

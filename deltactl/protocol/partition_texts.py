@@ -1,4 +1,7 @@
-"""Parse the string of a partition value to a Python value for the column's Arrow type.
+"""Parse the string of a partition value to a Python value, and find strings in other forms.
+
+Readers accept different other forms than those of the protocol: Spark those that it can cast, the
+Rust kernel (delta-rs, DuckDB) only some, and it refuses the table.
 
 This module does not handle escapes in directory names: ``paths`` does (``hive_escape``). Source:
 PROTOCOL.md, "Partition Value Serialization", and other forms that writers use.
@@ -10,9 +13,11 @@ import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Context, Decimal, Inexact
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Parser = Callable[[str], object]
 """Parses a string that is not empty. Raises ``ValueError`` or ``ArithmeticError``."""
@@ -33,6 +38,14 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 # The Gregorian calendar repeats every 400 years.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
+
+_ZONE: Final = r"(?:[Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)\s*$"
+_HAS_ZONE: Final = rf"[T ].*{_ZONE}"
+_DATE: Final = r"^[+-]?\d{4,6}-\d{1,2}-\d{1,2}"
+_TIME: Final = r"\d{1,2}:\d{1,2}:\d{1,2}(?:\.\d+)?"
+_LONGER_FRACTION: Final = r"\.\d{6}\d*[1-9]"
+# Java writes numbers outside of this range with an exponent, as Spark does.
+_PLAIN_FLOATS: Final = (1e-3, 1e7)
 
 
 def text_parser(type: pa.DataType) -> Parser | None:  # noqa: PLR0911 - a table of types
@@ -157,3 +170,59 @@ def _zone_us(match: re.Match[str]) -> int:
     if hours > 23 or minutes > 59:
         raise ValueError(match[0])
     return (1 if match["sign"] == "+" else -1) * (hours * 60 + minutes) * 60 * _SECOND_US
+
+
+def zone_mask(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a mask of the timestamps with a time zone; null for nulls."""
+    return pc.match_substring_regex(texts, _HAS_ZONE)
+
+
+def find_malformed(texts: pa.Array, type: pa.DataType) -> list[str]:
+    """Return the texts that are values of a column of ``type``, but not in the protocol's form.
+
+    These are dates with a time, and timestamps without a time, or without seconds. Between date and
+    time, a timestamp without a zone has a space.
+    """
+    if pa.types.is_date(type):
+        form = rf"{_DATE}$"
+    elif pa.types.is_timestamp(type):
+        zone = rf"(?: ?{_ZONE})" if type.tz else ""
+        zoned = f"|T{_TIME}{zone}" if zone else ""
+        form = rf"{_DATE}(?: {_TIME}{zone}?{zoned})$"
+    else:
+        return []
+    matches = pc.or_(pc.match_substring_regex(texts, form), pc.equal(texts, ""))
+    found: list[str] = texts.filter(pc.invert(matches)).to_pylist()
+    return found
+
+
+def find_inexact(texts: pa.Array, type: pa.DataType) -> list[str]:
+    """Return the texts with a part that a column of ``type`` does not store.
+
+    These are a time in a date, a zone in a timestamp without time zone, and digits after the
+    microseconds.
+    """
+    if pa.types.is_date(type):
+        lost = r"[T ]"
+    elif pa.types.is_timestamp(type):
+        lost = _LONGER_FRACTION if type.tz else rf"{_LONGER_FRACTION}|{_HAS_ZONE}"
+    else:
+        return []
+    found: list[str] = texts.filter(pc.match_substring_regex(texts, lost)).to_pylist()
+    return found
+
+
+def format_float(value: Any) -> str | None:
+    """Return a float scalar as Java and Spark write it; ``None`` for null."""
+    if not value.is_valid:
+        return None
+    number = value.as_py()
+    if value.type == pa.float32():
+        number = np.float32(number)  # with fewer digits
+    if not np.isfinite(number):
+        return "NaN" if np.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    least, most = _PLAIN_FLOATS
+    if number == 0 or least <= abs(number) < most:
+        return np.format_float_positional(number, trim="0")
+    digits, _, exponent = np.format_float_scientific(number, trim="0").partition("e")
+    return f"{digits}E{int(exponent)}"

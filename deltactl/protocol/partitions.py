@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.protocol.arrow_schemas import array_of, texts_of
-from deltactl.protocol.partition_texts import text_parser
+from deltactl.protocol.partition_texts import format_float, text_parser, zone_mask
 
 _MAP_TYPE: Final = pa.map_(pa.string(), pa.string())
 
@@ -97,6 +97,41 @@ def _cast_moments(texts: pa.Array, type: pa.DataType) -> pa.Array:
             raise
     # The strings have no time zone: they are UTC.
     return texts.cast(pa.timestamp(type.unit)).cast(type)
+
+
+def format_partition_values(
+    texts: pa.Array, type: pa.DataType, *, assume_utc: bool = False
+) -> pa.Array:
+    """Return each text in the form of the protocol; null and ``""`` become null.
+
+    Args:
+        texts: strings that are valid values of a column of ``type``.
+        type: as for ``parse_partition_column``. Texts of strings and bytes do not change.
+        assume_utc: whether a timestamp without a zone gets one. Otherwise, it stays without a
+            zone, because readers use their own zone for it.
+
+    Raises:
+        CorruptLogError: a text is not a valid value.
+    """
+    typed = parse_partition_column(texts, type)
+    if pa.types.is_string(type) or pa.types.is_binary(type):
+        return texts
+    if pa.types.is_timestamp(type):
+        local = typed.cast(pa.timestamp("us")).cast(pa.string())
+        found = pc.replace_substring_regex(local, r"\.000000$", "")
+        if type.tz:
+            utc = pc.binary_join_element_wise(pc.replace_substring(local, " ", "T"), "Z", "")
+            found = utc if assume_utc else pc.if_else(zone_mask(texts), utc, found)
+    elif pa.types.is_floating(type):
+        found = pa.array([format_float(value) for value in typed], pa.string())
+    elif pa.types.is_decimal(type):
+        values = [None if v is None else format(v, "f") for v in typed.to_pylist()]
+        found = pa.array(values, pa.string())
+    else:
+        found = typed.cast(pa.string())
+    # Years with other than four digits have no form in the protocol.
+    is_plain = pc.match_substring_regex(found, r"^\d{4}-") if pa.types.is_temporal(type) else True
+    return pc.if_else(is_plain, found, texts)
 
 
 def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.ChunkedArray:

@@ -15,6 +15,7 @@ from deltactl.errors import MALFORMED, CorruptLogError
 
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
+TYPE_CHANGES_KEY: Final = "delta.typeChanges"
 _MAPPING_KEYS = frozenset({PHYSICAL_NAME_KEY, FIELD_ID_KEY})
 
 MAX_DECIMAL_DIGITS: Final = 38

@@ -14,8 +14,9 @@ from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check.findings import Findings
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.partition_texts import find_malformed
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.schema import Field
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field
 from deltactl.protocol.schema_rules import can_partition
 
 PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
@@ -41,15 +42,19 @@ def check_partitions(
 
 
 def _bad_values(texts: pa.ChunkedArray, column: Field, findings: Findings) -> list[str]:
+    distinct = pc.unique(texts).drop_null()
+    bad: list[str] = []
     try:
         type_ = arrow_type(column.type)
-        parse_partition_column(texts, type_)
+        parse_partition_column(distinct, type_)
     except UnsupportedFeatureError as error:
         findings.note(f"values of {column.name!r} were not checked: {error.message}")
         return []
     except CorruptLogError:
-        return [t for t in pc.unique(texts).drop_null().to_pylist() if not _parses(t, type_)]
-    return []
+        bad = [text for text in distinct.to_pylist() if not _parses(text, type_)]
+    if TYPE_CHANGES_KEY in column.metadata:
+        return bad  # older files keep the form of the type that the column had
+    return bad + [text for text in find_malformed(distinct, type_) if text not in bad]
 
 
 def _parses(text: str, type_: pa.DataType) -> bool:

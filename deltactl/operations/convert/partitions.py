@@ -13,12 +13,12 @@ from datetime import date
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.operations.convert.partition_by import PartitionColumn
 from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.partitions import parse_partition_column
+from deltactl.protocol.partition_texts import find_inexact
+from deltactl.protocol.partitions import format_partition_values, parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType
 
@@ -68,7 +68,7 @@ def plan_partitions(
     problems += _mismatches(pairs, columns)
     if problems:
         return Partitioning((), {}, ()), _of_each_file(names, problems)
-    values = {
+    values: dict[str, dict[str, str | None]] = {
         directory: {c.name: value for c, (_, value) in zip(columns, found, strict=True)}
         for directory, found in pairs.items()
     }
@@ -79,9 +79,11 @@ def plan_partitions(
         fields.append(Field(column.name, kind))
         bad = _unparsable(by_folder, column.name, kind)
         problems += bad
-        if kind == PrimitiveType("timestamp") and not bad:
-            instants = _normalise_timestamps(by_folder)
-            values = {f: {**found, column.name: instants[f]} for f, found in values.items()}
+        if not bad:
+            texts = pa.array(list(by_folder.values()), pa.string())
+            formed = format_partition_values(texts, arrow_type(kind), assume_utc=True).to_pylist()
+            for directory, text in zip(by_folder, formed, strict=True):
+                values[directory][column.name] = text
     guessed = tuple(column.name for column in columns if column.type is None)
     return Partitioning(tuple(fields), values, guessed), _of_each_file(names, problems)
 
@@ -179,28 +181,25 @@ def _is_date(text: str) -> bool:
 
 
 def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -> list[Problem]:
+    """Return the directories whose text is no value of the type, or would lose a part as one."""
     target = arrow_type(kind)
-    distinct = list(dict.fromkeys(texts.values()))
-    try:
-        parse_partition_column(pa.array(distinct, pa.string()), target, column=column)
-    except CorruptLogError:
-        pass
-    else:
+    distinct = pa.array(list(dict.fromkeys(texts.values())), pa.string())
+    inexact = set(find_inexact(distinct, target))
+    if not inexact and not _find_error(distinct, target, column):
         return []
     problems: list[Problem] = []
     for directory, text in texts.items():
-        try:
-            parse_partition_column(pa.array([text], pa.string()), target, column=column)
-        except CorruptLogError as error:
-            problems.append((directory, column, error.message))
+        why = _find_error(pa.array([text], pa.string()), target, column)
+        if why is None and text in inexact:
+            why = f"partition value {text!r} of column {column!r} is not a valid {target}"
+        if why is not None:
+            problems.append((directory, column, why))
     return problems
 
 
-def _normalise_timestamps(texts: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return timestamps in UTC with a zone: without one, the zone of the session would apply."""
-    typed = parse_partition_column(
-        pa.array(list(texts.values()), pa.string()), pa.timestamp("us", "UTC")
-    )
-    local = pc.replace_substring(typed.cast(pa.timestamp("us")).cast(pa.string()), " ", "T")
-    moments = pc.binary_join_element_wise(local, "Z", "").to_pylist()
-    return dict(zip(texts, moments, strict=True))
+def _find_error(texts: pa.Array, target: pa.DataType, column: str) -> str | None:
+    try:
+        parse_partition_column(texts, target, column=column)
+    except CorruptLogError as error:
+        return error.message
+    return None

@@ -44,6 +44,8 @@ from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import Reason, codec_of
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.partitions import format_partition_values, lookup_map
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel, run_together
 from deltactl.storage.store import Store
@@ -318,7 +320,7 @@ def _run_round(
     run.begin_round(snapshot, plan, bins)
     for files, error in failed:
         run.fail(files, error)
-    folders = (_output_folder(spec, snapshot, files) for files in bins)
+    folders = (_output_folder(spec, snapshot, _partition_values(snapshot, f)) for f in bins)
     if plan.layout is None:
         tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
@@ -353,29 +355,36 @@ def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
 def _build_task(
     spec: RewriteSpec, snapshot: Snapshot, plan: OptimizePlan, number: int, files: pa.Table
 ) -> RewriteTask:
-    inputs = tuple(iter_data_files(files))
-    folder = _output_folder(spec, snapshot, files)
+    values = _partition_values(snapshot, files)
+    folder = _output_folder(spec, snapshot, values)
     return RewriteTask(
         number=number,
         folder=f"{folder}/" if folder else "",
-        files=inputs,
-        partition_values=_partition_values(snapshot, inputs[0]),
+        files=tuple(iter_data_files(files)),
+        partition_values=values,
         tags={TARGET_TAG: str(plan.target_bytes)},
     )
 
 
-def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> str:
+def _output_folder(spec: RewriteSpec, snapshot: Snapshot, values: Mapping[str, str | None]) -> str:
     """Return the directory, without a slash, for the output of a bin."""
     if snapshot.metadata.column_mapping_mode != "none":
         # Directories of mapped tables do not contain column names, which may change (PROTOCOL.md,
         # "Column Mapping").
         return spec.run_id[:2]
-    values = _partition_values(snapshot, next(iter_data_files(files.slice(0, 1))))
     fields = snapshot.metadata.partition_fields
     return ascii_directory(partition_directory([(f.name, values[f.physical_name]) for f in fields]))
 
 
-def _partition_values(snapshot: Snapshot, file: DataFile) -> dict[str, str | None]:
-    """Return the partition values of a file, for its bin; keys are physical names."""
-    fields = snapshot.metadata.partition_fields
-    return {f.physical_name: file.partition_values.get(f.physical_name) for f in fields}
+def _partition_values(snapshot: Snapshot, files: pa.Table) -> dict[str, str | None]:
+    """Return the partition values of a bin in the protocol's form; keys are physical names.
+
+    The texts of the files may differ, but their values are equal.
+    """
+    maps = files["partition_values"].slice(0, 1)
+    values: dict[str, str | None] = {}
+    for field in snapshot.metadata.partition_fields:
+        text = lookup_map(maps, field.physical_name).combine_chunks()
+        formed = format_partition_values(text, arrow_type(field.type))
+        values[field.physical_name] = formed[0].as_py()
+    return values

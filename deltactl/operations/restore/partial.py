@@ -8,10 +8,9 @@ from deltactl.errors import SafetyError
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import list_features
-from deltactl.protocol.schema import Field, PrimitiveType, render_type
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, render_type
 
 _CONSTRAINT: Final = "delta.constraints."
-_TYPE_CHANGES: Final = "delta.typeChanges"
 _RULES: Final = ("delta.invariants", "delta.generationExpression")
 
 
@@ -82,7 +81,7 @@ def _find_difference(before: Field, now: Field) -> str | None:
 
 def _is_widened(before: Field, now: Field) -> bool:
     """Return whether readers of the table expect files with the earlier type."""
-    changes = now.metadata.get(_TYPE_CHANGES) or ()
+    changes = now.metadata.get(TYPE_CHANGES_KEY) or ()
     return isinstance(before.type, PrimitiveType) and any(
         change.get("fromType") == before.type.name and "fieldPath" not in change
         for change in changes

@@ -179,6 +179,31 @@ def test_keys_of_partition_values(values: dict[str, str], problem: str | None) -
     assert codes(report) == ([] if problem is None else ["PARTITION_VALUE"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "is_bad"),
+    [
+        ("date", "2025-02-19 13:00:00", True),
+        ("date", "2025-2-19", False),
+        ("timestamp_ntz", "2025-02-19T13:00:00", True),
+        ("timestamp_ntz", "2025-02-19 13:00:00.5", False),
+        ("timestamp", "2025-02-19", True),
+        ("timestamp", "2025-02-19T13:00:00Z", False),
+        ("decimal(10,2)", "1.5", False),
+    ],
+)
+@pytest.mark.parametrize("is_widened", [False, True])
+def test_partition_values_in_another_form(
+    kind: str, text: str, is_bad: bool, is_widened: bool
+) -> None:
+    """Files that are older than a change of the type keep their form."""
+    changes = {"delta.typeChanges": [{"fromType": "date", "toType": kind}]} if is_widened else {}
+    builder = new_table(Column("id"), Column("p", kind, metadata=changes), partition_by=["p"])
+    builder.append([{"id": 1, "p": None}])
+    edit_action(builder, 1, "add", partitionValues={"p": text})
+    is_found = "PARTITION_VALUE" in codes(check(builder.store))
+    assert is_found == (is_bad and not is_widened)
+
+
 def test_partition_values_of_a_table_without_partitions() -> None:
     builder = new_table(Column("id"))
     builder.append([{"id": 1}])

@@ -397,7 +397,7 @@ def test_given_columns_and_types_win(tmp_path: Path) -> None:
     options = ConvertOptions(partition_by=parse_partition_by("y string, m int"))
     convert(str(tmp_path), options)
     assert actions(tmp_path)["metaData"][0]["partitionColumns"] == ["y", "m"]
-    assert actions(tmp_path)["add"][0]["partitionValues"] == {"y": "2024", "m": "01"}
+    assert actions(tmp_path)["add"][0]["partitionValues"] == {"y": "2024", "m": "1"}
     assert_all_read(tmp_path, [{"id": 1, "y": "2024", "m": 1}])
 
 
@@ -561,6 +561,32 @@ def test_names_that_differ_by_case_between_files_are_refused(tmp_path: Path) -> 
         ("2.parquet", "A"),
         ("2.parquet", "s.X"),
     ]
+
+
+PAIR = pa.struct([("a", pa.int64()), ("A", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (PAIR, "c.A"),
+        (pa.list_(PAIR), "c.element.A"),
+        (pa.map_(pa.string(), PAIR), "c.value.A"),
+        (pa.map_(PAIR, pa.string()), "c.key.A"),
+        (
+            pa.list_(pa.map_(pa.string(), pa.struct([("s", pa.list_(PAIR))]))),
+            "c.element.value.s.element.A",
+        ),
+    ],
+)
+@pytest.mark.parametrize("options", [ConvertOptions(), ConvertOptions(column_mapping=True)])
+def test_fields_that_differ_by_case_are_refused_at_any_depth(
+    tmp_path: Path, kind: pa.DataType, column: str, options: ConvertOptions
+) -> None:
+    pq.write_table(pa.table({"c": pa.nulls(1, kind)}), tmp_path / "1.parquet")
+    other = f"{column[:-1]}a"
+    why = f"has the same name as {other!r}; names that differ only in case are equal"
+    assert refuse(tmp_path, options).problems == (("1.parquet", column, why),)
 
 
 def test_nested_columns_and_members_that_came_later(tmp_path: Path) -> None:

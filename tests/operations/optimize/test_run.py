@@ -6,8 +6,10 @@ import datetime as dt
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,13 +29,14 @@ from deltactl.operations.optimize.plan import TWO_TEXTS
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.target_size import choose_target_bytes
+from deltactl.protocol.paths import partition_directory
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from deltactl.units import GIB, MIB, TIB
-from tests.interop.judges import READERS
+from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import (
@@ -350,6 +353,41 @@ def test_where_compares_values_not_texts() -> None:
     assert (report.files_removed, report.files_added) == (4, 2)
     (value,) = set(Table(builder.store.uri, store=builder.store).scan().read_all()["t"].to_pylist())
     assert value == time
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "formed", "value"),
+    [
+        ("integer", ["007", "7", "+7"], "7", 7),
+        ("decimal(10,2)", ["01.50", "1.50", "+1.50"], "1.50", Decimal("1.50")),
+        ("double", ["1e0", "1", "1.00"], "1.0", 1.0),
+        ("boolean", ["TRUE", "true", "True"], "true", True),
+        ("date", ["2025-2-9", "2025-02-09", "2025-02-9"], "2025-02-09", dt.date(2025, 2, 9)),
+        (
+            "timestamp",
+            ["2025-02-09T01:00:00+01:00", "2025-02-09 00:00:00 UTC", "2025-02-09T00:00:00Z"],
+            "2025-02-09T00:00:00.000000Z",
+            dt.datetime(2025, 2, 9, tzinfo=dt.UTC),
+        ),
+    ],
+)
+def test_an_output_has_the_protocols_form_of_the_value_of_its_inputs(
+    tmp_path: Path, kind: str, texts: list[str], formed: str, value: object
+) -> None:
+    store = LocalStore(str(tmp_path))
+    builder = TableBuilder(store, [Column("id"), Column("p", kind)], partition_by=["p"])
+    adds = [builder.write_file([{"id": i, "p": value}]) for i in range(len(texts))]
+    for add, text in zip(adds, texts, strict=True):
+        add["add"]["partitionValues"]["p"] = text
+    builder.commit(*adds)
+    report = run(builder)
+    assert (report.files_removed, report.files_added) == (3, 1)
+    (added,) = [a["add"] for a in read_commit(store, 2) if "add" in a]
+    assert added["partitionValues"] == {"p": formed}
+    assert added["path"].startswith(f"{quote(partition_directory([('p', formed)]), safe='=')}/")
+    rows = [{"id": i, "p": value} for i in range(3)]
+    for read in (rows_with_delta_rs, rows_with_duckdb):
+        assert multiset(read(tmp_path)) == multiset(rows)
 
 
 @pytest.mark.parametrize(("kind", "texts"), [("string", ["", None]), ("binary", ["a", "\\u0061"])])
