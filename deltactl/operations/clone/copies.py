@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Failed, ended
 from deltactl.engine.tasks import LazyTasks
-from deltactl.errors import DataFileError, InterruptedRunError
+from deltactl.errors import DataFileError, InterruptedRunError, SafetyError
 from deltactl.operations.clone.tasks import CopyResult, CopySpec, CopyTask, copy_batch, copy_files
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
@@ -27,14 +28,21 @@ _SHOWN: Final = 20
 
 @dataclass(slots=True)
 class Copied:
-    """The files that a run copied, and the files that the target had before."""
+    """The files that a run copied, and the files that the target had before.
 
+    ``times``: the time of each source file (ms since 1970), by row of the copies.
+    """
+
+    times: npt.NDArray[np.int64] = field(repr=False)
+    replaced: list[str] = field(default_factory=list)
     files_copied: int = 0
     bytes_copied: int = 0
     files_kept: int = 0
 
     def add(self, result: CopyResult) -> None:
         """Count the result of a batch."""
+        self.times[result.first : result.first + len(result.times)] = result.times
+        self.replaced += result.replaced
         self.files_copied += result.files_copied
         self.bytes_copied += result.bytes_copied
         self.files_kept += result.files_kept
@@ -57,10 +65,11 @@ def copy_all(
 
     Raises:
         DataFileError: files of the source are missing, or have another size than in the log.
+        SafetyError: files of the source were replaced after they were copied.
         InterruptedRunError: ``cancel`` was set.
         StorageError: a store failed.
     """
-    copied, problems = Copied(), dict[str, str]()
+    copied, problems = Copied(np.zeros(copies.num_rows, np.int64)), dict[str, str]()
     tasks = _make_tasks(copies)
     for result in _run(source, target, tasks, spec, context):
         copied.add(result)
@@ -73,8 +82,25 @@ def copy_all(
         )
     if problems:
         raise explain_missing(source, problems)
+    if copied.replaced:
+        names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
+        raise SafetyError(
+            f"{format_count(len(copied.replaced), 'file', 'files')} of {source.uri} have another "
+            f"modification time than when they were copied, such as {names}. A writer replaced "
+            "them in place, or they were copied from elsewhere",
+            hint="Check the source with `deltactl check`. To replace the copies too, also in "
+            "earlier versions of the clone, add --full.",
+        )
     target.sync_directories(copies["target"].to_pylist())
     return copied
+
+
+def with_times(files: pa.Table, copies: pa.Table, copied: Copied) -> pa.Table:
+    """Return files of a clone with the times of their sources, by which a sync compares them."""
+    rows = pc.index_in(files["path"], value_set=copies["target"])
+    times = pa.chunked_array([pa.array(copied.times)]).take(rows)
+    position = files.schema.get_field_index("modification_time_ms")
+    return files.set_column(position, "modification_time_ms", times)
 
 
 def _run(
@@ -104,7 +130,7 @@ def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
     def build(number: int) -> CopyTask:
         start = int(starts[number])
         part = copies.slice(start, int(stops[number]) - start)
-        return CopyTask(*(tuple(column.to_pylist()) for column in part.columns))
+        return CopyTask(start, *(tuple(column.to_pylist()) for column in part.columns))
 
     totals = np.add.reduceat(sizes, starts).tolist() if rows else []
     return LazyTasks([_MEMORY_A_TASK] * len(starts), build, totals)

@@ -32,10 +32,14 @@ from deltactl.protocol.z85 import z85_encode
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import Store
 
-COPY_SCHEMA: Final = pa.schema(
-    [("source", pa.string()), ("target", pa.string()), ("size_bytes", pa.int64())]
-)
-"""A file to copy: its decoded names, and its size, null if the log does not have it."""
+COPY_SCHEMA: Final = pa.schema([
+    ("source", pa.string()), ("target", pa.string()), ("size_bytes", pa.int64()),
+    ("modified_ms", pa.int64()),
+])  # fmt: skip
+"""A file to copy: its decoded names, and its size, null if the log does not have it.
+
+``modified_ms``: the time that the source file had when it was copied before; null if it was not.
+"""
 
 
 def absolute_files(source: Store, files: pa.Table) -> pa.Table:
@@ -87,7 +91,8 @@ def relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
         paths = pa.chunked_array([pc.replace_with_mask(paths.combine_chunks(), mask, new)])
         encoded = pa.chunked_array([pc.replace_with_mask(encoded.combine_chunks(), mask, new)])
         _ensure_distinct(paths, files)
-    copies = pa.table([names, paths, files["size_bytes"]], schema=COPY_SCHEMA)
+    nothing = pa.nulls(files.num_rows, pa.int64())
+    copies = pa.table([names, paths, files["size_bytes"], nothing], schema=COPY_SCHEMA)
     vectors = vector_files(files["deletion_vector"])
     for name, column in (("path", paths), ("encoded_path", encoded)):
         files = files.set_column(files.schema.get_field_index(name), name, column)
@@ -98,7 +103,8 @@ def relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def _once(copies: pa.Table) -> pa.Table:
     """Return each file once, even if several vectors share it."""
-    grouped = copies.group_by(["source", "target"]).aggregate([("size_bytes", "max")])
+    facts = [(name, "max") for name in COPY_SCHEMA.names[2:]]
+    grouped = copies.group_by(["source", "target"]).aggregate(facts)
     return grouped.rename_columns(COPY_SCHEMA.names)
 
 
@@ -107,8 +113,8 @@ def _vector_copies(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.Table:
     targets = vector_files(after)
     stored = pc.is_valid(before)
     sources = before.filter(stored)
-    sizes = pa.chunked_array([pa.nulls(len(sources), pa.int64())])
-    return pa.table([sources, targets.filter(stored), sizes], schema=COPY_SCHEMA)
+    nothing = pa.nulls(len(sources), pa.int64())
+    return pa.table([sources, targets.filter(stored), nothing, nothing], schema=COPY_SCHEMA)
 
 
 def _own_name(address: str) -> str:

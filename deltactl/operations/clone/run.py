@@ -23,7 +23,7 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.copies import copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -99,7 +99,10 @@ def clone_table(
             target,
             options,
             context,
-            spec=_spec(source, target, context, source_options, is_fresh=False),
+            spec=replace(
+                _spec(source, target, context, source_options, is_fresh=False),
+                replaces=options.full,
+            ),
             dry_run=dry_run,
         )
     snapshot, plan = outlast_cleanup(lambda: _make_plan(source, options, context))
@@ -127,6 +130,7 @@ def clone_table(
         write_started(target, wanted)
         spec = _spec(source, target, context, source_options, is_fresh=is_fresh)
         copied = copy_all(source, target, plan.copies, spec, context)
+        plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
         _commit(target, plan, options, context)
         _follow(target, plan, context)
         target.delete_many([STARTED])

@@ -28,7 +28,7 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.copies import Copied, copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
@@ -84,9 +84,8 @@ def sync_clone(
         dry_run=dry_run,
         is_done=update.is_empty,
     )
-    if update.is_empty:
-        return replace(report, version_after=before)
-    _ensure_may_remove(update)
+    if not update.is_empty:
+        _ensure_may_remove(update)
     report = replace(
         report,
         files_added=update.added.num_rows,
@@ -94,10 +93,20 @@ def sync_clone(
         bytes_removed=_sum_sizes(update.removed),
     )
     if dry_run:
-        return report
+        return replace(report, version_after=before) if update.is_empty else report
     target.ensure_put_if_absent()
     with exclusive(target, context):
         copied = copy_all(source, target, plan.copies, spec, context)
+        report = replace(
+            report,
+            files_copied=copied.files_copied,
+            bytes_copied=copied.bytes_copied,
+            files_kept=copied.files_kept,
+        )
+        if update.is_empty:
+            return replace(report, version_after=before)
+        update = _with_times(update, copied, full=options.full)
+        report = replace(report, files_added=update.added.num_rows)
         counts = (update.added.num_rows, _sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
         version = restore_files(
@@ -115,13 +124,18 @@ def sync_clone(
             ensure=_ensure_may_write,
         )
     follow_commit(update.current, version, context)
-    return replace(
-        report,
-        version_after=version,
-        files_copied=copied.files_copied,
-        bytes_copied=copied.bytes_copied,
-        files_kept=copied.files_kept,
-    )
+    return replace(report, version_after=version)
+
+
+def _with_times(update: _Update, copied: Copied, *, full: bool) -> _Update:
+    """Return the update with the times of the source files; if ``full``, also of replaced files."""
+    added = with_times(update.added, update.plan.copies, copied)
+    if full:
+        files = with_times(update.plan.files, update.plan.copies, copied)
+        ours = update.current.files
+        known = ours["modification_time_ms"].take(pc.index_in(_keys(files), value_set=_keys(ours)))
+        added = files.filter(pc.fill_null(pc.not_equal(known, files["modification_time_ms"]), True))
+    return replace(update, added=added)
 
 
 def _plan(
@@ -202,22 +216,36 @@ def _compare(
     if same and is_known and not options.full:
         # An optimize of the clone may have moved rows: they are still the rows of the source.
         empty = plan.files.slice(0, 0)
+        plan = replace(plan, copies=_copies_for(plan, current, empty))
         return _Update(current, plan, empty, empty, state, is_empty=True)
     theirs, ours = _keys(plan.files), _keys(current.files)
     added = plan.files.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
     removed = current.files.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
-    copies = plan.copies
-    if not options.full:
-        copies = copies.filter(pc.is_in(copies["target"], value_set=_names(added)))
+    # A commit must not add and remove a file of the same path and vector.
+    same_files = pc.is_in(file_keys(removed), value_set=file_keys(added))
+    removed = removed.filter(pc.invert(same_files))
     is_empty = same and is_known and not added.num_rows and not removed.num_rows
     return _Update(
         current,
-        replace(plan, copies=copies),
+        replace(plan, copies=_copies_for(plan, current, added)),
         added,
         removed,
         state,
         is_empty=is_empty and not options.full,
     )
+
+
+def _copies_for(plan: ClonePlan, current: Snapshot, added: pa.Table) -> pa.Table:
+    """Return the copies of new files, and of those that the clone has, with their times."""
+    copies = plan.copies
+    times = current.files["modification_time_ms"]
+    known = times.take(pc.index_in(copies["target"], value_set=current.files["path"]))
+    is_kept = pc.is_in(copies["target"], value_set=_names(current.files))
+    replaced = pc.is_in(copies["target"], value_set=added["path"])
+    known = pc.if_else(replaced, None, known)
+    is_wanted = pc.or_(is_kept, pc.is_in(copies["target"], value_set=_names(added)))
+    position = copies.schema.get_field_index("modified_ms")
+    return copies.set_column(position, "modified_ms", known).filter(is_wanted)
 
 
 def _keys(files: pa.Table) -> pa.ChunkedArray:

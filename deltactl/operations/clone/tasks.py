@@ -22,28 +22,41 @@ _MISSING: Final = "it does not exist"
 
 @dataclass(frozen=True, slots=True)
 class CopySpec:
-    """The values that all batches share. ``is_fresh``: the target had no files at the start."""
+    """The values that all batches share. ``is_fresh``: the target had no files at the start.
+
+    ``replaces``: also copy files that were replaced in the source after they were copied.
+    """
 
     source_uri: str
     target_uri: str
     is_fresh: bool
     source_options: Mapping[str, str] = field(repr=False)
     target_options: Mapping[str, str] = field(repr=False)
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """A batch of files: decoded names in source and target, and sizes, ``None`` if not known."""
+    """A batch of files: rows of ``COPY_SCHEMA`` from number ``first`` on, by column."""
 
+    first: int
     sources: tuple[str, ...]
     targets: tuple[str, ...] = field(repr=False)
     sizes: tuple[int | None, ...] = field(repr=False)
+    times: tuple[int | None, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Copied and existing files; ``problems`` are those of source files, by name."""
+    """Copied and existing files; ``problems`` are those of source files, by name.
 
+    ``times`` are those of the source files (ms since 1970), of the rows from ``first`` on.
+    ``replaced`` are the source files that were replaced after they were copied.
+    """
+
+    first: int = 0
+    times: tuple[int, ...] = ()
+    replaced: tuple[str, ...] = ()
     files_copied: int = 0
     bytes_copied: int = 0
     files_kept: int = 0
@@ -74,16 +87,29 @@ def copy_batch(
     problems: dict[str, str] = {}
     wanted: list[FileToCopy] = []
     outside: list[FileToCopy] = []
-    for name, new_name, size in zip(task.sources, task.targets, task.sizes, strict=True):
+    times: list[int] = []
+    replaced: list[str] = []
+    rows = zip(task.sources, task.targets, task.sizes, task.times, strict=True)
+    for name, new_name, size, before_ms in rows:
         info = facts.get(name)
         if name in elsewhere:
             info = _look_elsewhere(name, spec)
         problem = _find_problem(name, info, size)
+        times.append(0 if info is None else info.modified_ms)
         if info is None or problem is not None:
             problems[name] = problem or _MISSING
             continue
         found = there.get(new_name)
-        if found is None or found.size_bytes != info.size_bytes:
+        is_replaced = before_ms is not None and not _is_same_time(before_ms, info.modified_ms)
+        if is_replaced and not spec.replaces:
+            replaced.append(name)
+            continue
+        if (
+            found is None
+            or found.size_bytes != info.size_bytes
+            or is_replaced
+            or (before_ms is None and info.modified_ms > found.modified_ms)
+        ):
             file = FileToCopy(name, new_name, info.size_bytes)
             (outside if name in elsewhere else wanted).append(file)
     try:
@@ -95,8 +121,23 @@ def copy_batch(
         if not gone:
             raise
         return CopyResult(problems={**problems, **gone})
-    kept = len(task.sources) - len(problems) - len(copied)
-    return CopyResult(len(copied), sum(file.size_bytes for file in copied), kept, problems)
+    kept = len(task.sources) - len(problems) - len(replaced) - len(copied)
+    return CopyResult(
+        task.first,
+        tuple(times),
+        tuple(replaced),
+        len(copied),
+        sum(file.size_bytes for file in copied),
+        kept,
+        problems,
+    )
+
+
+def _is_same_time(before_ms: int, now_ms: int) -> bool:
+    """Return whether two times of a file are equal; some answers of stores have whole seconds."""
+    if before_ms % 1000 and now_ms % 1000:
+        return before_ms == now_ms
+    return before_ms // 1000 == now_ms // 1000
 
 
 def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:

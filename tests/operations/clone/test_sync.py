@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import ConflictError, SafetyError, UsageError
@@ -12,8 +15,10 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.operations.clone.test_run import (
     bodies,
     clone,
@@ -23,6 +28,7 @@ from tests.operations.clone.test_run import (
     new_target,
     with_vectors,
 )
+from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
@@ -53,8 +59,8 @@ def test_new_files_gone_files_and_vectors() -> None:
     assert ids(target) == [1, 3, 9]
     report = sync(source, target)
     assert (report.version_before, report.version_after) == (0, 1)
-    # Two files and a vector; those that are there already are not looked at.
-    assert (report.files_copied, report.files_kept) == (3, 0)
+    # Two files and a vector; a file that is there already is only looked at.
+    assert (report.files_copied, report.files_kept) == (3, 1)
     assert ids(target) == [4, 5, 9]
     assert keys(target) == keys(source)
     (info,), (txn,) = bodies(target, 1, "commitInfo"), bodies(target, 1, "txn")
@@ -73,7 +79,7 @@ def test_a_new_vector_of_the_same_file() -> None:
     builder.delete_rows(path, [0])
     report = sync(source, target)
     assert (report.files_added, report.files_removed) == (1, 1)
-    assert (report.files_copied, report.files_kept) == (1, 1)
+    assert (report.files_copied, report.files_kept) == (1, 3)
     assert ids(target) == [1, 3]
 
 
@@ -320,6 +326,60 @@ def test_full_finds_files_that_are_gone_from_the_clone() -> None:
     report = sync(builder.store, target, full=True)
     assert (report.files_copied, report.files_kept) == (1, 2)
     assert ids(target) == [1, 3, 9]
+
+
+@pytest.mark.parametrize("shift_ms", [-3_600_000, 3_600_000])
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool) -> None:
+    builder = memory_table()
+    path, _ = builder.append([{"id": 1}], [{"id": 2}])
+    source, target = builder.store, new_target()
+    sync(source, target)
+    copied = target.read(path)
+    (info,) = source.stat_many([path])
+    assert info is not None
+    source.put(path, copied[:-5] + b"x" + copied[-4:])
+    assert isinstance(source, MemoryStore)
+    source.set_modified(path, info.modified_ms + shift_ms)
+    if grows:
+        builder.append([{"id": 3}])
+    with pytest.raises(SafetyError, match="1 file of .* another modification time") as caught:
+        sync(source, target)
+    assert path in caught.value.message
+    assert "--full" in (caught.value.hint or "")
+    assert (target.read(path), Table("x", store=target).snapshot().version) == (copied, 0)
+    report = sync(source, target, full=True)
+    # The run that was refused had copied the new file.
+    assert (report.files_copied, report.files_added) == (1, 1 + grows)
+    assert target.read(path) == source.read(path) != copied
+    assert sync(source, target).is_done
+
+
+def test_a_copy_that_is_gone_is_copied_again() -> None:
+    builder, target = with_vectors(), new_target()
+    sync(builder.store, target)
+    (gone, *_) = (n for n in names(target) if n.endswith(".parquet"))
+    target.delete_many([gone])
+    report = sync(builder.store, target)
+    assert (report.is_done, report.files_copied, report.version_after) == (True, 1, 0)
+    assert ids(target) == [1, 3, 9]
+
+
+def test_a_path_that_the_source_added_again_is_not_removed(tmp_path: Path) -> None:
+    """As a writer does that overwrites files of fixed names."""
+    builder = TableBuilder(LocalStore(str(tmp_path / "source")), [Column("id")])
+    (path,) = builder.append([{"id": 1}])
+    source, target = builder.store, LocalStore(str(tmp_path / "target"))
+    sync(source, target)
+    pq.write_table(pa.table({"id": pa.array([5, 6, 7, 8], pa.int64())}), tmp_path / "source" / path)
+    size = (tmp_path / "source" / path).stat().st_size
+    add = {**builder.find(path), "size": size, "stats": '{"numRecords":4}'}
+    builder.commit({"add": add})
+    report = sync(source, target)
+    assert (report.files_copied, report.files_added, report.files_removed) == (1, 1, 0)
+    for read in (rows_with_delta_rs, rows_with_duckdb):
+        assert sorted(row["id"] for row in read(tmp_path / "target")) == [5, 6, 7, 8]
+    assert sync(source, target).is_done
 
 
 def test_options_that_do_not_fit() -> None:
