@@ -53,7 +53,6 @@ complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l blame 
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l follow -d 'Wait for new commits, and print each one as a line of JSON'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l since-version -r -d 'With --follow: start with version N'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l poll -r -d 'With --follow: time between two listings of the log'
-complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l graph -d 'Draw a chart of files, bytes and operations by version'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l restorable -d 'Also show whether the files of each version still exist. This lists all files of the table'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l storage-option -r -d 'Option for the storage of the table'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -s o -l output -r -a 'table json ndjson csv github junit' -d 'Format of the result'

@@ -86,7 +86,7 @@ Flags = npt.NDArray[np.bool_]
 class Lifetimes:
     """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
 
-    ``files`` has the columns ``path``, ``vector_file``, ``key`` and ``size_bytes``. ``first`` and
+    ``files`` has the columns ``path``, ``vector_file`` and ``key``. ``first`` and
     ``last`` are the oldest and the newest version.
     """
 
@@ -117,7 +117,7 @@ class Lifetimes:
         died = np.where(was_there, version, died)
         born = np.maximum(born, first)
         chosen = (is_add | was_there) & (born < died)
-        columns = ["path", "vector_file", "key", "size_bytes"]
+        columns = ["path", "vector_file", "key"]
         files = events.select(columns).take(pa.array(order[chosen]))
         return cls(first, sweep.last, files, born[chosen], died[chosen])
 
@@ -140,11 +140,6 @@ class Lifetimes:
         np.add.at(changes, self.died[chosen] - self.first, -weight)
         totals: Counts = np.cumsum(changes)[:-1]
         return totals
-
-    def sizes(self) -> Counts:
-        """Return, for each lifetime, the size of its data file in bytes; 0 if not in the log."""
-        found: Counts = pc.fill_null(self.files["size_bytes"], 0).to_numpy()
-        return found
 
 
 def added_by_text(sweep: LogSweep) -> pa.Table:

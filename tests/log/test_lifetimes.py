@@ -71,7 +71,6 @@ def test_live_files_of_every_version_as_the_model_has_them(
     assert found.first == first
     everything = np.ones(len(found.born), np.bool_)
     counts = found.count(everything)
-    sizes = found.count(everything, found.sizes())
     known = set(zip(found.files["path"].to_pylist(), found.files["key"].to_pylist(), strict=True))
     for version in range(first, builder.version + 1):
         files = builder.state_at(version).files
@@ -81,9 +80,6 @@ def test_live_files_of_every_version_as_the_model_has_them(
             if all(path != known_path for known_path, _ in known)
         ]
         assert counts[version - first] == len(files) - len(untouched)
-        assert sizes[version - first] == sum(a["size"] for a in files.values()) - sum(
-            a["size"] for a in untouched
-        )
 
 
 def test_vectors_are_needed_by_the_versions_that_name_them() -> None:

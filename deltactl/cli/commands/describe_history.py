@@ -14,7 +14,6 @@ from deltactl.cli.commands.history_views import (
     show_blame,
     show_diff,
     show_follow,
-    show_graph,
 )
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.values import parse_time
@@ -138,10 +137,6 @@ def command(
             f"{format_duration(DEFAULT_POLL_MS)}]",
         ),
     ] = None,
-    graph: Annotated[
-        bool,
-        typer.Option("--graph", help="Draw a chart of files, bytes and operations by version"),
-    ] = False,
     restorable: Annotated[
         bool,
         typer.Option(
@@ -163,7 +158,6 @@ def command(
       deltactl describe-history /data/events --since 2d --operation MERGE -o json
       deltactl describe-history /data/events --diff 41..57
       deltactl describe-history /data/events --blame day=2024-01-31
-      deltactl describe-history /data/events --graph --since 30d
       deltactl describe-history /data/events --follow --since-version 58
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
@@ -186,10 +180,9 @@ def command(
     _ensure_belongs("--since-version", since_version is not None, "--follow", follow)
     _ensure_belongs("--poll", poll is not None, "--follow", follow)
     is_list = at is None and diff is None and not (files or follow)
-    is_plain = is_list and blame is None and not graph
-    _ensure_belongs("--restorable", restorable, f"{_LIST}, --blame and --graph", is_plain)
-    _ensure_belongs("--blame", blame is not None, f"{_LIST} and --graph", is_list and not graph)
-    _ensure_belongs("--graph", graph, f"{_LIST} and --version", is_list and version is None)
+    is_plain = is_list and blame is None
+    _ensure_belongs("--restorable", restorable, f"{_LIST} and --blame", is_plain)
+    _ensure_belongs("--blame", blame is not None, _LIST, is_list)
     if not is_plain or restorable or session.output.form is OutputFormat.TABLE:
         load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
     store = session.open_store(table)
@@ -206,7 +199,7 @@ def command(
         if version is not None:
             first = last = version
         options = HistoryOptions(
-            limit=None if all_commits else limit or (None if graph else _default_limit(session)),
+            limit=None if all_commits else limit or _default_limit(session),
             since_ms=None if since is None else parse_time(since, now_ms),
             until_ms=None if until is None else parse_time(until, now_ms),
             first_version=first,
@@ -215,9 +208,7 @@ def command(
             changes=session.output.form is OutputFormat.TABLE,
             restorable=restorable,
         )
-        if graph:
-            show_graph(session, store, options)
-        elif blame is not None:
+        if blame is not None:
             show_blame(session, store, blame, options, now_ms)
         else:
             _show_history(session, store, options, now_ms)

@@ -1,4 +1,4 @@
-"""``describe-history --diff``, ``--blame``, ``--graph`` and ``--follow``."""
+"""``describe-history --diff``, ``--blame`` and ``--follow``."""
 
 from __future__ import annotations
 
@@ -92,31 +92,6 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
     if change is None:  # missing or invalid: unknown
         return json_row(row)
     return {**json_row(row), **change_row(None, change.added, change.removed)}
-
-
-def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
-    """Present files and bytes over the selected versions."""
-    from deltactl.cli.pages.graph import render_graph
-    from deltactl.operations.history.graph import load_graph
-
-    graph = load_graph(store, options, session.output.warn)
-    rows = [
-        {
-            "version": point.version,
-            "timestamp": _format(point.timestamp_ms),
-            "operation": point.operation,
-            "num_files": point.num_files,
-            "size_bytes": point.size_bytes,
-        }
-        for point in graph.points
-    ]
-    present_history(
-        session,
-        graph.latest_version,
-        rows,
-        lambda page: render_graph(page, graph),
-        rows,
-    )
 
 
 def show_follow(

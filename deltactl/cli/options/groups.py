@@ -32,7 +32,7 @@ _NAMES: Final = {
         "purge-quarantine quarantine quarantine-for verify yes"
     ),
     Group.OUTPUT: (
-        "ddl debug dump-listing graph help metrics install-completion no-color output quiet "
+        "ddl debug dump-listing help metrics install-completion no-color output quiet "
         "restorable verbose"
     ),
 }
