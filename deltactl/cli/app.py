@@ -12,10 +12,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from deltactl.cli.startup import build_methods_late
-
-build_methods_late()  # here, because it is for the classes of the modules that are loaded later
-
 from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status

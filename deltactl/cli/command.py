@@ -24,7 +24,6 @@ from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
-from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import fill_in_settings, settings_of
 from deltactl.cli.startup import load_arrow
@@ -44,12 +43,6 @@ class Command(TyperCommand):
     takes_lease = False
     needs_arrow = True
     plan_ahead: PlanAhead | None = None
-    uses_system_pool = False
-    own_pool_options: Sequence[str] = ()
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters; plain values are parsed without Typer, which is slow."""
-        return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
@@ -84,8 +77,7 @@ class Command(TyperCommand):
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None and self.needs_arrow:
-            own_pool = any(ctx.params.get(name) for name in self.own_pool_options)
-            load_arrow(uses_system_pool=self.uses_system_pool and not own_pool)
+            load_arrow()
         if not self.takes_lease:
             return super().invoke(ctx)
         with take_lease(session, LeaseOptions.take(ctx.params)) as skipped:
@@ -102,7 +94,7 @@ class Command(TyperCommand):
         tables = expand_tables(options, session) if single is None else [single]
         if self.plan_ahead is None:
             return self._invoke_found(ctx, session, options, tables, is_single=single is not None)
-        load_arrow(uses_system_pool=self.uses_system_pool)
+        load_arrow()
         with self.plan_ahead(ctx, session, tables, options.jobs) as ordered:
             return self._invoke_found(ctx, session, options, ordered, is_single=single is not None)
 

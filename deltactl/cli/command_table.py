@@ -27,10 +27,6 @@ class CommandSpec:
     """Whether it takes the option of ``cli/options/report.py``."""
     takes_lease: bool = False
     """Whether its runs take a lease on the table; see the options of ``cli/options/leases.py``."""
-    uses_system_pool: bool = False
-    """Whether Arrow takes memory from the C library; see ``load_arrow`` in ``cli/startup.py``."""
-    own_pool_options: tuple[str, ...] = ()
-    """Parameters with which Arrow nevertheless uses its own allocator: rows move between files."""
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
 
@@ -46,8 +42,6 @@ def _maintenance(
     *,
     has_engine: bool = True,
     has_report: bool = False,
-    uses_system_pool: bool = False,
-    own_pool_options: tuple[str, ...] = (),
 ) -> CommandSpec:
     return CommandSpec(
         name,
@@ -58,8 +52,6 @@ def _maintenance(
         has_time_limit=True,
         takes_tables=True,
         takes_lease=True,
-        uses_system_pool=uses_system_pool,
-        own_pool_options=own_pool_options,
     )
 
 
@@ -68,20 +60,16 @@ COMMANDS: Final = (
     CommandSpec(
         "describe-detail",
         "Show schema, size, properties and features of a table",
-        needs_arrow=False,
     ),
     _maintenance(
         "optimize",
         "Merge small files into larger ones",
         has_report=True,
-        uses_system_pool=True,
-        own_pool_options=("cluster_by", "zorder_by"),
     ),
     _maintenance(
         "vacuum",
         "Remove files that no recent version of the table needs",
         has_report=True,
-        uses_system_pool=True,
     ),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
@@ -92,7 +80,6 @@ COMMANDS: Final = (
         has_time_limit=True,
         takes_tables=True,
         has_report=True,
-        uses_system_pool=True,
     ),
     CommandSpec(
         "check",
@@ -106,7 +93,6 @@ COMMANDS: Final = (
         "generate-manifest",
         "Write manifests for Athena, Trino, Hive, Redshift",
         has_engine=False,
-        uses_system_pool=True,
     ),
     CommandSpec(
         "restore",
@@ -128,7 +114,6 @@ COMMANDS: Final = (
         has_engine=True,
         commits=True,
         has_time_limit=True,
-        uses_system_pool=True,
     ),
     CommandSpec(
         "bundle", "Collect facts about a table in a zip, for a bug report", has_time_limit=True

@@ -24,7 +24,6 @@ from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.output import stdout_errors
-from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 
@@ -43,10 +42,6 @@ class LazyGroup(TyperGroup):
             row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
             row.hidden = spec.is_hidden
             self.add_command(row)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters; plain values are parsed without Typer, which is slow."""
-        return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here."""
@@ -89,8 +84,7 @@ def load_command(spec: CommandSpec) -> Command:
         params |= {param.name: param for param in build_options(options)}
     command.params = list(params.values())
     command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
-    command.needs_arrow, command.uses_system_pool = spec.needs_arrow, spec.uses_system_pool
-    command.own_pool_options = spec.own_pool_options
+    command.needs_arrow = spec.needs_arrow
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
 

@@ -37,7 +37,6 @@ from deltactl.log.commits.repeats import (
     hash_texts,
 )
 from deltactl.log.commits.z_orders import ZOrderCommits
-from deltactl.log.free_memory import release_free_memory
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
@@ -162,7 +161,7 @@ class _Gathered:
         self._hashes = [], []
         while self._parts:
             self._store(self._parts.pop(0), *self._stores)
-        release_free_memory()
+        pa.default_memory_pool().release_unused()
 
     @staticmethod
     def _store(part: ParsedActions, adds: RowStore, removes: RowStore) -> None:

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.history.timestamps import commit_timestamp
-from deltactl.log.listing import LogListing, list_log
+from deltactl.log.listing import list_log
 from deltactl.log.not_a_table import no_table_error
-from deltactl.log.small_log import ReadBefore, SmallLog, read_small_log
-from deltactl.operations.file_sizes import FileSizes, count_few_sizes, count_table_sizes
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.file_sizes import FileSizes, count_table_sizes
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
-from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import StructType, render_type
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.log.snapshot import Snapshot
     from deltactl.operations.skipping.report import LayoutReport
 
 
@@ -67,13 +65,11 @@ def load_detail(
     version: int | None = None,
     *,
     survey: BeginSurvey | None = None,
-    before_arrow: Callable[[], None] = lambda: None,
 ) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
-    Unsupported features and column types are accepted: only the log is read. ``before_arrow`` is
-    called before Arrow is used; a short log is read without it. A ``survey`` of the layout needs
-    Arrow and a valid log.
+    Unsupported features and column types are accepted: only the log is read. A ``survey`` of the
+    layout needs a valid log.
 
     Raises:
         NotATableError: there is no log.
@@ -83,24 +79,6 @@ def load_detail(
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
-    store = reader = ReadBefore(store)
-    small = read_small_log(reader, listing, version) if survey is None else None
-    if small is not None:
-        target = TableProperties(small.metadata.configuration).target_file_size
-        return _report(store, warn, small, count_few_sizes(small.sizes, target))
-    before_arrow()
-    return _load_any(store, warn, version, listing, survey)
-
-
-def _load_any(
-    store: Store,
-    warn: Warn,
-    version: int | None,
-    listing: LogListing,
-    survey: BeginSurvey | None,
-) -> DetailReport:
-    from deltactl.log.snapshot import load_snapshot
-
     snapshot = load_snapshot(store, version, warn=warn, listing=listing)
     watched = None if survey is None else survey(snapshot)
     sizes = count_table_sizes(_iter_files(snapshot, watched), snapshot.properties.target_file_size)
@@ -118,7 +96,7 @@ def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Ta
         yield batch
 
 
-def _report(store: Store, warn: Warn, table: Snapshot | SmallLog, sizes: FileSizes) -> DetailReport:
+def _report(store: Store, warn: Warn, table: Snapshot, sizes: FileSizes) -> DetailReport:
     try:
         timestamp_ms = commit_timestamp(store, table.segment, table.metadata)
     except DeltactlError as error:
@@ -134,7 +112,7 @@ def _report(store: Store, warn: Warn, table: Snapshot | SmallLog, sizes: FileSiz
     )
 
 
-def _row(store: Store, table: Snapshot | SmallLog, sizes: FileSizes) -> dict[str, Any]:
+def _row(store: Store, table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
     metadata, protocol = table.metadata, table.protocol
     return {
         "format": "delta",
@@ -160,7 +138,7 @@ def _location(uri: str) -> str:
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
-def _last_modified_ms(table: Snapshot | SmallLog) -> int:
+def _last_modified_ms(table: Snapshot) -> int:
     """Return the file time of the latest commit: not adjusted, not the in-commit timestamp."""
     segment = table.segment
     if segment.commit is not None:
@@ -182,7 +160,7 @@ def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
     return [(field.name, render_type(field.type), field.nullable) for field in schema.fields]
 
 
-def _logical_clustering_columns(table: Snapshot | SmallLog) -> list[str]:
+def _logical_clustering_columns(table: Snapshot) -> list[str]:
     """Return logical names of the clustering columns, nested ones dotted."""
     schema = _schema(table.metadata)
     paths = clustering_columns(table.domains)
@@ -200,7 +178,7 @@ def _logical_path(schema: StructType | None, path: Sequence[str]) -> list[str]:
     return names
 
 
-def _list_refusals(table: Snapshot | SmallLog) -> dict[Operation, str]:
+def _list_refusals(table: Snapshot) -> dict[Operation, str]:
     refusals: dict[Operation, str] = {}
     for operation in Operation:
         try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -97,18 +96,6 @@ def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) 
     found = [pc.fill_null(batch["size_bytes"], 0).to_numpy() for batch in batches]
     sizes: Sizes = np.concatenate([np.empty(0, np.int64), *found])
     return count_sizes(sizes, _small_bytes(target_property, int(sizes.sum())))
-
-
-def count_few_sizes(sizes: Sequence[int], target_property: int | None) -> FileSizes:
-    """Count some live files one by one, as :func:`count_table_sizes` counts many."""
-    files, totals = [0] * (len(EDGES) + 1), [0] * (len(EDGES) + 1)
-    for size in sizes:
-        bucket = bisect_right(EDGES, size)
-        files[bucket] += 1
-        totals[bucket] += size
-    small = _small_bytes(target_property, sum(sizes))
-    smaller = [size for size in sizes if size < small]
-    return FileSizes(tuple(files), tuple(totals), small, len(smaller), sum(smaller))
 
 
 def _small_bytes(target_property: int | None, table_bytes: int) -> int:

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.operations.file_sizes import EDGES, count_few_sizes, count_sizes, count_table_sizes
+from deltactl.operations.file_sizes import EDGES, count_sizes, count_table_sizes
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -43,10 +43,3 @@ def test_every_file_is_in_one_bucket(sizes: list[int], small: int) -> None:
     starts = (0, *EDGES)
     for start, end, files in zip(starts, (*EDGES, 1 << 63), found.files, strict=True):
         assert files == sum(start <= max(size, 0) < end for size in sizes)
-
-
-def test_few_sizes_are_counted_as_many_are() -> None:
-    for sizes in ([], [0], [5, *EDGES], [edge - 1 for edge in EDGES] * 3):
-        table = pa.table({"size_bytes": pa.array(sizes, pa.int64())})
-        for target in (None, 5 * MIB):
-            assert count_few_sizes(sizes, target) == count_table_sizes([table], target)

@@ -12,7 +12,6 @@ from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.pages.sizes import render_sizes
 from deltactl.cli.pages.skipping import render_skipping
 from deltactl.cli.session import Session
-from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.units import format_age, format_count, format_size, format_timestamp
@@ -82,12 +81,11 @@ def command(
     store = session.open_store(table)
     warn = session.output.warn
     if at is not None:
-        load_arrow()
         from deltactl.operations.history.run import version_at
 
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]
     begin = _begin_survey(columns) if layout else None
-    report = load_detail(store, warn, version, survey=begin, before_arrow=load_arrow)
+    report = load_detail(store, warn, version, survey=begin)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     if report.layout is not None:
         row["layout"] = report.layout.to_dict()

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from deltactl.log.commits.alike_lines import unescape_texts
 from deltactl.log.commits.file_actions import file_keys, text_keys
-from deltactl.log.free_memory import release_free_memory
 from deltactl.log.keyed_hash import Hashes, hash_pairs
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
@@ -81,7 +80,7 @@ class HeldRows:
         for place in range(len(escaped)):
             escaped[place] = unescape_texts(escaped[place])
             if place % _RELEASED_CHUNKS == _RELEASED_CHUNKS - 1:
-                release_free_memory()
+                pa.default_memory_pool().release_unused()
         stats = pa.chunked_array(escaped, pa.string())
         self._table = self._table.append_column("stats", stats).select(self._names)
         self._escaped = None

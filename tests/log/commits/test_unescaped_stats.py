@@ -12,7 +12,6 @@ from deltactl.log.commits import alike_lines, file_rows
 from deltactl.log.commits import parser as parser_module
 from deltactl.log.commits.alike_lines import unescape_stats
 from deltactl.log.commits.file_rows import HeldRows, StoredRows
-from deltactl.log.free_memory import release_free_memory
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from tests.log.commits.alike_adds import (
@@ -113,20 +112,3 @@ def test_stats_on_disk_are_unescaped(monkeypatch: pytest.MonkeyPatch) -> None:
         tail = replay(f"disk{held_bytes}", contents)
         assert isinstance(tail.add_rows, StoredRows)
         assert tail.adds["stats"].to_pylist() == [STATS] * 4
-
-
-def test_memory_is_released_while_many_parts_are_unescaped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    released: list[None] = []
-
-    def note() -> None:
-        release_free_memory()
-        released.append(None)
-
-    monkeypatch.setattr(file_rows, "release_free_memory", note)
-    (part,) = parse(b"\n".join([GOOD] * 40))
-    batches = part.raw_adds.to_batches(max_chunksize=1)
-    rows = HeldRows(pa.Table.from_batches(batches), has_escaped_stats=True)
-    assert rows.table["stats"].to_pylist() == [STATS] * 40
-    assert len(released) == 5

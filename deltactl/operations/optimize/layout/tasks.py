@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
-from deltactl.engine.memory_pool import reuse_memory
 from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
 from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
@@ -115,7 +114,6 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
         StorageError: the disk for spilled rows is too small.
         VerificationError: the rows of the outputs are not those of the inputs.
     """
-    reuse_memory()
     store = _open(spec.rewrite)
     placement = sample_placement(
         store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
