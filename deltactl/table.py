@@ -15,8 +15,8 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.stores.open import open_table_store
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.units import parse_timestamp
 
 if TYPE_CHECKING:

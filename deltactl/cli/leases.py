@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from deltactl.cli.options.leases import LeaseOptions
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
-    """Hold the lease in this context, and record the run if it succeeds.
+    """Hold the lease from the first change in this context, and record the run if it succeeds.
 
-    Yields the reason to skip the run, if there is one.
+    A run that is refused before its first change leaves nothing behind. Yields the reason to skip
+    the run, if there is one.
 
     Raises:
         LeaseHeldError: another run is active.
@@ -31,7 +33,7 @@ def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
         yield None
         return
     from deltactl.operations.find_tables import is_table
-    from deltactl.operations.leases import Holder, hold_lease
+    from deltactl.operations.leases import Holder, find_free, hold_lease
 
     store = session.open_store(session.table or "")
     if not is_table(store):  # the command reports it better, and nothing is written
@@ -44,8 +46,22 @@ def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
     clock = SystemClock()
     holder = Holder.here(session.run_id, clock)
     command = session.command or ""
-    lease = hold_lease(store, command, holder, clock=clock, warn=session.output.warn)
-    with nullcontext() if options.no_lease else lease:
+    with ExitStack() as stack:
+        if not options.no_lease:
+            free, lock, is_held = find_free(store, command, clock), Lock(), False
+
+            def begin() -> None:
+                nonlocal is_held
+                with lock:
+                    if not is_held:
+                        lease = hold_lease(
+                            store, command, holder, clock=clock, warn=session.output.warn, free=free
+                        )
+                        stack.enter_context(lease)
+                        is_held = True
+
+            session.begin_changes = begin
+            stack.callback(setattr, session, "begin_changes", None)
         yield None
         if not (options.is_other_task or session.has_skipped):
             _write_down(store, session, holder.since_ms, clock.now_ms())

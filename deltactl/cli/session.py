@@ -87,6 +87,7 @@ class Session:
         ] = []  # results of the tables that have ended, if there are several
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
+        self.begin_changes: Callable[[], None] | None = None  # is called before each change
         self.shared: Any = None  # set by ``plan_ahead`` of a command, for all its tables
         self.sum_up: Callable[[], Any] | None = None  # totals over all tables, at the end
         self._stack = ExitStack()
@@ -238,7 +239,7 @@ class Session:
             StorageError: the storage cannot be reached.
         """
         from deltactl.storage.open import open_store
-        from deltactl.storage.read_only import ReadOnlyStore
+        from deltactl.storage.write_guard import ReadOnlyStore
 
         store = open_store(address, self.storage_options if options is None else options)
         return ReadOnlyStore(store) if read_only else store
@@ -253,7 +254,15 @@ class Session:
         from deltactl.log.stores.open import open_table_store
 
         log_store = self._log_store.resolve(self.sources)
-        return open_table_store(address, self.storage_options, log_store, read_only=read_only)
+        store = open_table_store(address, self.storage_options, log_store, read_only=read_only)
+        return store if read_only else self._announcing(store)
+
+    def _announcing(self, store: Store) -> Store:
+        """Return a store that calls ``begin_changes`` before each change."""
+        from deltactl.storage.write_guard import GuardedStore
+
+        begin = self.begin_changes
+        return store if begin is None else GuardedStore(store, lambda _: begin())
 
     def envelope(self, **parts: Any) -> Envelope:
         """Return the envelope of this command and table; ``parts`` are its other fields."""
@@ -355,7 +364,7 @@ class Session:
         Raises:
             UsageError: an option or variable about engines is invalid.
         """
-        from deltactl.operations.run_context import RunContext
+        from deltactl.operations.run_context import RunContext, do_nothing
 
         with (
             engine or self.engine() as opened,
@@ -367,7 +376,9 @@ class Session:
             context = RunContext.of(
                 self.output.warn, opened, self.storage_options, cancellation.token, on_progress
             )
-            yield replace(context, run_id=self.run_id)
+            yield replace(
+                context, run_id=self.run_id, begin_changes=self.begin_changes or do_nothing
+            )
 
     def find_interruption(
         self, done: str, *, is_part_done: bool, hint: str = "Rerun to finish the rest."

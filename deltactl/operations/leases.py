@@ -123,19 +123,42 @@ def name_processes() -> str:
         return ""
 
 
+def find_free(store: Store, command: str, clock: Clock) -> dict[int, FileInfo] | None:
+    """Return the unheld lease files of a command by number; ``None`` if the store failed.
+
+    Raises:
+        LeaseHeldError: another run holds the lease.
+    """
+    try:
+        found = _list(store, command)
+        _ensure_free(store, command, found, clock)
+    except LeaseHeldError:
+        raise
+    except DeltactlError:
+        return None  # hold_lease tries again
+    return found
+
+
 @contextmanager
 def hold_lease(
-    store: Store, command: str, holder: Holder, *, clock: Clock, warn: Warn
+    store: Store,
+    command: str,
+    holder: Holder,
+    *,
+    clock: Clock,
+    warn: Warn,
+    free: dict[int, FileInfo] | None = None,
 ) -> Iterator[None]:
     """Hold the lease of a command inside the block: renew it, and delete it at the end.
 
     If the store cannot write, or cannot create exclusively, the run continues without a lease.
+    ``free``: what ``find_free`` found before; ``None``: look again.
 
     Raises:
         LeaseHeldError: another run holds it.
     """
     try:
-        name = _acquire(store, command, holder, clock)
+        name = _acquire(store, command, holder, clock, free)
     except LeaseHeldError:
         raise
     except DeltactlError as error:
@@ -155,11 +178,15 @@ def hold_lease(
             store.delete_many([name])
 
 
-def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
+def _acquire(
+    store: Store, command: str, holder: Holder, clock: Clock, free: dict[int, FileInfo] | None
+) -> str:
     """Create the lease; return the name of its file."""
     for _ in range(_TRIES):
-        found = _list(store, command)
-        _ensure_free(store, command, found, clock)
+        found, free = free, None  # a second attempt looks again
+        if found is None:
+            found = _list(store, command)
+            _ensure_free(store, command, found, clock)
         name = f"{_LEASES}/{command}.{max(found, default=0) + 1:08d}.json"
         try:
             store.put_if_absent(name, _encode(holder))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from deltactl.clock import Clock, SystemClock
@@ -23,6 +23,10 @@ from deltactl.errors import DeltactlError, Warn
 from deltactl.log.writing.put import Sleep
 
 
+def do_nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The services of one run: its engine, its clock, and the receivers of warnings and progress.
@@ -35,6 +39,8 @@ class RunContext:
         cancel: when it is set, no new work is started.
         on_progress: is called when tasks end.
         sleep: waits between attempts to commit; seconds.
+        begin_changes: is called before a worker changes the first file; the store of the run calls
+            it too, before its changes.
         run_id: is written into the commits of the run; ``None`` if there is none.
     """
 
@@ -45,6 +51,7 @@ class RunContext:
     cancel: CancelToken | None = None
     on_progress: OnProgress | None = None
     sleep: Sleep = time.sleep
+    begin_changes: Callable[[], None] = do_nothing
     run_id: str | None = None
 
     @classmethod

@@ -22,7 +22,7 @@ from deltactl.operations.leases import (
     read_last_run,
     write_last_run,
 )
-from deltactl.operations.optimize.plan import plan_optimize
+from deltactl.operations.optimize.run import execute_optimize
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
@@ -116,6 +116,74 @@ def test_nothing_is_written_where_there_is_no_table(cli: RunCli, table: TableBui
     assert not Path("absent").exists()
 
 
+PARTITIONED = ('["p"]', '["P"]')
+UNKNOWN_TYPE = ('\\"long\\"', '\\"interval\\"')
+REFUSED = [
+    (6, PARTITIONED, ["optimize"]),
+    (7, UNKNOWN_TYPE, ["optimize"]),
+    (7, UNKNOWN_TYPE, ["optimize", "--purge"]),
+    (6, PARTITIONED, ["generate-manifest"]),
+    (6, None, ["vacuum", "--retain", "0h"]),
+    (1, None, ["vacuum", "--undo", "no-such-run"]),
+    (1, None, ["checkpoint", "--version", "99"]),
+]
+
+
+@pytest.mark.parametrize(("code", "change", "args"), REFUSED)
+def test_a_refused_run_leaves_nothing_behind(
+    cli: RunCli, table: TableBuilder, code: int, change: tuple[str, str] | None, args: list[str]
+) -> None:
+    if change is not None:
+        commit = Path("t/_delta_log/00000000000000000000.json")
+        text = commit.read_text()
+        assert change[0] in text
+        commit.write_text(text.replace(*change))
+    before = sorted(Path("t").rglob("*"))
+    assert cli(args[0], "t", *args[1:]).code == code
+    assert sorted(Path("t").rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["optimize"],
+        ["vacuum", "--retain", "0h", "--force-retention", "--yes"],
+        ["checkpoint"],
+        ["checkpoint", "--repair"],
+        ["generate-manifest"],
+    ],
+)
+def test_a_run_holds_its_lease_when_it_changes_the_first_file(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch, args: list[str]
+) -> None:
+    prepare(cli, args)
+    held: list[bool] = []
+    for method in ("open_output", "put", "put_many", "put_if_absent", "delete_many", "move_many"):
+        monkeypatch.setattr(LocalStore, method, noting_lease(method, held))
+    assert cli(args[0], "t", *args[1:]).code == 0
+    assert held
+    assert all(held)
+
+
+def prepare(cli: RunCli, args: list[str]) -> None:
+    if args[0] == "vacuum":
+        cli("optimize", "t")
+    if "--repair" in args:
+        cli("checkpoint", "t")
+        Path("t/_delta_log/_last_checkpoint").write_text("{")
+
+
+def noting_lease(method: str, held: list[bool]) -> Any:
+    original = getattr(LocalStore, method)
+
+    def noted(store: LocalStore, *args: Any) -> Any:
+        if "_deltactl" not in str(args):
+            held.append(any(name.startswith("leases/") for name in own_files()))
+        return original(store, *args)
+
+    return noted
+
+
 def test_a_failed_run_gives_its_lease_back_and_is_not_written_down(
     cli: RunCli, table: TableBuilder
 ) -> None:
@@ -135,12 +203,12 @@ def test_a_folder_that_cannot_be_written_does_not_stop_a_run(
 def test_a_signal_gives_the_lease_back(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan(*args: Any) -> Any:
+    def execute(*args: Any) -> Any:
         assert own_files() == ["leases/optimize.00000001.json"]
         signal.raise_signal(signal.SIGTERM)
-        return plan_optimize(*args)
+        return execute_optimize(*args)
 
-    monkeypatch.setattr("deltactl.operations.optimize.run.plan_optimize", plan)
+    monkeypatch.setattr("deltactl.operations.optimize.run.execute_optimize", execute)
     assert cli("optimize", "t").code == 143
     assert own_files() == []
 
@@ -150,7 +218,7 @@ def test_a_run_that_is_killed_leaves_a_lease_that_blocks_no_run_here(
 ) -> None:
     program = (
         "import os, signal, sys; import deltactl.operations.optimize.run as o; "
-        "o.plan_optimize = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
+        "o.execute_optimize = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
         "from deltactl.cli.app import run; run(['optimize', 't'])"
     )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

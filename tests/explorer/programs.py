@@ -16,8 +16,8 @@ from typing import Any
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
 from tests.explorer.world import Call, Reply, Violation, Worlds

@@ -16,7 +16,7 @@ from deltactl.operations.clone_notes import (
     write_note,
 )
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder
 

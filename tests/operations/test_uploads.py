@@ -21,8 +21,8 @@ from deltactl.operations.uploads import (
 )
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import resolve_name
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import OnUpload, Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, MemoryStore
 

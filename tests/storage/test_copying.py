@@ -15,8 +15,8 @@ from deltactl.storage.file_copies import CopiedFile, FileCopy, StoredFacts
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local import whole_copies
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 
 CONTENT = os.urandom(100_000)

@@ -14,8 +14,8 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.objects.store import FsspecStore
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.write_guard import GuardedStore, ReadOnlyStore
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import (
     CountingStore,
@@ -58,6 +58,13 @@ def test_dry_runs_refuse_to_write(number: int, memory: MemoryStore) -> None:
     with pytest.raises(SafetyError, match="a dry run tried to"):
         WRITES[number](ReadOnlyStore(memory))
     assert memory.contents() == before
+
+
+@pytest.mark.parametrize("number", range(len(WRITES)))
+def test_a_guard_is_called_before_each_change(number: int, memory: MemoryStore) -> None:
+    before, seen = memory.contents(), []
+    WRITES[number](GuardedStore(memory, lambda _: seen.append(memory.contents())))
+    assert seen == [before]
 
 
 def test_dry_runs_prepare_no_commit(memory: MemoryStore) -> None:

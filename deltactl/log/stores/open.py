@@ -11,8 +11,8 @@ from deltactl.log.stores.external import ExternalCommitStore
 from deltactl.storage.dynamodb import DynamoDbEntries
 from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.open import open_store, package_of
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 
 def open_table_store(

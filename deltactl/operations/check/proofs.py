@@ -34,8 +34,8 @@ from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.storage.open import open_store
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 _BYTES_A_TASK: Final = 256 << 20
 _FILES_A_TASK: Final = 512

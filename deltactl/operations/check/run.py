@@ -55,8 +55,8 @@ from deltactl.operations.check.versions import (
 from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 
 def check_table(

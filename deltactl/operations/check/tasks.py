@@ -23,8 +23,8 @@ from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 BATCH: Final = pa.schema(
     [

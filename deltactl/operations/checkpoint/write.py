@@ -254,6 +254,7 @@ class _Writing:
         tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
         done: dict[int, tuple[WrittenActions, ...]] = {}
         failures: list[Exception] = []
+        self._context.begin_changes()
         try:
             for outcome in self._context.run(worker, tasks):
                 match outcome:

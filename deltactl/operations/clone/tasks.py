@@ -14,8 +14,8 @@ from deltactl.errors import ObjectNotFoundError
 from deltactl.operations.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
 from deltactl.storage.open import open_store
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 _MISSING: Final = "it does not exist"
 

@@ -86,8 +86,6 @@ def convert_directory(
         return report
     _ensure_no_old_log(store)
     ensure_no_table_above(store)
-    if not dry_run:
-        store.ensure_put_if_absent()
     listed_ms = context.clock.now_ms()
     directory = list_directory(store)
     properties = TableProperties(options.properties)
@@ -110,6 +108,7 @@ def convert_directory(
         context.warn(note)
     if dry_run:
         return ConvertReport(plan, context.engine.name, dry_run=True)
+    store.ensure_put_if_absent()
     table = _new_table(plan, options, context.engine.name)
     if create_table(store, table, clock=context.clock, sleep=context.sleep):
         if properties.refreshes_manifests:

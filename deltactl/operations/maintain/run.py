@@ -35,8 +35,8 @@ from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import Rates
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.units import format_count
 
 __all__ = ["MaintainOptions", "MaintainPolicy", "MaintainReport", "Maintenance", "maintain"]

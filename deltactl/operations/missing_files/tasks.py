@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from deltactl.operations.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.open import open_store
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from deltactl.operations.optimize.layout.tasks import LayoutSpec
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
-from deltactl.operations.optimize.spec import build_copy_rule, build_spec
+from deltactl.operations.optimize.spec import build_copy_rule, build_spec, ensure_stored_columns
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
 from deltactl.operations.optimize.unusable import drop_bins, find_unusable
 from deltactl.operations.run_context import RunContext
@@ -123,6 +123,8 @@ def try_optimize(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
+    if not plan.is_empty:
+        ensure_stored_columns(snapshot)
     if options.rewrite == "copy" and options.codec is not None and skipped is None:
         _ensure_codec(store, drop_bins(plan, find_unusable(plan)), options.codec)
     abort_uploads: Callable[[], None] = partial(

@@ -45,12 +45,8 @@ def build_spec(
     """Decide everything that does not depend on the bin.
 
     Raises:
-        UnsupportedFeatureError: the table has no column that files store.
         CorruptLogError: row tracking is enabled without its columns' names.
     """
-    reader = _reader(snapshot)
-    if not len(reader.schema):
-        raise UnsupportedFeatureError("no column of the table is stored in its data files")
     calls: list[Callable[[], Any]] = [
         partial(_write_options, snapshot, plan, options),
         partial(find_uploading_run, snapshot.store, run_id, context.clock),
@@ -60,7 +56,7 @@ def build_spec(
         table_uri=snapshot.store.uri,
         storage_options=context.storage_options,
         run_id=run_id,
-        reader=reader,
+        reader=_reader(snapshot),
         write_options=write_options,
         stats_columns=_stats_columns(snapshot),
         verify=options.verify,
@@ -68,6 +64,16 @@ def build_spec(
         copy=build_copy_rule(snapshot, options),
         uploading=uploading,
     )
+
+
+def ensure_stored_columns(snapshot: Snapshot) -> None:
+    """Refuse a table without a column that files store.
+
+    Raises:
+        UnsupportedFeatureError: there is none.
+    """
+    if not len(_reader(snapshot).schema):
+        raise UnsupportedFeatureError("no column of the table is stored in its data files")
 
 
 def _reader(snapshot: Snapshot) -> RowReader:

@@ -17,8 +17,8 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoints
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.checkpoints import (
     NOW_MS,
     PicklingEngine,

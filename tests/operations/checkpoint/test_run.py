@@ -24,7 +24,7 @@ from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.interop.judges import READERS, try_count
 from tests.support.checkpoints import (
     DAY_MS,

@@ -31,8 +31,8 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock

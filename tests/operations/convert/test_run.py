@@ -31,7 +31,7 @@ from deltactl.operations.convert.run import (
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.stores import CountingStore, opened_as

@@ -31,8 +31,8 @@ from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.clock import FixedClock
 from tests.support.stores import (
     CountingStore,

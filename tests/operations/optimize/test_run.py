@@ -32,8 +32,8 @@ from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.paths import partition_directory
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.table import Table
 from deltactl.units import GIB, MIB, TIB
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb

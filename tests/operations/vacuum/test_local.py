@@ -17,7 +17,7 @@ from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, Column, TableBuilder
 

@@ -17,8 +17,8 @@ from deltactl.errors import (
     VersionNotFoundError,
 )
 from deltactl.operations.vacuum.run import VacuumOptions
-from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import ReadOnlyStore
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
