@@ -9,7 +9,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.check.fix import PathRepairReport
-    from deltactl.operations.path_encoding.pairs import PathPair
+    from deltactl.operations.check.path_encoding.pairs import PathPair
 
 _SHOWN: Final = 20
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.json_lines import SharedLineError
@@ -25,7 +26,6 @@ from deltactl.operations.check.commit_repeats import (
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
 from deltactl.operations.check.vector_index import VectorIndex
-from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name

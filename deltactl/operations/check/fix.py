@@ -14,6 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError, Warn
+from deltactl.log.audit.path_texts import (
+    PATH_COLUMNS,
+    PathTextIndex,
+    file_names,
+)
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
@@ -25,12 +30,7 @@ from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.path_encoding.index import (
-    PATH_COLUMNS,
-    PathTextIndex,
-    file_names,
-)
-from deltactl.operations.path_encoding.pairs import (
+from deltactl.operations.check.path_encoding.pairs import (
     PairVerdict,
     PathPair,
     PathPairs,

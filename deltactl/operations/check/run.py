@@ -20,6 +20,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     ignore_warning,
 )
+from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -32,7 +33,7 @@ from deltactl.operations.check.commits import (
 from deltactl.operations.check.files import FileCheck
 from deltactl.operations.check.findings import Findings, to_table
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.operations.check.path_encoding import check_path_pairs
+from deltactl.operations.check.path_encoding.report import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
 from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
 from deltactl.operations.check.redundant import (
@@ -52,7 +53,6 @@ from deltactl.operations.check.versions import (
     check_older_checksums,
     find_all_files,
 )
-from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import Warn, ignore_warning
+from deltactl.log.audit.path_texts import multiple_texts_mask
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.missing_columns import ensure_columns
@@ -39,7 +40,6 @@ from deltactl.operations.optimize.layout.select import (
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.partition_groups import group_partitions
-from deltactl.operations.path_encoding.index import multiple_texts_mask
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
 from deltactl.operations.skipping.change import RewrittenSets

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, ignore_warning
+from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import parse_commit_info
@@ -20,15 +21,14 @@ from deltactl.log.keyed_hash import WideHashes
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.remove_files import RESTORE
-from deltactl.operations.path_encoding.history import (
+from deltactl.operations.check.path_encoding.history import (
     Event,
     LiveText,
     Texts,
     UnmatchedRemove,
     find_live_texts,
 )
-from deltactl.operations.path_encoding.index import PathTextIndex
-from deltactl.operations.path_encoding.rewrites import RewriteTracker
+from deltactl.operations.check.path_encoding.rewrites import RewriteTracker
 from deltactl.protocol.deletion_vectors import unique_ids
 
 _GONE: Final = "the commits that show what the writer intended are no longer in the log"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.path_encoding.index import PATH_COLUMNS, PathTextIndex
-from deltactl.operations.path_encoding.pairs import PairVerdict, PathPair, find_path_pairs
+from deltactl.operations.check.path_encoding.pairs import PairVerdict, PathPair, find_path_pairs
 from deltactl.units import format_count
 
 _CODES: Final = {
