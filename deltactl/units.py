@@ -32,14 +32,14 @@ _SIZE_UNITS: Final[dict[str, int]] = {
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
-_HOUR: Final = 60 * _MINUTE
-DAY_MS: Final = 24 * _HOUR
+HOUR_MS: Final = 60 * _MINUTE
+DAY_MS: Final = 24 * HOUR_MS
 _DURATION_NAMES: Final[dict[Fraction, tuple[str, ...]]] = {
     Fraction(1, 1000): ("us", "microsecond"),
     Fraction(1): ("ms", "msec", "millisecond"),
     Fraction(_SECOND): ("s", "sec", "second"),
     Fraction(_MINUTE): ("m", "min", "minute"),
-    Fraction(_HOUR): ("h", "hr", "hour"),
+    Fraction(HOUR_MS): ("h", "hr", "hour"),
     Fraction(DAY_MS): ("d", "day"),
     Fraction(7 * DAY_MS): ("w", "week"),
 }
@@ -189,7 +189,7 @@ def format_duration(ms: int) -> str:
     if ms < _SECOND:
         return f"{ms}ms"
     days, rest = divmod(ms, DAY_MS)
-    hours, rest = divmod(rest, _HOUR)
+    hours, rest = divmod(rest, HOUR_MS)
     minutes, rest = divmod(rest, _MINUTE)
     seconds, millis = divmod(rest, _SECOND)
     fraction = f".{millis:03d}".rstrip("0") if millis else ""
@@ -242,7 +242,7 @@ def _zone_ms(zone: str | None) -> int:
     hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or "0")
     if hours > 23 or minutes > 59:
         raise ValueError(zone)
-    return (1 if zone[0] == "+" else -1) * (hours * _HOUR + minutes * _MINUTE)
+    return (1 if zone[0] == "+" else -1) * (hours * HOUR_MS + minutes * _MINUTE)
 
 
 @lru_cache(maxsize=32)
@@ -279,7 +279,7 @@ class _AgeUnit(NamedTuple):
 _AGE_UNITS: Final = (
     _AgeUnit(365 * DAY_MS, "y"),
     _AgeUnit(DAY_MS, "d"),
-    _AgeUnit(_HOUR, "h"),
+    _AgeUnit(HOUR_MS, "h"),
     _AgeUnit(_MINUTE, "min"),
     _AgeUnit(_SECOND, "s"),
 )

@@ -125,6 +125,14 @@ def isolated_world(new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "80")
 
 
+@pytest.fixture
+def trusted_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust this machine's clock: for tables on disk whose last commit is long ago."""
+    monkeypatch.setattr(
+        "deltactl.operations.trusted_time._find_proven_ms", lambda snapshot, run_id, now_ms: now_ms
+    )
+
+
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder with tables of other writers; for tests marked ``corpus``."""

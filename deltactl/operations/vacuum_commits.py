@@ -10,7 +10,7 @@ from typing import Final
 
 from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.listing import LogListing
-from deltactl.log.writing.run_tags import RUN_TAG
+from deltactl.log.writing.run_tags import find_run
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
@@ -60,5 +60,4 @@ def _vacuum_commits(
     ):
         info = parse_commit_info(name, data) or {}
         if (operation := info.get("operation")) in (_START, _END):
-            tags = info.get("tags")
-            yield version, operation, tags.get(RUN_TAG) if isinstance(tags, dict) else None
+            yield version, operation, find_run(info)

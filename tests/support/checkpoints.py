@@ -30,6 +30,7 @@ NOW_MS = START_MS + 400 * DAY_MS
 def new_table(*columns: Column, **options: Any) -> TableBuilder:
     """A table in memory with the given columns, else `id` and `p`."""
     store = MemoryStore(f"memory://checkpoints/{next(_NUMBERS)}")
+    store.advance(NOW_MS - START_MS)
     return TableBuilder(store, columns or (Column("id"), Column("p", "string")), **options)
 
 

@@ -45,10 +45,11 @@ class _Space:
         self.lock = threading.Lock()
         self.files: dict[str, tuple[bytes, int]] = {}
         self.now_ms = 1_700_000_000_000
+        self.ahead_ms: dict[str, int] = {}
 
-    def tick(self) -> int:
+    def tick(self, root: str) -> int:
         self.now_ms += 1
-        return self.now_ms
+        return self.now_ms + self.ahead_ms.get(root, 0)
 
 
 _SPACE = _Space()
@@ -162,7 +163,7 @@ class MemoryStore:
         with _SPACE.lock:
             if uri in _SPACE.files:
                 raise ObjectExistsError(f"cannot create {name!r} in {self._uri}: it exists")
-            _SPACE.files[uri] = (bytes(data), _SPACE.tick())
+            _SPACE.files[uri] = (bytes(data), _SPACE.tick(self._uri))
 
     def sync_directories(self, names: Iterable[str]) -> None:
         for name in names:
@@ -205,6 +206,11 @@ class MemoryStore:
             uri = self._writable(name)
             _SPACE.files[uri] = (_SPACE.files[uri][0], modified_ms)
 
+    def advance(self, ms: int) -> None:
+        """Let time pass in this store: date later files so much later."""
+        with _SPACE.lock:
+            _SPACE.ahead_ms[self._uri] = _SPACE.ahead_ms.get(self._uri, 0) + ms
+
     def contents(self) -> dict[str, bytes]:
         """Every file below the root: what to compare before and after a crash."""
         return {name: _SPACE.files[uri][0] for name, uri, _ in self._below("")}
@@ -234,7 +240,7 @@ class MemoryStore:
 
     def _store(self, uri: str, data: bytes) -> None:
         with _SPACE.lock:
-            _SPACE.files[uri] = (bytes(data), _SPACE.tick())
+            _SPACE.files[uri] = (bytes(data), _SPACE.tick(self._uri))
 
     def _readable(self, name: str) -> str:
         refuse_nul(name)

@@ -58,6 +58,7 @@ class Scene:
 
     def __init__(self, *features: str, properties: dict[str, str] | None = None) -> None:
         self.store = MemoryStore(f"memory://vacuum/{next(_NUMBERS)}")
+        self.store.advance(NOW - START_MS)
         self.clock = FixedClock(NOW)
         self._row = itertools.count()
         self.builder: TableBuilder

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.confirm import ask
+from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
@@ -108,12 +109,14 @@ def command(  # noqa: PLR0913 - one parameter an option
             "_last_checkpoint is invalid",
         ),
     ] = False,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Write a checkpoint of a table, verify it, then update _last_checkpoint.
 
     The command deletes log files only with --cleanup or --cleanup-only. Versions that are younger
-    than delta.logRetentionDuration stay readable.
+    than delta.logRetentionDuration stay readable. Before this, the command asks if no commit shows
+    that the clock of this machine is right. If there is no terminal to ask on, give --yes.
 
     \b
     Examples:
@@ -143,7 +146,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     elif check:
         _check(session, table)
     else:
-        _checkpoint(session, table, options, dry_run)
+        _checkpoint(session, table, options, yes, dry_run)
 
 
 def _check(session: Session, table: str) -> None:
@@ -161,12 +164,20 @@ def _check(session: Session, table: str) -> None:
     )
 
 
-def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
+def _checkpoint(
+    session: Session, table: str, options: CheckpointOptions, yes: bool, dry_run: bool
+) -> None:
     from deltactl.operations.checkpoint.run import checkpoint_table
 
     store = session.open_table(table, read_only=dry_run)
     with session.run_context("checkpoint") as context:
-        report = checkpoint_table(store, options, context, dry_run=dry_run)
+        report = checkpoint_table(
+            store,
+            options,
+            context,
+            confirm=lambda question: yes or ask(session, question),
+            dry_run=dry_run,
+        )
         if report.interrupted:
             stopped = session.find_interruption(
                 "the checkpoint was written" if report.written else "nothing was written",

@@ -109,7 +109,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     force_retention: Annotated[
         bool,
         typer.Option(
-            "--force-retention", help="Allow --retain to be shorter than the retention of the table"
+            "--force-retention",
+            help="Allow --retain to be shorter than the retention of the table. On a file system, "
+            "trust the clock of this machine, even if the table has no recent commits",
         ),
     ] = False,
     yes: YesOption = False,

@@ -7,15 +7,17 @@ deletion is last. After a crash at any point the log reads as before.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
-from deltactl.errors import ObjectNotFoundError, StorageError, Warn
+from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError, Warn
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.hint import move_hint
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.segment import list_from_hint
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.upkeep.compaction import compaction_range, write_compaction
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -26,8 +28,10 @@ from deltactl.operations.checkpoint.write import (
     write_checkpoint,
 )
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import planning_now, trusted_now
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
+from deltactl.units import DAY_MS, format_count, format_timestamp
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,11 +39,16 @@ __all__ = [
     "CheckpointOptions",
     "CheckpointPlan",
     "CheckpointReport",
+    "Confirm",
     "DueReport",
     "check_due",
     "checkpoint_table",
     "plan_checkpoint",
 ]
+
+
+Confirm = Callable[[str], bool]
+"""``confirm(question) -> bool``: returns whether this machine's clock is right."""
 
 
 def check_due(store: Store, *, warn: Warn) -> DueReport:
@@ -60,19 +69,24 @@ def checkpoint_table(
     options: CheckpointOptions,
     context: RunContext,
     *,
+    confirm: Confirm | None = None,
     dry_run: bool = False,
 ) -> CheckpointReport:
     """Plan and, unless ``dry_run``, write a checkpoint, and clean up the log if requested.
+
+    Without ``confirm``, log files are kept that have expired only if this machine's clock is right:
+    see ``trusted_time``.
 
     Raises:
         UnsupportedFeatureError: the protocol forbids it, or a checkpoint of this kind.
         VersionNotFoundError: there is no such version.
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
-        SafetyError: cleanup would make a version inside the retention unreadable.
+        SafetyError: cleanup would make a version inside the retention unreadable, or was not
+            confirmed; nothing was written.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
-    job, report = outlast_cleanup(lambda: _begin(store, options, context, dry_run=dry_run))
+    job, report = outlast_cleanup(lambda: _begin(store, options, context, confirm, dry_run))
     if dry_run or report.skipped is not None:
         return report
     if report.written is not None:
@@ -87,7 +101,11 @@ def checkpoint_table(
 
 
 def _begin(
-    store: Store, options: CheckpointOptions, context: RunContext, *, dry_run: bool
+    store: Store,
+    options: CheckpointOptions,
+    context: RunContext,
+    confirm: Confirm | None,
+    dry_run: bool,
 ) -> tuple[_Job, CheckpointReport]:
     """Read the log, plan, and unless ``dry_run`` write the checkpoint."""
     job = _Job(store, options, context)
@@ -98,12 +116,13 @@ def _begin(
             idle, context.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
         )
     plan = job.plan()
+    cleanup = job.plan_cleanup(plan, confirm, dry_run=dry_run) if job.cleans else None
     report = CheckpointReport(
         plan,
         context.engine.name,
         job.table_id,
         dry_run=dry_run,
-        cleanup=job.plan_cleanup(plan) if job.cleans else None,
+        cleanup=cleanup,
         compaction_range=compaction_range(job.snapshot) if options.compact_log else None,
     )
     if not dry_run and not plan.is_empty:
@@ -121,6 +140,7 @@ class _Job:
         version = options.version
         self._listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
         self.snapshot = load_snapshot(store, version, warn=warn, listing=self._listing)
+        self._is_confirmed = False
 
     @property
     def table_id(self) -> str:
@@ -177,31 +197,78 @@ class _Job:
             )
             return None
 
-    def plan_cleanup(self, plan: CheckpointPlan) -> CleanupPlan:
-        """Return the log files that can be deleted after the checkpoint."""
-        latest = self.snapshot
-        if self._options.version is not None:
-            latest = load_snapshot(self._store, warn=self._context.warn, listing=self._listing)
-        if not latest.properties.expired_log_cleanup:
+    def plan_cleanup(
+        self, plan: CheckpointPlan, confirm: Confirm | None, *, dry_run: bool
+    ) -> CleanupPlan:
+        """Return the log files that can be deleted after the checkpoint.
+
+        With ``confirm``, these are the files that have expired by this machine's clock.
+
+        Raises:
+            SafetyError: the clock is not proven, and not confirmed.
+        """
+        if not self._latest.properties.expired_log_cleanup:
             self._context.warn(
                 "delta.enableExpiredLogCleanup is false, but this run cleans up the log anyway, as "
                 "requested"
             )
-        cleanup = plan_cleanup(
-            latest,
+        proven_ms = planning_now(self._latest, self._context)
+        now_ms = proven_ms if confirm is None else self._context.clock.now_ms()
+        cleanup = self._plan_cleanup(plan, now_ms)
+        for warning in cleanup.warnings:
+            self._context.warn(warning)
+        if confirm is None:
+            return cleanup
+        if proven_ms < now_ms and not self._is_proven(plan, cleanup, proven_ms):
+            newest = format_timestamp(proven_ms - DAY_MS)
+            text = (
+                f"This machine's clock says {format_timestamp(now_ms)}, but the newest earlier "
+                f"commit of the table is of {newest}. If the clock is wrong, the cleanup deletes "
+                f"versions inside the retention. Delete {_count_files(cleanup)}?"
+            )
+            if dry_run:
+                self._context.warn(f"a real run asks this question: {text}")
+            elif not confirm(text):
+                raise SafetyError("not confirmed: nothing was written or deleted")
+            self._is_confirmed = True
+        return cleanup
+
+    @cached_property
+    def _latest(self) -> Snapshot:
+        if self._options.version is None:
+            return self.snapshot
+        return load_snapshot(self._store, warn=self._context.warn, listing=self._listing)
+
+    def _is_proven(self, plan: CheckpointPlan, cleanup: CleanupPlan, proven_ms: int) -> bool:
+        """Return whether the files of a cleanup have expired at a time before now too."""
+        try:
+            proven = self._plan_cleanup(plan, proven_ms)
+        except SafetyError:  # of --version: it is inside the retention then
+            return False
+        return set(cleanup.files) <= set(proven.files)
+
+    def _plan_cleanup(self, plan: CheckpointPlan, now_ms: int) -> CleanupPlan:
+        return plan_cleanup(
+            self._latest,
             self._listing,
-            self._context.clock.now_ms(),
+            now_ms,
             up_to=self._options.version,
             planned=None if plan.is_empty else plan.version,
         )
-        for warning in cleanup.warnings:
-            self._context.warn(warning)
-        return cleanup
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:
         """Plan again on the current log, including the new checkpoint, and delete."""
         self._listing = list_log(self._store)
-        cleanup = self.plan_cleanup(CheckpointPlan(self.snapshot.version, None))
+        now_ms = self._context.clock.now_ms()
+        if not self._is_confirmed:
+            now_ms = trusted_now(self._latest, self._context, self._listing)
+        cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms)
+        for warning in cleanup.warnings:
+            self._context.warn(warning)
         failed = execute_cleanup(self._store, cleanup)
         reasons = tuple((name, error.message) for name, error in failed.items())
         return replace(report, cleanup=cleanup, failed=reasons)
+
+
+def _count_files(cleanup: CleanupPlan) -> str:
+    return format_count(len(cleanup.files), "log file")

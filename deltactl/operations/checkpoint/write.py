@@ -43,6 +43,7 @@ from deltactl.operations.checkpoint.tasks import (
     write_whole,
 )
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import trusted_now
 from deltactl.protocol.action_nodes import (
     encode_domain,
     encode_metadata,
@@ -124,7 +125,8 @@ class _Writing:
     ) -> None:
         self._snapshot, self._plan, self._options, self._context = snapshot, plan, options, context
         self._store = snapshot.store
-        self._non_file_actions = _live_non_file_actions(snapshot, context.clock.now_ms())
+        self._now_ms = trusted_now(snapshot, context)
+        self._non_file_actions = _live_non_file_actions(snapshot, self._now_ms)
         self._spec = self._build_spec()
 
     def _build_spec(self) -> WriteSpec:
@@ -138,8 +140,7 @@ class _Writing:
             head=snapshot.head,
             tail=TailSource(snapshot.segment.tail, keys, snapshot.tail),
             layout=choose_layout(snapshot.metadata, snapshot.protocol, self._options.compat),
-            tombstones_after_ms=context.clock.now_ms()
-            - snapshot.properties.deleted_file_retention_ms,
+            tombstones_after_ms=self._now_ms - snapshot.properties.deleted_file_retention_ms,
             sidecar_rows=self._options.sidecar_rows,
             non_file_actions=tuple(_nodes(self._non_file_actions)),
         )

@@ -36,7 +36,10 @@ _MOST_OF_A_FILE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TableSubject:
-    """A table that is examined: its log, its policy, and the rates that predict its costs."""
+    """A table that is examined: its log, its policy, and the rates that predict its costs.
+
+    ``expiry_ms`` is the time that decides what has expired, see ``trusted_time.planning_now``.
+    """
 
     table: str
     snapshot: Snapshot
@@ -44,6 +47,7 @@ class TableSubject:
     policy: MaintainPolicy
     rates: Rates
     now_ms: int
+    expiry_ms: int
     context: RunContext
 
     def optimize_options(self) -> OptimizeOptions:

@@ -31,6 +31,7 @@ from deltactl.operations.maintain.windows import find_closed
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_optimize
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import planning_now
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.store import Store
 from deltactl.units import format_duration, format_timestamp
@@ -127,7 +128,8 @@ def _look(
     )
     facts = TableFacts(table, store.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
-    subject = TableSubject(table, snapshot, listing, policy, rates, now_ms, context)
+    expiry_ms = planning_now(snapshot, context)
+    subject = TableSubject(table, snapshot, listing, policy, rates, now_ms, expiry_ms, context)
     _note_turn(facts, store, policy, now_ms)
     actions: list[Action] = []
     _note_files(facts, subject, actions)

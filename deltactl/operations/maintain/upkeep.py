@@ -70,12 +70,12 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
     if not snapshot.properties.expired_log_cleanup:
         return 0, []
     with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
-        cutoff_ms = subject.now_ms - snapshot.properties.log_retention_ms
+        cutoff_ms = subject.expiry_ms - snapshot.properties.log_retention_ms
     newest = snapshot.segment.checkpoint_version
     old = sum(1 for v, i in listing.commits.items() if v < newest and i.modified_ms < cutoff_ms)
     if old < max(policy.min_log_files, 1):
         return old, []
-    plan = plan_cleanup(snapshot, listing, subject.now_ms)
+    plan = plan_cleanup(snapshot, listing, subject.expiry_ms)
     number = len(plan.files)
     if number < max(policy.min_log_files, 1):
         return number, []
@@ -158,7 +158,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     snapshot, policy, context = subject.snapshot, subject.policy, subject.context
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
-    retention = resolve_retention(snapshot.properties, options, subject.now_ms)
+    retention = resolve_retention(snapshot.properties, options, subject.expiry_ms)
     clones = read_notes(snapshot.store)
     planner = Planner(snapshot, subject.listing, options, retention, context, clones)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):

@@ -18,6 +18,7 @@ from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.operations.vacuum.last_vacuum_info import write_last_vacuum_info
 from deltactl.operations.vacuum.options import VacuumOptions
@@ -27,7 +28,7 @@ from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vac
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.storage.store import Store
-from deltactl.units import format_count
+from deltactl.units import HOUR_MS, format_count, format_timestamp
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 
@@ -102,13 +103,29 @@ def _make_plan(
     snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
     ensure_may_vacuum(CommitBase.of(snapshot))
     clones = read_notes(store)
-    retention = resolve_retention(snapshot.properties, options, context.clock.now_ms())
+    now_ms = _find_now(snapshot, options, context)
+    retention = resolve_retention(snapshot.properties, options, now_ms)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         dated = replace(retention, cutoff_ms=cutoff_ms)
         return Planner(snapshot, listing, options, dated, context, clones).plan()
 
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
+
+
+def _find_now(snapshot: Snapshot, options: VacuumOptions, context: RunContext) -> int:
+    """Return the time from which the retention counts: with ``force_retention``, of the clock."""
+    now_ms = context.clock.now_ms()
+    if options.force_retention:
+        return now_ms
+    proven_ms = planning_now(snapshot, context)
+    if proven_ms < now_ms - HOUR_MS:
+        context.warn(
+            f"the retention counts from {format_timestamp(proven_ms)}, a day after the last "
+            f"earlier commit, because this machine's time, {format_timestamp(now_ms)}, may be "
+            "wrong. If it is right, rerun with --force-retention to remove more files"
+        )
+    return proven_ms
 
 
 def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:

@@ -102,6 +102,7 @@ def test_check_says_whether_one_is_due(cli: RunCli, table: TableBuilder) -> None
     assert CLASSIC not in names(table)
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     make_old(tmp_path / "events", 60)
     shown = cli("checkpoint", "events", "--cleanup", "--dry-run")
@@ -124,6 +125,7 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     )
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_a_cleanup_without_a_checkpoint_begins_with_what_it_did(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_cleanup_without_a_checkpoint_begins_with_what_it_did(
     assert ran.out.startswith("Deleted 2 files of the log (")
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_hidden_files_of_killed_runs_go_a_day_later(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:

@@ -26,6 +26,8 @@ from tests.support.table_builder import Column, TableBuilder
 
 OLD_MS = 1_600_000_000_000  # 2020-09-13: older than any retention
 
+pytestmark = pytest.mark.usefixtures("trusted_clock")
+
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
@@ -367,6 +369,7 @@ def test_what_is_left_counts_live_and_foreign_files_too(
 
 def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder) -> None:
     """pyarrow would, at its first array; it takes longer than the vacuum of a small table."""
+    table.commit()
     program = (
         "import sys; from deltactl.cli.app import run; "
         "code = run(['vacuum', 'events', '--dry-run', '-o', 'json']); "

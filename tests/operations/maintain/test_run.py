@@ -115,6 +115,7 @@ def operations_of(root: Path) -> list[str]:
     return found
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_everything_that_is_due_in_the_safe_order(tmp_path: Path) -> None:
     properties = {"delta.logRetentionDuration": "interval 2 days"}
     builder = build(tmp_path, commits=30, properties=properties)
@@ -308,6 +309,7 @@ def test_a_table_that_is_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> 
     assert seen.act(str(roots[1]), LocalStore(str(roots[1])), context).outcomes
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
     builder = build(tmp_path)
     live = [path for path, _ in builder.state.files]
@@ -325,6 +327,7 @@ def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
     assert [error.exit_code for error in table.errors] == [5]
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_never_below_the_retention_of_the_table(tmp_path: Path) -> None:
     builder = build(tmp_path)
     gone = next(iter(builder.state.files))[0]

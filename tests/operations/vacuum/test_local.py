@@ -23,6 +23,8 @@ from tests.support.table_builder import LOG, Column, TableBuilder
 
 DAY_SECONDS = 86_400
 
+pytestmark = pytest.mark.usefixtures("trusted_clock")
+
 
 def age(path: Path, days: float = 60) -> None:
     """Set the times of everything at and below a path."""

@@ -252,6 +252,7 @@ class Barrier(ForwardingStore):
         super().put_if_absent(name, data)
 
 
+@pytest.mark.usefixtures("trusted_clock")
 def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Path) -> None:
     """No file that any version inside the retention names may go."""
     import pyarrow as pa

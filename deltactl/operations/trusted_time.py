@@ -1,0 +1,106 @@
+"""Give the time for decisions that cannot be undone, such as which files have expired.
+
+The clock of this machine may be wrong. If it is ahead, everything looks expired. So the time is the
+earlier of this machine's clock and a time that something else proves:
+
+- On an object store: the clock of the store, which dates each file.
+- On a file system, this machine's clock dates the files. So: one day after the newest commit that
+  was written before this run. Commits of deltactl in the last hour do not count either, because the
+  commands of one script see the same wrong clock.
+
+If time passes without commits, files of a file system are kept longer than the retention.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deltactl.errors import CorruptLogError, StorageError
+from deltactl.log.commits.info import parse_commit_info
+from deltactl.log.listing import LogListing, list_log
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.run_tags import find_run, is_by_deltactl
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.names import OWN_DIR, is_local_uri
+from deltactl.storage.store import FileInfo, Store
+from deltactl.units import DAY_MS, HOUR_MS
+
+_PROBE: Final = f"{OWN_DIR}/time"
+# Longer than the time from a commit to the cleanup after it; a retention is much longer.
+_FRESH_MS: Final = 10 * 60 * 1000
+_INFO_BYTES: Final = 1 << 20
+
+
+def trusted_now(snapshot: Snapshot, context: RunContext, listing: LogListing | None = None) -> int:
+    """Return a time, in ms since 1970 UTC, that is not in the future: for what expires.
+
+    Args:
+        snapshot: the latest version. On an object store, the time is that of its newest log file,
+            which may be much too early.
+        context: of the run.
+        listing: the log, listed just now. With it, an object store is asked for the time (three
+            requests) unless the log has a new file.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    now_ms, store = planning_now(snapshot, context), snapshot.store
+    if is_local_uri(store.uri):
+        return now_ms
+    files = [*_newest_files(snapshot)]
+    if listing is not None:
+        files += [info for checkpoint in listing.checkpoints for info in checkpoint.files]
+    dated_ms = max(info.modified_ms for info in files)
+    if listing is not None and dated_ms < now_ms - _FRESH_MS:
+        dated_ms = _ask_store(store)
+    return min(now_ms, dated_ms)
+
+
+def planning_now(snapshot: Snapshot, context: RunContext) -> int:
+    """Return the time for a plan; on object stores, the run compares it with the store's clock."""
+    now_ms = context.clock.now_ms()
+    if not is_local_uri(snapshot.store.uri):
+        return now_ms
+    return min(now_ms, _find_proven_ms(snapshot, context.run_id, now_ms) + DAY_MS)
+
+
+def _newest_files(snapshot: Snapshot) -> list[FileInfo]:
+    segment = snapshot.segment
+    files = [] if segment.checkpoint is None else list(segment.checkpoint.files)
+    return files if segment.commit is None else [segment.commit, *files]
+
+
+def _find_proven_ms(snapshot: Snapshot, run_id: str | None, now_ms: int) -> int:
+    """Return the time of the newest commit that counts; of the oldest log file if none does."""
+    oldest = _newest_files(snapshot)[0]
+    if snapshot.segment.commit is not None and _counts(snapshot.store, oldest, run_id, now_ms):
+        return oldest.modified_ms
+    commits = list_log(snapshot.store).commits
+    for version in sorted(commits, reverse=True):
+        if version < snapshot.version:
+            oldest = commits[version]
+            if _counts(snapshot.store, oldest, run_id, now_ms):
+                break
+    return oldest.modified_ms
+
+
+def _counts(store: Store, commit: FileInfo, run_id: str | None, now_ms: int) -> bool:
+    """Return whether a commit is neither of this run, nor written by deltactl in the last hour."""
+    [data] = store.read_ranges(commit.name, [(0, _INFO_BYTES)])
+    try:
+        info = parse_commit_info(commit.name, data) or {}
+    except CorruptLogError:  # cut off, or another writer's
+        return True
+    if commit.modified_ms > now_ms - HOUR_MS:
+        return not is_by_deltactl(info)
+    return run_id is None or find_run(info) != run_id
+
+
+def _ask_store(store: Store) -> int:
+    """Return the time of an object store."""
+    store.put(_PROBE, b"")
+    [info] = store.stat_many([_PROBE])
+    store.delete_many([_PROBE])
+    if info is None:
+        raise StorageError(f"{_PROBE} is not in {store.uri} after it was written")
+    return info.modified_ms

@@ -1,0 +1,284 @@
+"""A clock that is ahead deletes nothing: neither history, nor files, nor tombstones."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import SafetyError
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.run import maintain
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import trusted_now
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local.store import LocalStore
+from tests.support.clock import FixedClock
+from tests.support.stores import CountingStore, MemoryStore, opened_as
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+AHEAD = 40 * DAY
+
+
+class WrongDisk(ForwardingStore):
+    """A disk of a machine whose clock is ahead: it dates what it writes by this clock."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(LocalStore(str(root)))
+        self.root, self.ahead_ms = root, AHEAD
+
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, data)
+        self._date(name)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        super().put_if_absent(name, data)
+        self._date(name)
+
+    def _date(self, name: str) -> None:
+        os.utime(self.root / name, ((time.time() * 1000 + self.ahead_ms) / 1000,) * 2)
+
+
+class Machine:
+    """A table on a disk, and a clock that is ahead of the true time, which files were dated by."""
+
+    def __init__(self, folder: Path, **properties: str) -> None:
+        self.root = folder / "t"
+        self.disk = WrongDisk(self.root)
+        now_ms = int(time.time() * 1000)
+        self.clock = FixedClock(now_ms + AHEAD)
+        options = {f"delta.{name}": value for name, value in properties.items()}
+        self.builder = TableBuilder(LocalStore(str(self.root)), [Column("id")], properties=options)
+        self.builder._now_ms = now_ms
+        self.said: list[str] = []
+
+    def context(self, run_id: str | None = "a run") -> RunContext:
+        return RunContext(
+            warn=self.said.append, clock=self.clock, run_id=run_id, sleep=lambda seconds: None
+        )
+
+    def append(self, count: int) -> list[str]:
+        paths = []
+        for number in range(count):
+            paths += self.builder.append([{"id": number}])
+        return paths
+
+    def age(self, version: int, days: float) -> None:
+        when = time.time() - days * DAY / 1000
+        os.utime(self.root / commit_path(version), (when, when))
+
+    @contextmanager
+    def running(self) -> Iterator[WrongDisk]:
+        with opened_as(self.disk):
+            yield self.disk
+
+    def optimize(self, run_id: str) -> tuple[int, ...]:
+        with self.running() as disk:
+            return optimize_table(disk, OptimizeOptions(), self.context(run_id)).versions
+
+    def commits(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.root / LOG).glob("*.json"))
+
+    def tombstones(self) -> set[str]:
+        path = max((self.root / LOG).glob("*.checkpoint.parquet"))
+        removes = pq.read_table(path, columns=["remove"])["remove"].to_pylist()
+        return {remove["path"] for remove in removes if remove}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Ten commits of the last twenty days; a checkpoint after each of ours."""
+    machine = Machine(tmp_path, checkpointInterval="1")
+    machine.append(9)
+    machine.builder.checkpoint(8)
+    for version in range(10):
+        machine.age(version, 20 - 2 * version)
+    return machine
+
+
+def test_an_optimize_keeps_the_history_and_the_tombstones(machine: Machine) -> None:
+    paths = [path for path, _ in machine.builder.state.files]
+    assert machine.optimize("one") == (10,)
+    assert machine.commits() == list(range(11))
+    assert machine.tombstones() == set(paths)
+    store = LocalStore(str(machine.root))
+    assert load_snapshot(store, 3, warn=pytest.fail).num_files == 3
+
+
+def test_delta_rs_keeps_files_that_were_removed_just_now(machine: Machine) -> None:
+    from deltalake import DeltaTable
+
+    removed = {path for path, _ in machine.builder.state.files}
+    machine.optimize("one")
+    (machine.root / commit_path(10)).unlink()  # only the checkpoint has the tombstones
+    deleted = DeltaTable(str(machine.root)).vacuum(dry_run=False, full=True)
+    assert not deleted
+    assert removed <= {path.name for path in machine.root.iterdir()}
+
+
+Command = Callable[[Machine, WrongDisk], object]
+COMMANDS: dict[str, Command] = {
+    "optimize": lambda it, disk: optimize_table(disk, OptimizeOptions(), it.context("two")),
+    "checkpoint --cleanup": lambda it, disk: checkpoint_table(
+        disk, CheckpointOptions(cleanup=True), it.context("two")
+    ),
+    "checkpoint --cleanup-only": lambda it, disk: checkpoint_table(
+        disk, CheckpointOptions(cleanup_only=True), it.context("two")
+    ),
+    "vacuum": lambda it, disk: vacuum_table(disk, VacuumOptions(), it.context("two")),
+    "full vacuum": lambda it, disk: vacuum_table(
+        disk, VacuumOptions(mode="full"), it.context("two")
+    ),
+    "maintain": lambda it, disk: maintain(
+        [disk.uri],
+        MaintainPolicy(min_log_files=1, min_reclaim_bytes=0, checkpoint_after=1),
+        MaintainOptions(lease=False),
+        context=it.context(None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_after_ours_in_the_same_script_deletes_nothing_either(
+    machine: Machine, name: str
+) -> None:
+    """Our own commit has the date of the wrong clock: it proves nothing."""
+    machine.optimize("one")
+    before = {path for path in machine.root.rglob("*") if "_deltactl" not in path.parts}
+    machine.clock.advance(HOUR // 2)
+    with machine.running() as disk:
+        COMMANDS[name](machine, disk)
+    assert before <= set(machine.root.rglob("*"))
+
+
+def test_the_history_goes_if_commits_show_that_time_has_passed(machine: Machine) -> None:
+    """The same times, and a commit of another writer half a day ago."""
+    machine.append(1)
+    machine.age(10, -39.5)
+    assert machine.optimize("one") == (11,)
+    assert machine.commits()[0] == 8, "the checkpoint from which version 9 is rebuilt"
+    assert machine.tombstones() >= {path for path, _ in machine.builder.state.files}
+
+
+def test_a_run_of_hours_proves_nothing_with_its_own_commits(machine: Machine) -> None:
+    machine.optimize("long")
+    machine.age(10, -39.8)
+    snapshot = load_snapshot(LocalStore(str(machine.root)), warn=pytest.fail)
+    newest_ms = (machine.root / commit_path(9)).stat().st_mtime_ns // 1_000_000
+    assert trusted_now(snapshot, machine.context("long")) == newest_ms + DAY
+    assert trusted_now(snapshot, machine.context("later")) == machine.clock.now_ms()
+
+
+def test_a_cleanup_by_hand_asks(machine: Machine) -> None:
+    asked: list[str] = []
+
+    def refuse(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    options = CheckpointOptions(cleanup=True)
+    before = sorted(machine.root.rglob("*"))
+    with machine.running() as disk, pytest.raises(SafetyError, match="not confirmed"):
+        checkpoint_table(disk, options, machine.context(), confirm=refuse)
+    assert sorted(machine.root.rglob("*")) == before
+    assert asked[0].startswith("This machine's clock says ")
+    assert asked[0].endswith("Delete 10 log files?")
+    with machine.running() as disk:
+        checkpoint_table(disk, options, machine.context(), confirm=lambda question: True)
+    assert machine.commits() == [9]
+
+
+def test_a_cleanup_by_hand_does_not_ask_if_the_clock_changes_nothing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.append(3)
+    machine.builder.checkpoint(2)
+    for version in range(3):
+        machine.age(version, 60 - version)
+    with machine.running() as disk:
+        checkpoint_table(
+            disk,
+            CheckpointOptions(cleanup_only=True),
+            machine.context(),
+            confirm=lambda question: pytest.fail(question),
+        )
+    assert machine.commits() == [2, 3]
+
+
+def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    (path,) = machine.append(1)
+    machine.builder.remove(path)
+    with machine.running() as disk:
+        report = vacuum_table(disk, VacuumOptions(mode="full"), machine.context())
+        assert report.files_removed == 0
+        assert "rerun with --force-retention" in machine.said[-1]
+        options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)
+        assert vacuum_table(disk, options, machine.context()).files_removed == 1
+
+
+def object_table() -> tuple[TableBuilder, MemoryStore]:
+    """Commits of now, by the clock of the store; this machine is ahead of it."""
+    store = MemoryStore(f"memory://trusted/{time.monotonic_ns()}")
+    builder = TableBuilder(store, [Column("id")], properties={"delta.checkpointInterval": "1"})
+    paths = builder.append([{"id": 1}], [{"id": 2}])
+    builder._now_ms = store.stat_many([commit_path(1)])[0].modified_ms  # type: ignore[union-attr]
+    builder.remove(paths[0])
+    builder.checkpoint(1)
+    return builder, store
+
+
+def removes_of(store: MemoryStore, version: int) -> list[Any]:
+    data = store.read(f"{LOG}/{version:020d}.checkpoint.parquet")
+    found = pq.read_table(io.BytesIO(data), columns=["remove"])["remove"].to_pylist()
+    return [remove for remove in found if remove]
+
+
+@pytest.mark.parametrize(
+    "options", [CheckpointOptions(cleanup=True), CheckpointOptions(cleanup_only=True)]
+)
+def test_the_time_of_an_object_store_decides(options: CheckpointOptions) -> None:
+    builder, store = object_table()
+    clock = FixedClock(builder._now_ms + AHEAD)
+    before = set(store.contents())
+    checkpoint_table(
+        store,
+        options,
+        RunContext(warn=pytest.fail, clock=clock),
+        confirm=lambda question: pytest.fail(question),
+    )
+    assert before <= set(store.contents())
+    if options.cleanup:
+        assert len(removes_of(store, 2)) == 1
+    store.advance(AHEAD)
+    checkpoint_table(
+        store, CheckpointOptions(cleanup_only=True), RunContext(warn=pytest.fail, clock=clock)
+    )
+    assert commit_path(0) not in store.contents()
+
+
+def test_the_time_of_an_object_store_costs_no_request_after_a_commit() -> None:
+    builder, store = object_table()
+    builder.append([{"id": 3}])
+    counting = CountingStore(store)
+    snapshot, listing = load_snapshot(counting, warn=pytest.fail), list_log(counting)
+    [commit] = store.stat_many([commit_path(3)])
+    assert commit is not None
+    context = RunContext(warn=pytest.fail, clock=FixedClock(commit.modified_ms + 60_000))
+    counting.calls.clear()
+    assert trusted_now(snapshot, context, listing) == commit.modified_ms
+    assert not counting.calls
