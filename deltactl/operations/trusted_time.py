@@ -44,7 +44,8 @@ def trusted_now(snapshot: Snapshot, context: RunContext, listing: LogListing | N
     Raises:
         StorageError: the store failed.
     """
-    now_ms, store = planning_now(snapshot, context), snapshot.store
+    store = snapshot.store
+    now_ms = planning_now(snapshot, context, context.clock.now_ms())
     if is_local_uri(store.uri):
         return now_ms
     files = [*_newest_files(snapshot)]
@@ -56,9 +57,11 @@ def trusted_now(snapshot: Snapshot, context: RunContext, listing: LogListing | N
     return min(now_ms, dated_ms)
 
 
-def planning_now(snapshot: Snapshot, context: RunContext) -> int:
-    """Return the time for a plan; on object stores, the run compares it with the store's clock."""
-    now_ms = context.clock.now_ms()
+def planning_now(snapshot: Snapshot, context: RunContext, now_ms: int) -> int:
+    """Return the time for a plan, given the time of this machine's clock.
+
+    On object stores, it is the same: the run compares it with the store's clock before it deletes.
+    """
     if not is_local_uri(snapshot.store.uri):
         return now_ms
     return min(now_ms, _find_proven_ms(snapshot, context.run_id, now_ms) + DAY_MS)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
+from unittest.mock import patch
 
+from deltactl.operations import trusted_time
 from tests.explorer.bug import Bug
 from tests.explorer.machine import Machine
 from tests.explorer.scenarios import SCENARIOS, one_thread
@@ -63,12 +65,17 @@ class Answer:
         )
 
 
+def trusted_clock() -> AbstractContextManager[object]:
+    """What a wrong clock does is not explored, and the newest commit of a scene is old."""
+    return patch.object(trusted_time, "_find_proven_ms", lambda snapshot, run_id, now_ms: now_ms)
+
+
 @contextmanager
 def opened(job: Job, bug: Bug | None = None) -> Iterator[Machine]:
     """The machine of a job, over the code as it is or with a bug in it."""
     kinds = frozenset({job.kind}) if job.kind else None
     kinds = kinds if bug is None else bug.kinds
-    with one_thread(), bug.apply() if bug is not None else nullcontext():
+    with one_thread(), trusted_clock(), bug.apply() if bug is not None else nullcontext():
         machine = SCENARIOS[job.scenario].on(job.model, job.faults, kinds)
         try:
             yield machine

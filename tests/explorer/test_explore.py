@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.explorer.__main__ import MODELS, stages_of
-from tests.explorer.jobs import Job, opened, search, tell
+from tests.explorer.jobs import Job, opened, search, tell, trusted_clock
 from tests.explorer.machine import Machine, State
 from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenarios import PAIRS, SCENARIOS, one_thread
@@ -184,7 +184,7 @@ def _seen(machine: Machine, world: int) -> object:
 )
 def test_no_world_is_passed_by(scenario: str, model: Model, faults: int) -> None:
     """Invariants see what they would where every call's order is tried."""
-    with one_thread():
+    with one_thread(), trusted_clock():
         found = _seen_worlds(SCENARIOS[scenario].on(model, faults))
         machine = SCENARIOS[scenario].on(model, faults)
         with patch.object(machine, "_goes_on", return_value=False):

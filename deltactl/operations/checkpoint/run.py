@@ -212,9 +212,9 @@ class _Job:
                 "delta.enableExpiredLogCleanup is false, but this run cleans up the log anyway, as "
                 "requested"
             )
-        proven_ms = planning_now(self._latest, self._context)
-        now_ms = proven_ms if confirm is None else self._context.clock.now_ms()
-        cleanup = self._plan_cleanup(plan, now_ms)
+        now_ms = self._context.clock.now_ms()
+        proven_ms = planning_now(self._latest, self._context, now_ms)
+        cleanup = self._plan_cleanup(plan, proven_ms if confirm is None else now_ms)
         for warning in cleanup.warnings:
             self._context.warn(warning)
         if confirm is None:
@@ -259,9 +259,11 @@ class _Job:
     def clean(self, report: CheckpointReport) -> CheckpointReport:
         """Plan again on the current log, including the new checkpoint, and delete."""
         self._listing = list_log(self._store)
-        now_ms = self._context.clock.now_ms()
-        if not self._is_confirmed:
-            now_ms = trusted_now(self._latest, self._context, self._listing)
+        now_ms = (
+            self._context.clock.now_ms()
+            if self._is_confirmed
+            else trusted_now(self._latest, self._context, self._listing)
+        )
         cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms)
         for warning in cleanup.warnings:
             self._context.warn(warning)

@@ -128,7 +128,7 @@ def _look(
     )
     facts = TableFacts(table, store.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
-    expiry_ms = planning_now(snapshot, context)
+    expiry_ms = planning_now(snapshot, context, now_ms)
     subject = TableSubject(table, snapshot, listing, policy, rates, now_ms, expiry_ms, context)
     _note_turn(facts, store, policy, now_ms)
     actions: list[Action] = []

@@ -26,9 +26,9 @@ from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vacuum
 from deltactl.operations.vacuum.report import VacuumReport
-from deltactl.operations.vacuum.retention import resolve_retention
+from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.storage.store import Store
-from deltactl.units import HOUR_MS, format_count, format_timestamp
+from deltactl.units import HOUR_MS, format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 
@@ -103,8 +103,7 @@ def _make_plan(
     snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
     ensure_may_vacuum(CommitBase.of(snapshot))
     clones = read_notes(store)
-    now_ms = _find_now(snapshot, options, context)
-    retention = resolve_retention(snapshot.properties, options, now_ms)
+    retention = _find_retention(snapshot, options, context)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         dated = replace(retention, cutoff_ms=cutoff_ms)
@@ -113,19 +112,20 @@ def _make_plan(
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
 
 
-def _find_now(snapshot: Snapshot, options: VacuumOptions, context: RunContext) -> int:
-    """Return the time from which the retention counts: with ``force_retention``, of the clock."""
+def _find_retention(snapshot: Snapshot, options: VacuumOptions, context: RunContext) -> Retention:
+    """Return the retention, from the trusted time; with ``force_retention``, from the clock's."""
     now_ms = context.clock.now_ms()
     if options.force_retention:
-        return now_ms
-    proven_ms = planning_now(snapshot, context)
-    if proven_ms < now_ms - HOUR_MS:
-        context.warn(
-            f"the retention counts from {format_timestamp(proven_ms)}, a day after the last "
-            f"earlier commit, because this machine's time, {format_timestamp(now_ms)}, may be "
-            "wrong. If it is right, rerun with --force-retention to remove more files"
-        )
-    return proven_ms
+        return resolve_retention(snapshot.properties, options, now_ms)
+    proven_ms = planning_now(snapshot, context, now_ms)
+    retention = resolve_retention(snapshot.properties, options, proven_ms)
+    if proven_ms >= now_ms - HOUR_MS:
+        return retention
+    text = (
+        f"{retention.rule}, from a day after the newest earlier commit: if this machine's clock is "
+        "right, add --force-retention to remove more"
+    )
+    return replace(retention, rule=text)
 
 
 def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:

@@ -369,7 +369,6 @@ def test_what_is_left_counts_live_and_foreign_files_too(
 
 def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder) -> None:
     """pyarrow would, at its first array; it takes longer than the vacuum of a small table."""
-    table.commit()
     program = (
         "import sys; from deltactl.cli.app import run; "
         "code = run(['vacuum', 'events', '--dry-run', '-o', 'json']); "
