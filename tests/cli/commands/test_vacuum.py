@@ -371,7 +371,7 @@ def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder
     """pyarrow would, at its first array; it takes longer than the vacuum of a small table."""
     program = (
         "import sys; from deltactl.cli.app import run; "
-        "code = run(['vacuum', 'events', '--dry-run', '-o', 'json']); "
+        "code = run(['vacuum', 'events', '--force-retention', '--dry-run', '-o', 'json']); "
         "print(code, 'pandas' in sys.modules, file=sys.stderr); import pandas"
     )
     ran = process("-c", program)
