@@ -20,6 +20,12 @@ _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
 
 _SLASH, _DOT, _COLON = b"/.:"
 
+# Characters of a decoded name that not all readers leave as they are.
+_CONTROLS = "".join(map(chr, (*range(0x20), 0x7F)))
+_MISREAD = r"[\\?#\x00-\x1F\x7F]|^ | $"
+_URL_TRIMMED = _CONTROLS[:-1] + " "
+_IS_MISREAD = np.isin(np.arange(256), list(f"\\?#{_CONTROLS}".encode()))
+
 
 def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the physical name of each decoded name; null for nulls and names outside the root.
@@ -83,6 +89,33 @@ def possible_names(addresses: pa.Array) -> Iterator[pa.ChunkedArray]:
         ends = pc.replace_substring_regex(pc.if_else(has_more, ends, None), "^[^/]*/+", "")
         names = pc.binary_join_element_wise(ends.take(folders.indices), files, "/")
         yield pa.chunked_array([names.drop_null()])
+
+
+def misread_names(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the other physical names for which some reader takes one of the names.
+
+    delta-rs treats paths as URLs: a backslash is a slash, a query and a fragment are cut off, line
+    breaks and tabs are left out, and so are spaces at the ends. For some reads it escapes control
+    characters. Other readers use the names as they are.
+    """
+    if not _may_be_misread(names):
+        return names.slice(0, 0)
+    is_odd = pc.match_substring_regex(names, _MISREAD)
+    odd = names.filter(pc.fill_null(is_odd, False)).combine_chunks()
+    url = pc.replace_substring_regex(pc.utf8_trim(odd, _URL_TRIMMED), r"(?s)[\t\r\n]|[?#].*", "")
+    escaped = odd
+    for code in (*range(0x20), 0x7F):
+        escaped = pc.replace_substring(escaped, chr(code), f"%{code:02X}")
+    taken = pa.chunked_array([pc.replace_substring(url, "\\", "/"), escaped])
+    located = locate(store, taken.filter(pc.not_equal(taken, "")))
+    return located.drop_null()
+
+
+def _may_be_misread(names: pa.ChunkedArray) -> bool:
+    if any(pc.any(edge(names, " ")).as_py() for edge in (pc.starts_with, pc.ends_with)):
+        return True
+    texts = (chunk.buffers()[2] for chunk in names.chunks)
+    return any(_IS_MISREAD[np.frombuffer(text or b"", np.uint8)].any() for text in texts)
 
 
 def _may_be_odd(names: pa.ChunkedArray) -> bool:

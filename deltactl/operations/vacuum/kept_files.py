@@ -23,7 +23,13 @@ from deltactl.errors import Warn
 from deltactl.log.commits.events import LogSweep
 from deltactl.log.lifetimes import added_by_text
 from deltactl.log.listing import LogListing
-from deltactl.log.physical_names import event_names, file_names, locate, possible_names
+from deltactl.log.physical_names import (
+    event_names,
+    file_names,
+    locate,
+    misread_names,
+    possible_names,
+)
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.clones import OtherTables
@@ -68,7 +74,7 @@ def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
 
 
 def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
-    """Yield all names to keep, in batches.
+    """Yield all names to keep, in batches, with the names for which some reader takes them.
 
     Args:
         rules: the input.
@@ -78,6 +84,15 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         SafetyError: a file of the log cannot be located, or a noted clone cannot be read.
         TableError: a version to keep cannot be rebuilt, or a table to keep for does not exist.
     """
+    for names in _named_by_the_log(rules, oldest_kept):
+        yield names
+        yield misread_names(rules.snapshot.store, names)
+    others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
+    yield from others.names_for(rules.options.also_keep_for)
+    yield from others.names_for_clones(rules.clones)
+
+
+def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
     store = rules.snapshot.store
     yield from live_names(rules.snapshot)
     for batch in rules.snapshot.tombstone_batches((*_REFERENCE, "deletion_timestamp_ms")):
@@ -97,6 +112,3 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
             yield from live_names(kept)
-    others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
-    yield from others.names_for(rules.options.also_keep_for)
-    yield from others.names_for_clones(rules.clones)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.engine.base import Failed, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
-from deltactl.log.physical_names import file_names
+from deltactl.log.physical_names import file_names, misread_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase, read_winners
 from deltactl.log.writing.commit_info import Description
@@ -269,7 +269,8 @@ class VacuumRun:
         self._ensure_no_new_clone()
         # Removes too: versions between a restore of a file and its second removal need it.
         for part in (tail.adds, tail.removes):
-            back = set(file_names(self._store, part).to_pylist())
+            names = file_names(self._store, part)
+            back = {*names.to_pylist(), *misread_names(self._store, names).to_pylist()}
             self._totals.came_back |= back
             self._restore(sorted(back & self._totals.tried))
 

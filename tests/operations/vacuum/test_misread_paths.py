@@ -1,0 +1,112 @@
+"""Path texts that readers take for different files: vacuum keeps each of these files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.storage.local.store import LocalStore
+from tests.operations.vacuum.test_local import age
+from tests.support.duckdb_delta import connect_duckdb
+from tests.support.table_builder import Column, struct_of
+
+pytestmark = pytest.mark.usefixtures("trusted_clock")
+
+
+def read_with_arrow(root: Path) -> str:
+    return str(DeltaTable(str(root)).to_pyarrow_table()["x"][0])
+
+
+def read_with_kernel(root: Path) -> str:
+    query = QueryBuilder().register("t", DeltaTable(str(root))).execute("select * from t")
+    return str(pa.table(query.read_all())["x"][0])
+
+
+def read_with_duckdb(root: Path) -> str:
+    [(value,)] = connect_duckdb().sql(f"SELECT x FROM delta_scan('{root}')").fetchall()
+    return str(value)
+
+
+READERS: list[Callable[[Path], str]] = [read_with_arrow, read_with_kernel, read_with_duckdb]
+
+
+def read_all(root: Path) -> list[str | None]:
+    """What each reader returns; `None` if it finds no file."""
+    found: list[str | None] = []
+    for read in READERS:
+        try:
+            found.append(read(root))
+        except (DeltaError, duckdb.Error, OSError):
+            found.append(None)
+    return found
+
+
+def write_table(root: Path, path: str, names: list[str]) -> None:
+    """One add with this path; each of the files says its place in the list."""
+    for place, name in enumerate(names):
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": [str(place)]}), file)
+    metadata = {
+        "id": "1",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(struct_of(Column("x", "string"))),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": 1,
+    }
+    add = {
+        "path": path,
+        "partitionValues": {},
+        "size": (root / names[0]).stat().st_size,
+        "modificationTime": 1,
+        "dataChange": True,
+    }
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    actions = [{"protocol": protocol}, {"metaData": metadata}, {"add": add}]
+    log = root / "_delta_log"
+    log.mkdir()
+    lines = "".join(json.dumps(action) + "\n" for action in actions)
+    (log / f"{0:020d}.json").write_text(lines)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("d\\f.parquet", ["d\\f.parquet", "d/f.parquet"]),
+        ("d%5Cf.parquet", ["d\\f.parquet"]),
+        ("d/e\\f.parquet", ["d/e\\f.parquet", "d/e/f.parquet"]),
+        ("d\\..\\f.parquet", ["d\\..\\f.parquet", "f.parquet"]),
+        ("f.parquet?v=1", ["f.parquet?v=1", "f.parquet"]),
+        ("f.parquet#1", ["f.parquet#1", "f.parquet"]),
+        (" f.parquet", [" f.parquet", "f.parquet"]),
+        ("f\tg.parquet", ["f\tg.parquet", "fg.parquet", "f%09g.parquet"]),
+    ],
+)
+def test_vacuum_keeps_each_file_that_a_reader_takes_for_the_live_one(
+    tmp_path: Path, path: str, names: list[str]
+) -> None:
+    root = tmp_path / "t"
+    write_table(root, path, names)
+    before = read_all(root)
+    assert {int(value) for value in before if value is not None} == set(range(len(names)))
+    orphan = root / "orphan.parquet"
+    orphan.write_bytes(b"PAR1")
+    age(root)
+    options = VacuumOptions(
+        mode="full", retain_ms=0, max_orphan_fraction=1.0, include_unknown=True,
+        force_retention=True,
+    )  # fmt: skip
+    vacuum_table(LocalStore(str(root)), options, RunContext(warn=lambda message: None))
+    assert not orphan.exists()
+    assert read_all(root) == before
