@@ -139,7 +139,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l dump-listing -r 
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l keep-version -r -d 'Keep version V readable'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l keep-last -r -d 'Keep the latest N versions readable'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l also-keep-for -r -a '(__fish_complete_directories)' -d 'Also keep the files that TABLE uses, for example if TABLE is a shallow clone of this table'
-complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l include-unknown -d 'Also remove unreferenced files with other names than *.parquet and deletion_vector_*.bin. A file is unreferenced if no commit in the log references it'
+complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l include-unknown -d 'Also remove all files that are in no action of the log. Without this option, only a vacuum on a terminal removes such files, and only if a Delta writer gave them their names and the table was not converted'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l ignore-manifests -d 'Also remove files that symlink manifests still list'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l max-files -r -d 'Remove at most N files'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l max-orphan-fraction -r -d 'Refuse the run if more than this share of the files in the table directory is in no commit of the log'

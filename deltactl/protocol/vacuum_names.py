@@ -1,12 +1,13 @@
 """Names that no vacuum lists or deletes (`HiddenRule`), and functions that classify names.
 
-Source: the rule of Delta for hidden names, applied to every part of a name.
+Sources: the rule of Delta for hidden names, applied to every part of a name; for the names of data
+files, the code of each writer, and tables that it wrote.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -21,7 +22,27 @@ _EXEMPT: Final = ("_delta_index", CHANGE_DATA_DIR)
 _UNIFORM_DIR: Final = "metadata"
 _VECTOR: Final = r"(?:^|/)deletion_vector_[^/]*\.bin$"
 _CHANGE_DATA: Final = rf"(?:^|/){CHANGE_DATA_DIR}/"
-_KNOWN: Final = rf"(?i:\.parquet)$|{_VECTOR}"
+
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PARQUET: Final = r"(?:\.[a-z0-9]+)?\.parquet"  # with or without the codec
+_WRITERS: Final[Mapping[str, str]] = {
+    "deltactl": rf"part-\d{{5,}}-{_UUID}-\d+\.c\d{{3,}}{_PARQUET}",
+    "deltactl, clone": r"clone-[0-9a-f]{32}\.[0-9A-Za-z]+",
+    "Delta on Spark": rf"part-\d{{5,}}-{_UUID}[.-]c\d{{3,}}{_PARQUET}",
+    "Delta on Spark, change data": rf"cdc-\d{{5,}}-{_UUID}[.-]c\d{{3,}}{_PARQUET}",
+    "Databricks": rf"part-\d{{5,}}-tid-\d+-{_UUID}(?:-\d+){{2}}[.-]c\d{{3,}}{_PARQUET}",
+    "delta-rs": rf"part-\d{{5,}}-{_UUID}-c\d{{3,}}{_PARQUET}",
+    "delta-rs with the writer of PyArrow": rf"\d+-{_UUID}-\d+\.parquet",
+    "Delta Kernel for Rust": rf"{_UUID}\.parquet",
+    "Delta Kernel for Java": rf"{_UUID}-\d{{3,}}\.parquet",
+    "Trino": rf"\d{{8}}_\d{{6}}_\d{{5}}_[a-z0-9]{{5}}[_-]{_UUID}",
+    "Flink": rf"part-{_UUID}-\d+\.snappy\.parquet",
+    "deletion vectors": rf"deletion_vector_{_UUID}\.bin",
+}
+# Writers create directories of partitions, and of random prefixes.
+_FOLDERS: Final = rf"(?:{CHANGE_DATA_DIR}/)?(?:[^/]*=[^/]*/|[0-9A-Za-z]{{2}}/)*"
+_WRITTEN: Final = rf"(?s)^{_FOLDERS}(?:{'|'.join(_WRITERS.values())})$"
+
 # (?s): a directory name may contain a line break.
 _FOREIGN_FOLDER: Final = r"(?s)^(?:(?P<root>.*)/)?(?:_delta_log|\.hoodie)(?:/|$)"
 _ICEBERG_FILE: Final = (
@@ -75,9 +96,12 @@ def change_data_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.match_substring_regex(names, _CHANGE_DATA)
 
 
-def known_kind_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a mask of the names of Parquet files and deletion vectors (files of a Delta table)."""
-    return pc.match_substring_regex(names, _KNOWN)
+def writer_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a mask of the names that a Delta writer gives to its files.
+
+    The plain Parquet writer of Spark gives the same names as Delta on Spark.
+    """
+    return pc.match_substring_regex(names, _WRITTEN)
 
 
 def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg: bool) -> set[str]:

@@ -48,7 +48,8 @@ def optimize(options: OptimizeOptions | None = None, batches: int = 1) -> Progra
 
 
 def vacuum(mode: str, **options: Any) -> Program:
-    chosen = VacuumOptions(mode=mode, max_orphan_fraction=1.0, **options)  # type: ignore[arg-type]
+    fixed = {"mode": mode, "max_orphan_fraction": 1.0, "include_unknown": True}
+    chosen = VacuumOptions(**fixed, **options)  # type: ignore[arg-type]
 
     def run(store: Store, clock: Clock) -> Outcome:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)

@@ -44,7 +44,8 @@ def optimize(store: Store, dry_run: bool) -> None:
 
 
 def vacuum(store: Store, dry_run: bool) -> None:
-    vacuum_table(store, VacuumOptions(mode="full"), RunContext(warn=quiet), dry_run=dry_run)
+    options = VacuumOptions(mode="full", include_orphans=True)
+    vacuum_table(store, options, RunContext(warn=quiet), dry_run=dry_run)
 
 
 def convert(store: Store, dry_run: bool) -> None:

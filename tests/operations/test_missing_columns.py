@@ -20,6 +20,7 @@ from deltactl.operations.check.report import CheckReport
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.table import Table
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema
 from tests.support.table_builder import commit_path
@@ -43,7 +44,7 @@ def vacuum_orphan(path: Path) -> int:
     orphan = path / "orphan.parquet"
     orphan.write_bytes(b"PAR1")
     os.utime(orphan, (1, 1))
-    removed = open_table(path).vacuum().files_removed
+    removed = open_table(path).vacuum(VacuumOptions(include_unknown=True)).files_removed
     assert not orphan.exists()
     return removed
 

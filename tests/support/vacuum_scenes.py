@@ -154,7 +154,8 @@ class Scene:
         self, store: Store | None = None, *, dry_run: bool = False, **options: Any
     ) -> VacuumReport:
         store = store or self.dated()
-        settings: dict[str, Any] = {"mode": "full", "max_orphan_fraction": 1.0, **options}
+        fixed = {"mode": "full", "max_orphan_fraction": 1.0, "include_unknown": True}
+        settings: dict[str, Any] = {**fixed, **options}
         with opened_as(store):
             return vacuum_table(
                 store,

@@ -9,7 +9,7 @@ import typer
 
 from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
 from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
-from deltactl.cli.confirm import ask
+from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
@@ -84,8 +84,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--include-unknown",
-            help="Also remove unreferenced files with other names than *.parquet and "
-            "deletion_vector_*.bin. A file is unreferenced if no commit in the log references it",
+            help="Also remove all files that are in no action of the log. Without this option, "
+            "only a vacuum on a terminal removes such files, and only if a Delta writer gave them "
+            "their names and the table was not converted",
         ),
     ] = False,
     ignore_manifests: Annotated[
@@ -205,6 +206,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         force_retention=force_retention,
         max_files=max_files,
         max_orphan_fraction=max_orphan_fraction,
+        include_orphans=can_ask(session),
         include_unknown=include_unknown,
         ignore_manifests=ignore_manifests,
         also_keep_for=tuple(also_keep_for or ()),

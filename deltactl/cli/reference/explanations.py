@@ -24,7 +24,7 @@ class Explanation:
 _UNTOUCHED: Final = "Nothing was changed."
 _FAILED_BEFORE_COMMIT: Final = (
     "Earlier commits are complete. Files that were written but not committed belong to no version; "
-    "a vacuum removes them."
+    "a vacuum on a terminal removes them."
 )
 
 _KEPT: Final = "Finished work was committed and is complete."

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.file_actions import file_keys, text_keys
-from deltactl.log.commits.info import find_actions
+from deltactl.log.commits.info import find_actions, parse_commit_info
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import ParsedActions
 from deltactl.protocol.arrow_schemas import array_of
@@ -36,6 +36,7 @@ EVENTS = pa.schema(
 
 _CHANGE_FILES = pa.schema([("path", pa.string()), ("version", pa.int64())])
 _NO_COMMIT = -1
+_CONVERT = b"CONVERT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,15 @@ class LogSweep:
     """The file events of the commits ``first`` to ``last``, both included.
 
     ``events`` has the columns of :data:`EVENTS`. ``change_files`` has the decoded name of each
-    change data file, and the ``version`` that wrote it.
+    change data file, and the ``version`` that wrote it. ``has_conversion``: a commit that was read
+    has the operation CONVERT; :meth:`since` does not change this.
     """
 
     first: int
     last: int
     events: pa.Table = field(repr=False)
     change_files: pa.Table = field(repr=False)
+    has_conversion: bool = False
 
     def since(self, first: int) -> LogSweep:
         """Return the events of the versions from ``first`` on."""
@@ -59,7 +62,7 @@ class LogSweep:
             table.filter(pc.greater_equal(table["version"], first))
             for table in (self.events, self.change_files)
         )
-        return LogSweep(first, self.last, events, changes)
+        return replace(self, first=first, events=events, change_files=changes)
 
     def extend(self, newer: LogSweep) -> LogSweep:
         """Return the events of this object, followed by ``newer`` events."""
@@ -68,6 +71,7 @@ class LogSweep:
             newer.last,
             pa.concat_tables([self.events, newer.events]),
             pa.concat_tables([self.change_files, newer.change_files]),
+            self.has_conversion or newer.has_conversion,
         )
 
 
@@ -77,17 +81,19 @@ class EventCollector:
     def __init__(self) -> None:
         self._parts = [EVENTS.empty_table()]
         self._changes: list[tuple[str, int]] = []
+        self._has_conversion = False
 
     def pass_on(self, files: Iterable[CommitBytes]) -> Iterator[CommitBytes]:
-        """Yield the files for the parser, and record their change data files.
+        """Yield the files for the parser; record change data files and conversions.
 
         Raises:
-            CorruptLogError: a line with a change data file is not JSON; the message has the file
-                and line.
+            CorruptLogError: a line with a change data file or a ``commitInfo`` is not JSON; the
+                message has the file and line.
         """
         for file in files:
             version = commit_version(file.name)
             if version is not None:
+                self._has_conversion |= _is_conversion(file)
                 for node in find_actions(file.name, file.data, "cdc"):
                     if isinstance(path := node.get("path"), str):
                         self._changes.append((decode_path(path), version))
@@ -109,7 +115,18 @@ class EventCollector:
         changes = pa.table(
             [pa.array(paths, pa.string()), pa.array(versions, pa.int64())], schema=_CHANGE_FILES
         )
-        return LogSweep(first, last, pa.concat_tables(self._parts), changes)
+        events = pa.concat_tables(self._parts)
+        return LogSweep(first, last, events, changes, self._has_conversion)
+
+
+def _is_conversion(commit: CommitBytes) -> bool:
+    # Most commits begin with the commitInfo. Few are parsed, because that takes longer.
+    start = commit.data.find(b'"commitInfo"')
+    end = commit.data.find(b"\n", start)
+    if start < 0 or _CONVERT not in commit.data[start : None if end < 0 else end]:
+        return False
+    info = parse_commit_info(commit.name, commit.data)
+    return info is not None and info.get("operation") == _CONVERT.decode()
 
 
 def _events(files: pa.Table, versions: np.ndarray[tuple[int], np.dtype[np.int64]], *, is_add: bool

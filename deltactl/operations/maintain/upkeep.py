@@ -165,7 +165,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
         return VacuumFinding()
     plan = planner.plan()
     files, size = plan.files.num_rows, plan.size_bytes
-    orphans = None if plan.listed_files is None else plan.orphans
+    orphans = None if plan.listed_files is None else plan.unnamed_kept
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
     is_worth = files > 0 and size >= policy.min_reclaim_bytes
     if not (is_worth or is_first):

@@ -20,8 +20,8 @@ from deltactl.protocol.vacuum_names import (
     HiddenRule,
     below_mask,
     change_data_mask,
-    known_kind_mask,
     vector_mask,
+    writer_mask,
 )
 from deltactl.storage.store import Store
 
@@ -33,10 +33,13 @@ CANDIDATES = FACTS.append(pa.field("reason", pa.string()))
 
 HIDDEN = "hidden name"
 YOUNG = "newer than the cutoff"
-UNKNOWN = "of an unknown kind"
+UNKNOWN = "not in the log, and not named by a Delta writer"
+CONVERTED = "not in the log, in the directory of a converted table"
+UNATTENDED = "not in the log, and this run is unattended"
 FOREIGN = "another table's"
 LINKED = "reached by a symbolic link"
 MANIFEST = "listed in a symlink manifest"
+UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED)
 # Files in the log that are kept for these reasons must be considered again by a later run.
 _HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
 
@@ -45,8 +48,9 @@ _HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
 class Filters:
     """Select removable names; ``kept`` counts by reason the unneeded files that are kept.
 
-    ``foreign``: directories of other tables; ``linked``: targets of links. ``named``: the names in
-    commits of the log; ``held_back``: the number of these that were kept; ``absent``: names of
+    ``named``: the names in actions of the log; ``held_back``: the number of these that were kept.
+    ``spared``: why no other files are removed, even those with names of Delta writers, if so.
+    ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
     files that do not exist.
     """
 
@@ -56,6 +60,7 @@ class Filters:
     include_unknown: bool
     ignore_manifests: bool
     named: pa.ChunkedArray
+    spared: str | None = None
     foreign: frozenset[str] = frozenset()
     linked: frozenset[str] = frozenset()
     kept: Counter[str] = field(default_factory=Counter)
@@ -63,7 +68,7 @@ class Filters:
     absent: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
 
     def count_non_utf8(self, count: int) -> None:
-        """Count names that are not UTF-8 among those of an unknown kind."""
+        """Count names that are not UTF-8 among those of unknown writers."""
         self.kept[UNKNOWN] += count
 
     def select(self, names: pa.ChunkedArray) -> pa.Table:
@@ -78,10 +83,8 @@ class Filters:
         names = self._drop(names, foreign, FOREIGN)
         linked = below_mask(names, self.linked)
         names = self._drop(names, pc.or_(linked, _is_one_of(names, self.linked)), LINKED)
-        is_named = pc.is_in(names, value_set=self.named)
         if not self.include_unknown:
-            unknown = pc.invert(pc.or_(is_named, known_kind_mask(names)))
-            names = self._drop(names, unknown, UNKNOWN)
+            names = self._drop_unnamed(names)
         found = stat_files(self.store, names)
         self.absent = names.filter(pc.invert(pc.is_in(names, value_set=found["path"])))
         found = self._drop_rows(
@@ -89,6 +92,14 @@ class Filters:
         )
         found = self._drop_manifest_names(found)
         return found.append_column("reason", self._reasons(found["path"])).cast(CANDIDATES)
+
+    def _drop_unnamed(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
+        unnamed = pc.invert(pc.is_in(names, value_set=self.named))
+        unknown = pc.and_(unnamed, pc.invert(writer_mask(names)))
+        names = self._drop(names, unknown, UNKNOWN)
+        if self.spared is None:
+            return names
+        return self._drop(names, pc.invert(pc.is_in(names, value_set=self.named)), self.spared)
 
     def _drop(self, names: pa.ChunkedArray, mask: pa.ChunkedArray, why: str) -> pa.ChunkedArray:
         count = _count(mask)

@@ -20,6 +20,10 @@ class VacuumOptions:
     that use files of this one. ``inventory`` is read instead of a listing; ``dump_listing`` is
     written from a listing; both are addresses of files. ``need``: run only if at least this much is
     removable.
+
+    By default, only files that a commit removed are removed. ``include_orphans`` is for runs that
+    somebody watches: also files that no action names, if a Delta writer certainly wrote them.
+    ``include_unknown``: all files that no action names.
     """
 
     retain_ms: int | None = None
@@ -31,6 +35,7 @@ class VacuumOptions:
     force_retention: bool = False
     max_files: int | None = None
     max_orphan_fraction: float = 0.5
+    include_orphans: bool = False
     include_unknown: bool = False
     ignore_manifests: bool = False
     also_keep_for: tuple[str, ...] = ()

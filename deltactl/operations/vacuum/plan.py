@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.operations.clone_notes import CloneNote
-from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS
+from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS, UNNAMED
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.retention import Retention
 
@@ -66,6 +66,11 @@ class VacuumPlan:
     def size_bytes(self) -> int:
         """Return the total size of the files to remove."""
         return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+
+    @property
+    def unnamed_kept(self) -> int:
+        """Return the number of files that are kept although no action in the log names them."""
+        return sum(self.kept.get(reason, 0) for reason in UNNAMED)
 
     @property
     def has_too_many_orphans(self) -> bool:

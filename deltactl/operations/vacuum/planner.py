@@ -17,7 +17,7 @@ from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.candidates import HIDDEN, Filters
+from deltactl.operations.vacuum.candidates import CONVERTED, HIDDEN, UNATTENDED, Filters
 from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.kept_files import KeepRules, keep_names
 from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
@@ -34,7 +34,8 @@ from deltactl.operations.vacuum.name_sets import distinct_names, without, withou
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
 from deltactl.operations.vacuum.retention import Retention
-from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
+from deltactl.protocol.actions import CONVERSION_APP_ID
+from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots, writer_mask
 from deltactl.storage.store import Store
 
 
@@ -177,7 +178,9 @@ class Planner:
         if self.options.inventory is not None:
             keep = note_directories(keep, kept_directories)
         names = without(listing.files, keep)
-        filters = self._filters(self._named(sweep, names))
+        named, is_delta = self._named(sweep, names)
+        filters = self._filters(named)
+        filters.spared = self._find_reason_to_spare(sweep, listing, names, is_delta)
         filters.foreign = frozenset(
             foreign_roots(
                 names, [*listing.directories, *listing.links], iceberg=not hidden.hides_metadata
@@ -266,14 +269,36 @@ class Planner:
         changes = sweep.change_files.filter(pc.less_equal(sweep.change_files["version"], current))
         return locate(self.store, changes["path"]).drop_null()
 
-    def _named(self, sweep: LogSweep, wanted: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return those of the wanted names that are in a commit or tombstone of the log."""
+    def _named(self, sweep: LogSweep, wanted: pa.ChunkedArray) -> tuple[pa.ChunkedArray, bool]:
+        """Return those of the wanted names that are in an action of the log.
+
+        Also return whether a Delta writer gave all names in these actions. This is found out only
+        if files that no action names may be removed.
+        """
         parts = [event_names(self.store, sweep.events)]
         parts.append(self._change_files(sweep, sweep.last))
-        found = []
+        found, is_delta = [], True
         for names in (*parts, *self._tombstones()):
             found += names.filter(pc.is_in(names, value_set=wanted)).chunks
-        return pa.chunked_array(found, pa.string())
+            if self.options.include_orphans and is_delta:
+                is_delta = not pc.any(pc.invert(writer_mask(names))).as_py()
+        return pa.chunked_array(found, pa.string()), is_delta
+
+    def _find_reason_to_spare(
+        self, sweep: LogSweep, listing: Listing, unneeded: pa.ChunkedArray, is_delta: bool
+    ) -> str | None:
+        """Return why all files that no action names are kept; ``None`` if they may be removed.
+
+        In the directory of a converted table, other programs may write files. The plain Parquet
+        writer of Spark gives them the names of a Delta writer.
+        """
+        if not self.options.include_orphans:
+            return UNATTENDED
+        if not is_delta or sweep.has_conversion or CONVERSION_APP_ID in self.snapshot.txns:
+            return CONVERTED
+        others = listing.files.filter(pc.invert(writer_mask(listing.files)))
+        is_needed = pc.invert(pc.is_in(others, value_set=unneeded))
+        return CONVERTED if pc.any(is_needed).as_py() else None
 
     def _tombstones(self) -> Iterator[pa.ChunkedArray]:
         for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
@@ -24,6 +26,7 @@ from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 
+ALL = "--include-unknown"
 OLD_MS = 1_600_000_000_000  # 2020-09-13: older than any retention
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
@@ -66,7 +69,7 @@ def test_a_dry_run_shows_the_plan_and_removes_nothing(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
     before = contents(tmp_path)
-    ran = cli("vacuum", "events", "--mode", "full", "--dry-run")
+    ran = cli("vacuum", "events", ALL, "--mode", "full", "--dry-run")
     assert (ran.code, ran.err) == (0, "")
     assert steady(ran.out) == (
         "Would remove 3 files (2.5 KiB) and 2 empty directories, version 2\n"
@@ -86,14 +89,14 @@ def test_a_dry_run_shows_the_plan_and_removes_nothing(
         "would expire  versions 1; keeping them takes 2 KiB\n"
         "\n"
         "DRY RUN - nothing was removed. To do it:\n"
-        "  deltactl vacuum events --mode full\n"
+        "  deltactl vacuum events --include-unknown --mode full\n"
     )
     assert contents(tmp_path) == before
 
 
 def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     before = contents(tmp_path / "events" / "p=a")
-    ran = cli("vacuum", "events", "--mode", "full", "--yes", "--quarantine")
+    ran = cli("vacuum", "events", ALL, "--mode", "full", "--yes", "--quarantine")
     assert (ran.code, ran.err) == (0, "")
     assert steady(ran.out).startswith(
         "3 files moved to quarantine (2.5 KiB)\n"
@@ -103,7 +106,7 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
         "undo         deltactl vacuum events --undo RUN\n"
     )
     assert not (tmp_path / "events" / "p=c").exists()
-    assert cli("vacuum", "events", "--mode", "full", "--check").code == 0
+    assert cli("vacuum", "events", ALL, "--mode", "full", "--check").code == 0
     undone = cli("vacuum", "events", "--undo", "last")
     assert (undone.code, steady(undone.out)) == (0, "Restored 3 files of run RUN\n")
     assert contents(tmp_path / "events" / "p=a") == before
@@ -116,7 +119,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
 ) -> None:
     clone = LocalStore(str(tmp_path / "a clone"))
     write_note(table.store, CloneNote(clone.uri, 1, OLD_MS, "an-id"))
-    refused = cli("vacuum", "events", "--mode", "full", "--yes")
+    refused = cli("vacuum", "events", ALL, "--mode", "full", "--yes")
     assert refused.code == 6
     assert f"the shallow clone {clone.uri!r} of version 1 is recorded in" in refused.err
     assert f"deltactl vacuum {table.store.uri} --forget-clone {clone.uri}" in refused.err
@@ -127,7 +130,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
     )
     asked = cli("vacuum", "events", "--forget-clone", "a clone")
     assert asked.code == 6
-    assert cli("vacuum", "events", "--mode", "full", "--yes").code == 6
+    assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 6
     forgotten = cli("vacuum", "events", "--forget-clone", "a clone", "--yes", "-o", "json")
     assert forgotten.code == 0
     assert json.loads(forgotten.out)["result"] == {
@@ -137,7 +140,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
         "clone_id": "an-id",
         "host": "",
     }
-    assert cli("vacuum", "events", "--mode", "full", "--yes").code == 0
+    assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
 
 
 def test_the_plan_names_the_clones_whose_files_stay(
@@ -145,14 +148,14 @@ def test_the_plan_names_the_clones_whose_files_stay(
 ) -> None:
     clone = TableBuilder(LocalStore(str(tmp_path / "clone")), [Column("id")])
     write_note(table.store, CloneNote(clone.store.uri, 1, OLD_MS))
-    shown = cli("vacuum", "events", "--mode", "full", "--dry-run").out
+    shown = cli("vacuum", "events", ALL, "--mode", "full", "--dry-run").out
     assert f"shallow clone  {clone.store.uri}: its files are kept\n" in shown
-    envelope = json.loads(cli("vacuum", "events", "--dry-run", "-o", "json").out)
+    envelope = json.loads(cli("vacuum", "events", ALL, "--dry-run", "-o", "json").out)
     assert [note["clone"] for note in envelope["result"]["clones"]] == [clone.store.uri]
 
 
 def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> None:
-    ran = cli("vacuum", "events", "--mode", "full", "--yes")
+    ran = cli("vacuum", "events", ALL, "--mode", "full", "--yes")
     assert ran.code == 0
     assert "possible only if the store keeps old object versions" in ran.out
     undone = cli("vacuum", "events", "--undo", "last")
@@ -170,7 +173,7 @@ def test_a_long_list_of_what_cannot_come_back_is_cut_and_says_so(
         path.write_bytes(b"x")
         os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
     wide = ("--mode", "full", "--max-orphan-fraction", "1", "--yes")
-    assert cli("vacuum", "events", *wide).code == 0
+    assert cli("vacuum", "events", ALL, *wide).code == 0
     undone = cli("vacuum", "events", "--undo", "last").out
     assert undone.count("cannot be restored: ") == 20
     assert undone.endswith("\nand 3 more (-o json lists all)\n")
@@ -178,13 +181,13 @@ def test_a_long_list_of_what_cannot_come_back_is_cut_and_says_so(
 
 def test_check_exits_3_until_a_vacuum_ran(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     before = contents(tmp_path)
-    ran = cli("vacuum", "events", "--check", "-o", "json")
+    ran = cli("vacuum", "events", ALL, "--check", "-o", "json")
     assert ran.code == 3
     result = json.loads(ran.out)["result"]
     assert (result["files"], result["folders"]) == (3, 2)
     assert contents(tmp_path) == before
-    assert cli("vacuum", "events", "--yes").code == 0
-    ran = cli("vacuum", "events", "--check")
+    assert cli("vacuum", "events", ALL, "--yes").code == 0
+    ran = cli("vacuum", "events", ALL, "--check")
     assert ran.code == 0
     assert ran.out.startswith("Nothing to remove in version 4\n")
 
@@ -194,7 +197,7 @@ def test_without_a_terminal_yes_is_needed(
 ) -> None:
     before = contents(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    ran = cli("vacuum", "events")
+    ran = cli("vacuum", "events", ALL)
     assert ran.code == 6
     assert "--yes was not given: Delete 3 files (2.5 KiB)? 1 version will no longer" in ran.err
     assert contents(tmp_path) == before
@@ -203,6 +206,38 @@ def test_without_a_terminal_yes_is_needed(
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "options", "is_kept"),
+    [
+        (False, (), True),
+        (False, (ALL,), False),
+        (True, (), False),
+        (True, ("-j", "2", "events"), True),  # several tables at a time: it cannot ask
+    ],
+)
+def test_only_on_a_terminal_it_removes_what_no_action_names(
+    cli: RunCli,
+    table: TableBuilder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,
+    options: tuple[str, ...],
+    is_kept: bool,
+) -> None:
+    write_deltalake(tmp_path / "rs", pa.table({"id": [1]}))
+    name = "part-00000-6a09e667-f3bc-4908-8b2f-3bcc908bc8a1-c000.snappy.parquet"
+    leftover = tmp_path / "rs" / name
+    leftover.write_bytes(b"x")
+    os.utime(leftover, (OLD_MS / 1000, OLD_MS / 1000))
+    monkeypatch.setattr("sys.stdin", Terminal() if is_terminal else io.StringIO())
+    words = ("vacuum", "rs", *options, "--mode", "full", "--yes")
+    ran = cli(*words)
+    assert ran.code == 0, ran.err
+    assert leftover.exists() == is_kept
+    if is_kept and not options:
+        assert "1 not in the log, and this run is unattended" in ran.out
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 6, 3), ("\n", 6, 3), ("y\n", 0, 0)])
@@ -216,7 +251,7 @@ def test_on_a_terminal_it_asks(
     left: int,
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(answer))
-    ran = cli("vacuum", "events", "--retain", "1h", "--force-retention")
+    ran = cli("vacuum", "events", ALL, "--retain", "1h", "--force-retention")
     assert ran.code == code, ran.err
     assert "keeps removed files for 1h, but the table's retention is 7d" in ran.err
     gone = [path for path in tmp_path.rglob("*.parquet") if path.stat().st_size in (1024, 500)]
@@ -232,8 +267,8 @@ def test_short_retention_needs_force_and_yes(
     assert "--force-retention" in ran.err
     assert cli("vacuum", "events", "--retain", "1h", "--dry-run").code == 6
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert cli("vacuum", "events", "--retain", "1h", "--force-retention").code == 6
-    assert cli("vacuum", "events", "--retain", "1h", "--force-retention", "--yes").code == 0
+    assert cli("vacuum", "events", ALL, "--retain", "1h", "--force-retention").code == 6
+    assert cli("vacuum", "events", ALL, "--retain", "1h", "--force-retention", "--yes").code == 0
 
 
 def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
@@ -242,21 +277,21 @@ def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x")
         os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
-    ran = cli("vacuum", "events", "--yes", "-o", "json")
+    ran = cli("vacuum", "events", ALL, "--yes", "-o", "json")
     assert ran.code == 6
     error = json.loads(ran.out)["error"]
     assert error["code"] == "SAFETY"
     assert "10 of 14 files in the table directory (71%)" in error["message"]
     assert "stray: 9; p=c: 1" in error["message"]
     assert "--max-orphan-fraction" in error["hint"]
-    shown = cli("vacuum", "events", "--dry-run")
+    shown = cli("vacuum", "events", ALL, "--dry-run")
     assert shown.code == 0
     assert "a real run would be refused" in shown.err
-    assert cli("vacuum", "events", "--yes", "--max-orphan-fraction", "0.8").code == 0
+    assert cli("vacuum", "events", ALL, "--yes", "--max-orphan-fraction", "0.8").code == 0
 
 
 def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder) -> None:
-    ran = cli("vacuum", "events", "--mode", "full", "--dry-run", "-o", "json")
+    ran = cli("vacuum", "events", ALL, "--mode", "full", "--dry-run", "-o", "json")
     envelope = json.loads(ran.out)
     assert (envelope["command"], envelope["dry_run"], envelope["engine"]) == (
         "vacuum",
@@ -274,15 +309,16 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
     }
     assert result["horizon"]["ends"] == [[1, 1]]
     assert result["retention"]["retain_ms"] == 7 * 86_400_000
-    rows = list(csv.DictReader(io.StringIO(cli("vacuum", "events", "--dry-run", "-o", "csv").out)))
+    shown = cli("vacuum", "events", ALL, "--dry-run", "-o", "csv").out
+    rows = list(csv.DictReader(io.StringIO(shown)))
     assert [row["reason"] for row in rows] == ["tombstone", "tombstone", "orphan"]
     assert rows[2]["path"] == "p=c/orphan.parquet"
-    lines = cli("vacuum", "events", "--dry-run", "-o", "ndjson").out.splitlines()
+    lines = cli("vacuum", "events", ALL, "--dry-run", "-o", "ndjson").out.splitlines()
     assert [json.loads(line)["size_bytes"] for line in lines] == [1024, 1024, 500]
 
 
 def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> None:
-    envelope = json.loads(cli("vacuum", "events", "--yes", "-o", "json").out)
+    envelope = json.loads(cli("vacuum", "events", ALL, "--yes", "-o", "json").out)
     assert (envelope["version_before"], envelope["version_after"]) == (2, 4)
     assert envelope["result"]["files_removed"] == 3
     assert envelope["result"]["versions"] == [3, 4]
@@ -335,7 +371,7 @@ def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Pat
     folder.mkdir()
     (folder / "y.parquet").write_bytes(b"x")
     os.utime(folder / "y.parquet", (OLD_MS / 1000, OLD_MS / 1000))
-    ran = cli("vacuum", "events", "--dry-run")
+    ran = cli("vacuum", "events", ALL, "--dry-run")
     assert ran.code == 0
     assert not set(ran.out + ran.err) & {"\x1b", "\u202e"}
     assert "x\\x1b[2J\\u202e" in ran.out
@@ -348,7 +384,7 @@ def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
         return [(row["restorable"], row["num_files_gone"]) for row in rows]
 
     assert states() == [("readable", 0)] * 3
-    assert cli("vacuum", "events", "--mode", "full", "--yes").code == 0
+    assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
     assert states() == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
     page = cli("describe-history", "events", "--restorable").out
     assert "partly gone: 2/4" in page
@@ -371,7 +407,8 @@ def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder
     """pyarrow would, at its first array; it takes longer than the vacuum of a small table."""
     program = (
         "import sys; from deltactl.cli.app import run; "
-        "code = run(['vacuum', 'events', '--force-retention', '--dry-run', '-o', 'json']); "
+        "code = run(['vacuum', 'events', '--include-unknown', '--force-retention', "
+        "'--dry-run', '-o', 'json']); "
         "print(code, 'pandas' in sys.modules, file=sys.stderr); import pandas"
     )
     ran = process("-c", program)
@@ -387,7 +424,7 @@ def test_directories_of_other_tables_are_named(
         path = tmp_path / "events" / name
         path.parent.mkdir(parents=True)
         path.touch()
-    warned = cli("vacuum", "events", "--dry-run").err
+    warned = cli("vacuum", "events", ALL, "--dry-run").err
     assert (
         "warning: 'nested' contains another table: all files in this directory are kept" in warned
     )

@@ -1,0 +1,184 @@
+"""Files that no action in the log names: who may remove them, and in which tables."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
+
+from deltactl.operations.convert.run import ConvertOptions, convert
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.run import maintain
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.plan import VacuumPlan
+from deltactl.operations.vacuum.run import vacuum_table
+from deltactl.storage.local.store import LocalStore
+from tests.support.duckdb_delta import connect_duckdb
+from tests.support.stores import CountingStore
+
+ID = "6a09e667-f3bc-4908-8b2f-3bcc908bc8a1"
+LEFTOVER = f"part-00000-{ID}-c000.snappy.parquet"
+VECTOR = f"deletion_vector_{ID}.bin"
+CHANGES = f"_change_data/cdc-00000-{ID}.c000.snappy.parquet"
+STRANGE = ("events-1.parquet", "README.md", f"export/{LEFTOVER}")
+WRITTEN = (LEFTOVER, VECTOR, CHANGES)
+
+UNKNOWN = "not in the log, and not named by a Delta writer"
+CONVERTED = "not in the log, in the directory of a converted table"
+UNATTENDED = "not in the log, and this run is unattended"
+WEEKS_SECONDS = 60 * 86_400
+
+
+def age(root: Path) -> None:
+    """Make everything older than any retention."""
+    when = time.time() - WEEKS_SECONDS
+    for path in root.rglob("*"):
+        os.utime(path, (when, when))
+
+
+def plant(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": [100]}), path)
+    age(root)
+
+
+def plan(root: Path, **options: bool) -> VacuumPlan:
+    fixed = {"mode": "full", "max_orphan_fraction": 1.0, "retain_ms": 0, "force_retention": True}
+    chosen = VacuumOptions(**fixed, **options)  # type: ignore[arg-type]
+    store = LocalStore(str(root))
+    return vacuum_table(store, chosen, RunContext(warn=pytest.fail), dry_run=True).plan
+
+
+def paths_of(found: VacuumPlan) -> set[str]:
+    return set(found.files["path"].to_pylist())
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A table that delta-rs wrote, with a file that was removed, and files that nobody names."""
+    root = tmp_path / "t"
+    for number in range(2):
+        write_deltalake(root, pa.table({"id": [number]}), mode="append")
+    DeltaTable(root).delete("id = 0")
+    plant(root, *STRANGE, *WRITTEN)
+    return root
+
+
+def test_an_unattended_run_removes_only_what_a_commit_removed(written: Path) -> None:
+    found = plan(written)
+    assert found.files["reason"].to_pylist() == ["tombstone"]
+    assert found.kept == {UNATTENDED: len(WRITTEN), UNKNOWN: len(STRANGE)}
+    assert found.unnamed_kept == len(STRANGE) + len(WRITTEN)
+
+
+def test_an_attended_run_also_removes_files_with_the_names_of_delta_writers(written: Path) -> None:
+    found = plan(written, include_orphans=True)
+    assert paths_of(found) - paths_of(plan(written)) == set(WRITTEN)
+    assert found.kept == {UNKNOWN: len(STRANGE)}
+
+
+def test_include_unknown_removes_all(written: Path) -> None:
+    found = plan(written, include_unknown=True)
+    assert paths_of(found) - paths_of(plan(written)) == {*STRANGE, *WRITTEN}
+    assert not found.kept
+
+
+def land(root: Path, name: str) -> None:
+    root.mkdir()
+    pq.write_table(pa.table({"id": [1]}), root / name)
+
+
+def convert_ours(root: Path) -> None:
+    """The names are those of a Delta writer: only the txn shows the conversion."""
+    land(root, LEFTOVER.replace("00000-", "00001-"))
+    convert(str(root), ConvertOptions())
+    write_deltalake(root, pa.table({"id": [2]}), mode="append")
+    DeltaTable(root).create_checkpoint()
+    (root / "_delta_log" / f"{0:020}.json").unlink()
+
+
+def convert_with_delta_rs(root: Path) -> None:
+    """The names are those of a Delta writer: only the operation shows the conversion."""
+    land(root, LEFTOVER.replace("00000-", "00001-"))
+    convert_to_deltalake(str(root))
+
+
+def convert_long_ago(root: Path, *, is_live: bool, has_checkpoint: bool) -> None:
+    """Only the name of a file shows the conversion, live or removed, in a commit or checkpoint."""
+    land(root, "1.parquet")
+    convert_to_deltalake(str(root))
+    log = root / "_delta_log"
+    first = log / f"{0:020}.json"
+    first.write_text(first.read_text().replace('"CONVERT"', '"WRITE"'))
+    mode = "append" if is_live else "overwrite"
+    write_deltalake(root, pa.table({"id": [2]}), mode=mode)  # type: ignore[call-overload]
+    if has_checkpoint:
+        write_deltalake(root, pa.table({"id": [3]}), mode="append")
+        DeltaTable(root).create_checkpoint()
+        for version in range(2):
+            (log / f"{version:020}.json").unlink()
+    elif not is_live:
+        (root / "1.parquet").unlink()  # an earlier vacuum removed it
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        convert_ours,
+        convert_with_delta_rs,
+        partial(convert_long_ago, is_live=True, has_checkpoint=False),
+        partial(convert_long_ago, is_live=False, has_checkpoint=False),
+        partial(convert_long_ago, is_live=True, has_checkpoint=True),
+        partial(convert_long_ago, is_live=False, has_checkpoint=True),
+    ],
+)
+def test_in_a_converted_table_all_stay(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    root = tmp_path / "t"
+    make(root)
+    plant(root, LEFTOVER, "landed.parquet")
+    found = plan(root, include_orphans=True)
+    assert paths_of(found) <= {"1.parquet"}
+    assert found.kept == {CONVERTED: 1, UNKNOWN: 1}
+    assert paths_of(plan(root, include_unknown=True)) >= {LEFTOVER, "landed.parquet"}
+
+
+def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
+    """Without a policy, ``maintain`` leaves what a program puts into the directory."""
+    root = tmp_path / "t"
+    root.mkdir()
+    for number in range(8):
+        pq.write_table(pa.table({"id": [number]}), root / f"part-{number:05}-{ID}-c000.parquet")
+    properties = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    convert(str(root), ConvertOptions(properties=properties))
+    plant(root, "landed.parquet", LEFTOVER)
+    done: list[str] = []
+    for _ in range(2):  # the second run removes what the optimize of the first replaced
+        [table] = maintain([str(root)], MaintainPolicy.of({"skip-hot": "0s"})).tables
+        assert all(outcome.error is None for outcome in table.outcomes)
+        done += (outcome.name for outcome in table.outcomes)
+    assert {"optimize", "vacuum"} <= set(done)
+    assert len(list(root.glob("*.parquet"))) == 3
+    assert pq.read_table(root / "landed.parquet")["id"].to_pylist() == [100]
+    assert (root / LEFTOVER).exists()
+    assert not (root / "_deltactl" / "quarantine").exists()
+    assert sorted(DeltaTable(root).to_pyarrow_table()["id"].to_pylist()) == list(range(8))
+    rows = connect_duckdb().execute(f"SELECT id FROM delta_scan('{root}') ORDER BY id").fetchall()
+    assert rows == [(number,) for number in range(8)]
+
+
+def test_commits_are_read_once(written: Path) -> None:
+    store = CountingStore(LocalStore(str(written)))
+    options = VacuumOptions(mode="full", max_orphan_fraction=1.0, include_orphans=True)
+    vacuum_table(store, options, RunContext(warn=pytest.fail), dry_run=True)
+    commits = [name for name in store.names["read_many"] if name.endswith(".json")]
+    assert len(commits) == len(set(commits)) == 3
