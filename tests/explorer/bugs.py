@@ -98,7 +98,10 @@ def _forget_vectors() -> AbstractContextManager[object]:
     def data_only(store: Store, files: pa.Table) -> pa.ChunkedArray:
         return locate(store, files["path"])
 
-    return patch.object(vacuum_keep, "file_names", data_only)
+    def none(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pa.chunked_array([pa.nulls(len(vectors), pa.string())])
+
+    return patch.multiple(vacuum_keep, file_names=data_only, vector_files=none)
 
 
 @contextmanager
