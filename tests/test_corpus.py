@@ -178,6 +178,7 @@ _NAMED_IN_TESTS = ("/test%file%prefix", "/test%dv%prefix")
 _NAMED_BY_HAND = ("delta__log-replay-special-characters-a", "kernelrs__table-with-cdf")
 
 
+@pytest.mark.usefixtures("trusted_clock")
 @pytest.mark.parametrize("name", _SMALL or ["-"])
 def test_a_vacuum_removes_what_was_planted_and_no_row(
     name: str, canonical: ModuleType, tmp_path: Path
@@ -209,6 +210,7 @@ def test_a_vacuum_removes_what_was_planted_and_no_row(
     assert again.plan.files.num_rows == 0
 
 
+@pytest.mark.usefixtures("trusted_clock")
 @pytest.mark.parametrize("name", _SMALL or ["-"])
 def test_a_vacuum_inside_the_retention_removes_nothing_a_version_needs(
     name: str, canonical: ModuleType, tmp_path: Path
@@ -232,6 +234,7 @@ def test_a_vacuum_inside_the_retention_removes_nothing_a_version_needs(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("trusted_clock")
 @pytest.mark.parametrize("name", _SOUND or ["-"])
 def test_other_readers_read_the_same_rows_after_a_vacuum(name: str, tmp_path: Path) -> None:
     table = _copy(name, tmp_path / "t")
@@ -246,6 +249,7 @@ def test_other_readers_read_the_same_rows_after_a_vacuum(name: str, tmp_path: Pa
 _JUDGED = ("dv-partitioned-with-checkpoint", "table-with-dv-special-char", "special-b", "cdf")
 
 
+@pytest.mark.usefixtures("trusted_clock")
 @pytest.mark.parametrize(
     "name", [name for name in _SOUND if any(part in name for part in _JUDGED)] or ["-"]
 )

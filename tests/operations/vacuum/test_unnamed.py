@@ -24,6 +24,8 @@ from deltactl.storage.local.store import LocalStore
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.stores import CountingStore
 
+pytestmark = pytest.mark.usefixtures("trusted_clock")
+
 ID = "6a09e667-f3bc-4908-8b2f-3bcc908bc8a1"
 LEFTOVER = f"part-00000-{ID}-c000.snappy.parquet"
 VECTOR = f"deletion_vector_{ID}.bin"
