@@ -386,6 +386,65 @@ def test_absurd_sizes_change_nothing(place: Path, deltactl: Cli, size: int) -> N
     assert rows_of(place / "t") == multiset(builder.rows())
 
 
+@pytest.mark.parametrize("member", ["size", "modificationTime", "partitionValues"])
+def test_a_file_without_a_member_that_readers_need(place: Path, deltactl: Cli, member: str) -> None:
+    builder = build(place / "t", files=0)
+    adds = [builder.write_file([{"id": i, "v": "x"}]) for i in range(6)]
+    for add in adds:
+        del add["add"][member]
+    builder.commit(*adds)
+    before = listing(place)
+    for command in (["optimize", "--dry-run"], ["optimize"], ["maintain", "--dry-run"]):
+        ran = deltactl(command[0], place / "t", *command[1:])
+        assert ran.code == 1, command
+        assert f".parquet: its {member} in the log is missing" in ran.err
+    assert listing(place) == before
+    ran = deltactl("clone", "--deep", place / "t", place / "clone")
+    assert ran.code == 0, ran.err
+    assert "vectors" not in ran.out
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.5])
+@pytest.mark.parametrize("member", ["name", "description"])
+def test_a_name_that_is_no_text(place: Path, deltactl: Cli, member: str, value: Any) -> None:
+    build(place / "t").change_metadata(**{member: value})
+    ran = deltactl("describe-detail", place / "t")
+    assert ran.code == 0, ran.err
+    assert json.dumps(value) in ran.out
+
+
+def test_a_version_of_which_only_the_checkpoint_is_left(place: Path, deltactl: Cli) -> None:
+    """All commands treat it as a version like others."""
+    root = place / "t"
+    builder = build(root)
+    builder.append([{"id": 7, "v": "x"}])
+    builder.checkpoint()
+    builder.store.delete_many([commit_path(version) for version in range(3)])
+    ran = deltactl("optimize", root)
+    assert "version 2 can still be read" in ran.out
+    history = deltactl("describe-history", root, "--restorable", "-o", "json")
+    rows = json.loads(history.out)["result"]
+    assert [(row["version"], row["restorable"]) for row in rows] == [
+        (3, "readable"),
+        (2, "readable"),
+    ]
+    assert deltactl("vacuum", root, "--dry-run").code == 0
+    assert deltactl("clone", "--deep", root, place / "clone", "--version", "2").code == 0
+    assert rows_of(place / "clone") == multiset(builder.rows())
+    ran = deltactl("restore", root, "--to-version", "1")
+    assert "it has versions 2 to 3" in ran.err
+    assert deltactl("restore", root, "--to-version", "2").code == 0
+    assert rows_of(root) == multiset(builder.rows())
+
+
+def test_printed_commands_are_quoted_for_the_shell(place: Path, deltactl: Cli) -> None:
+    root = place / "a b;$(x)"
+    builder = build(root, features=["deletionVectors"])
+    builder.delete_rows(next(iter(builder.data)), [0])
+    ran = deltactl("generate-manifest", root)
+    assert f"optimize '{LocalStore(str(root)).uri}' --purge" in ran.err
+
+
 # -- names --------------------------------------------------------------------------------------
 
 ODD_NAMES = (

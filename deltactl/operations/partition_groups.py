@@ -1,6 +1,6 @@
 """Group files by typed partition values: texts of one value are mostly one partition.
 
-Manifests are grouped by the value strings instead, as their directory names contain those.
+Manifests are grouped by normal texts instead, as their directory names contain those.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError
 from deltactl.protocol.arrow_schemas import array_of, arrow_type
 from deltactl.protocol.partition_texts import zone_mask
-from deltactl.protocol.partitions import find_foreign_key, lookup_map, parse_partition_column
+from deltactl.protocol.partitions import (
+    find_foreign_key,
+    lookup_map,
+    normalize_partition_column,
+    parse_partition_column,
+)
 from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field
 
@@ -70,7 +75,7 @@ def group_partitions(
     Args:
         values: ``partition_values`` of each file.
         fields: the partition columns in order.
-        by_text: compare values as strings; null and the empty string are the same.
+        by_text: compare and label values by :func:`normalize_partition_column`.
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.
@@ -86,11 +91,9 @@ def group_partitions(
     texts = []
     for field in fields:
         text = lookup_map(values, field.physical_name)
-        typed = (
-            parse_partition_column(text, pa.string(), column=field.name)
-            if by_text
-            else _comparable(text, field)
-        )
+        if by_text:
+            text = normalize_partition_column(text, arrow_type(field.type), column=field.name)
+        typed = text if by_text else _comparable(text, field)
         texts.append((field.name, text))
         encoded = (
             pa.chunked_array(typed).combine_chunks()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltactl.errors import Warn
+from deltactl.errors import CorruptLogError, Warn
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import list_log
@@ -11,10 +11,7 @@ from deltactl.operations.partition_groups import group_partitions
 
 
 def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
-    """Return directories of partitions that commits after ``since`` changed; ``None``: unknown.
-
-    Partitions are compared by their value strings; null and the empty string are the same.
-    """
+    """Return directories of partitions that commits after ``since`` changed; ``None``: unknown."""
     listing = list_log(snapshot.store, since + 1)
     commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
     infos = [info for info in commits if info is not None]
@@ -37,6 +34,9 @@ def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
         if bare.num_rows and fields:
             return None
         for actions in (parsed.adds, parsed.removes):
-            groups = group_partitions(actions["partition_values"], fields, by_text=True)
+            try:
+                groups = group_partitions(actions["partition_values"], fields, by_text=True)
+            except CorruptLogError:
+                return None  # an action that is not in force any more may have an invalid value
             touched |= set(groups.labels())
     return touched

@@ -139,12 +139,42 @@ class DomainMetadata:
     removed: bool = False
 
 
+# As delta-rs and Delta on Spark do, a number or boolean is read where a string is expected, and a
+# string of digits where a number is expected.
+
+
+def to_text(value: Any) -> str:
+    """Return a string; raise ``TypeError`` for null, a list or an object."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, bool | int | float):
+        raise TypeError(f"{value!r} is not a string")
+    return json.dumps(value)
+
+
+def to_integer(value: Any) -> int:
+    """Return a whole number; raise ``TypeError`` or ``ValueError`` for any other value."""
+    if isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a number")
+    number = int(value)
+    if isinstance(value, float) and number != value:
+        raise ValueError(f"{value!r} is not a whole number")
+    return number
+
+
+def to_flag(value: Any) -> bool:
+    """Return a boolean; raise ``TypeError`` for any other value."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a boolean")
+    return value
+
+
 def parse_protocol(node: Mapping[str, Any]) -> Protocol:
     """Parse a ``protocol`` object of the log."""
     reader, writer = node.get("readerFeatures"), node.get("writerFeatures")
     return Protocol(
-        min_reader_version=int(node["minReaderVersion"]),
-        min_writer_version=int(node["minWriterVersion"]),
+        min_reader_version=to_integer(node["minReaderVersion"]),
+        min_writer_version=to_integer(node["minWriterVersion"]),
         reader_features=None if reader is None else frozenset(_texts(reader)),
         writer_features=None if writer is None else frozenset(_texts(writer)),
     )
@@ -152,19 +182,25 @@ def parse_protocol(node: Mapping[str, Any]) -> Protocol:
 
 def parse_metadata(node: Mapping[str, Any]) -> Metadata:
     """Parse a ``metaData`` object of the log. From Parquet, maps may be lists of pairs."""
-    schema_string = node.get("schemaString")
     created = node.get("createdTime")
+    form = node.get("format")
+    if form is None:
+        form = {}
     return Metadata(
-        id=str(node.get("id") or ""),
-        schema_string=None if schema_string is None else str(schema_string),
+        id=_optional_text(node.get("id")) or "",
+        schema_string=_optional_text(node.get("schemaString")),
         partition_columns=_texts(node.get("partitionColumns") or []),
         configuration=_string_map(node.get("configuration")),
-        name=node.get("name"),
-        description=node.get("description"),
-        format_provider=str((node.get("format") or {}).get("provider") or "parquet"),
-        created_time_ms=None if created is None else int(created),
-        format_options=_string_map((node.get("format") or {}).get("options")),
+        name=_optional_text(node.get("name")),
+        description=_optional_text(node.get("description")),
+        format_provider=_optional_text(form.get("provider")) or "parquet",
+        created_time_ms=None if created is None else to_integer(created),
+        format_options=_string_map(form.get("options")),
     )
+
+
+def _optional_text(value: Any) -> str | None:
+    return None if value is None else to_text(value)
 
 
 def _texts(values: Any) -> tuple[str, ...]:
@@ -174,19 +210,24 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def _string_map(pairs: Any) -> dict[str, str]:
-    return {str(k): str(v) for k, v in dict(pairs or {}).items() if v is not None}
+    items = dict({} if pairs is None else pairs).items()
+    return {to_text(key): to_text(it) for key, it in items if it is not None}
 
 
 def parse_txn(node: Mapping[str, Any]) -> Txn:
     """Parse a ``txn`` object of the log."""
     updated = node.get("lastUpdated")
-    return Txn(str(node["appId"]), int(node["version"]), None if updated is None else int(updated))
+    return Txn(
+        to_text(node["appId"]),
+        to_integer(node["version"]),
+        None if updated is None else to_integer(updated),
+    )
 
 
 def parse_domain_metadata(node: Mapping[str, Any]) -> DomainMetadata:
     """Parse a ``domainMetadata`` object of the log."""
     return DomainMetadata(
-        domain=str(node["domain"]),
-        configuration=str(node.get("configuration") or ""),
-        removed=bool(node.get("removed", False)),
+        domain=to_text(node["domain"]),
+        configuration=_optional_text(node.get("configuration")) or "",
+        removed=to_flag(node.get("removed", False)),
     )

@@ -100,7 +100,7 @@ def _cast_moments(texts: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def format_partition_values(
-    texts: pa.Array, type: pa.DataType, *, assume_utc: bool = False
+    texts: pa.Array, type: pa.DataType, *, assume_utc: bool = False, column: str | None = None
 ) -> pa.Array:
     """Return each text in the form of the protocol; null and ``""`` become null.
 
@@ -109,11 +109,12 @@ def format_partition_values(
         type: as for ``parse_partition_column``. Texts of strings and bytes do not change.
         assume_utc: whether a timestamp without a zone gets one. Otherwise, it stays without a
             zone, because readers use their own zone for it.
+        column: the column's name, for error messages.
 
     Raises:
         CorruptLogError: a text is not a valid value.
     """
-    typed = parse_partition_column(texts, type)
+    typed = parse_partition_column(texts, type, column=column)
     if pa.types.is_string(type) or pa.types.is_binary(type):
         return texts
     if pa.types.is_timestamp(type):
@@ -132,6 +133,22 @@ def format_partition_values(
     # Years with other than four digits have no form in the protocol.
     is_plain = pc.match_substring_regex(found, r"^\d{4}-") if pa.types.is_temporal(type) else True
     return pc.if_else(is_plain, found, texts)
+
+
+def normalize_partition_column(
+    values: pa.ChunkedArray, type: pa.DataType, *, column: str | None = None
+) -> pa.ChunkedArray:
+    """Return strings of one column that are equal if and only if the values are equal.
+
+    A timestamp without a zone is in UTC. The arguments and errors are those of
+    :func:`parse_partition_column`; null and "" become null.
+    """
+    if pa.types.is_string(type) or pa.types.is_binary(type):
+        return parse_partition_column(values, pa.string(), column=column)
+    distinct = pc.unique(values)
+    texts = format_partition_values(distinct, type, assume_utc=True, column=column)
+    chunks = [texts.take(pc.index_in(chunk, value_set=distinct)) for chunk in values.chunks]
+    return pa.chunked_array(chunks, pa.string())
 
 
 def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.ChunkedArray:

@@ -122,21 +122,21 @@ def _parse_type(node: Any, is_mapped: bool) -> DeltaType:
         return PrimitiveType(node)
     kind = node["type"]
     if kind == "struct":
+        if not isinstance(node["fields"], list):
+            raise TypeError("the fields of a struct are not a list")
         fields = tuple(_parse_field(child, is_mapped) for child in node["fields"])
         if len({f.name for f in fields}) < len(fields):
             raise ValueError("two fields of a struct have the same name")
         return StructType(fields)
     if kind == "array":
-        return ArrayType(
-            _parse_type(node["elementType"], is_mapped), bool(node.get("containsNull", True))
-        )
+        return ArrayType(_parse_type(node["elementType"], is_mapped), _flag(node, "containsNull"))
     if kind == "udt":  # of Spark: files store the values of its sqlType
         return _parse_type(node["sqlType"], is_mapped)
     if kind == "map":
         return MapType(
             _parse_type(node["keyType"], is_mapped),
             _parse_type(node["valueType"], is_mapped),
-            bool(node.get("valueContainsNull", True)),
+            _flag(node, "valueContainsNull") if "valueContainsNull" in node else True,
         )
     raise ValueError(f"unknown type {kind!r}")
 
@@ -144,7 +144,7 @@ def _parse_type(node: Any, is_mapped: bool) -> DeltaType:
 def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
     if not isinstance(node["name"], str):
         raise TypeError(f"{node['name']!r} is not the name of a field")
-    metadata = node.get("metadata") or {}
+    metadata = node.get("metadata", {})  # absent: see find_lacking_metadata
     if not isinstance(metadata, dict):
         raise TypeError(f"the metadata of field {node['name']!r} are not a JSON object")
     if not is_mapped:
@@ -152,13 +152,38 @@ def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
     parsed = Field(
         name=node["name"],
         type=_parse_type(node["type"], is_mapped),
-        nullable=bool(node.get("nullable", True)),
+        nullable=_flag(node, "nullable"),
         metadata=metadata,
     )
     for name in (parsed.name, parsed.physical_name):
         name.encode()  # raises for half of a surrogate pair, which JSON text can contain
     _ = parsed.field_id  # raises if the field id is not a number
     return parsed
+
+
+def _flag(node: Mapping[str, Any], name: str) -> bool:
+    if not isinstance(flag := node.get(name), bool):
+        raise TypeError(f"{name!r} is not true or false, but {flag!r}")
+    return flag
+
+
+def find_lacking_metadata(text: str) -> list[str]:
+    """Return the names of fields without ``metadata``, at every depth, in a valid schema.
+
+    Delta on Spark reads such a schema; delta-rs and DuckDB do not.
+    """
+    return list(_lacking_metadata(json.loads(text)))
+
+
+def _lacking_metadata(node: Any) -> Iterator[str]:
+    if not isinstance(node, dict):
+        return
+    for child in node.get("fields", ()):
+        if "metadata" not in child:
+            yield child["name"]
+        yield from _lacking_metadata(child["type"])
+    for member in ("elementType", "keyType", "valueType"):
+        yield from _lacking_metadata(node.get(member))
 
 
 def encode_schema(struct: StructType) -> str:

@@ -18,6 +18,7 @@ from deltactl.protocol.schema import (
     Field,
     PrimitiveType,
     StructType,
+    find_lacking_metadata,
     is_supported,
     leaf_types,
     render_type,
@@ -40,6 +41,10 @@ def schema_problems(metadata: Metadata, *, may_have_new_types: bool) -> list[str
         CorruptLogError: the schema cannot be parsed.
     """
     problems = [*ambiguity_problems(metadata), *_column_problems(metadata)]
+    problems += [
+        f"the field {name!r} has no metadata, which only Delta on Spark can read"
+        for name in find_lacking_metadata(metadata.schema_string or "{}")
+    ]
     if not may_have_new_types:
         problems += _type_problems(metadata.schema)
     if metadata.column_mapping_mode != "none":

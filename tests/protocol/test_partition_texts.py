@@ -14,8 +14,8 @@ INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 DATE, MONEY = pa.date32(), pa.decimal128(10, 2)
 
 
-def form(text: str | None, type: pa.DataType, **options: bool) -> str | None:
-    found = format_partition_values(pa.array([text], pa.string()), type, **options)
+def form(text: str | None, type: pa.DataType, assume_utc: bool = False) -> str | None:
+    found = format_partition_values(pa.array([text], pa.string()), type, assume_utc=assume_utc)
     assert found.type == pa.string()
     formed: str | None = found[0].as_py()
     return formed

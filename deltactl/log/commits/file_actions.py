@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -37,6 +37,10 @@ def removes_from_struct(column: pa.ChunkedArray) -> pa.Table:
     return _from_struct(column, REMOVE_SCHEMA)
 
 
+ADD_MEMBERS: Final = ("partition_values", "size_bytes", "modification_time_ms", "data_change")
+REMOVE_MEMBERS: Final = ("data_change",)
+"""Members that every action has, besides ``path`` (PROTOCOL.md, "Add File and Remove File")."""
+
 KEY_COLUMNS: Final = ("encoded_path", "deletion_vector")
 """The columns that :func:`file_keys` and :func:`text_keys` need."""
 
@@ -70,6 +74,28 @@ def decoded_names(files: pa.Table) -> pa.ChunkedArray:
     encoded = files["encoded_path"]
     normal = normalize_paths(encoded)
     return files["path"] if normal is encoded else decode_paths(normal)
+
+
+def find_incomplete(files: pa.Table, members: Collection[str] = ADD_MEMBERS) -> Iterator[str]:
+    """Yield the ``members`` of this table that a row does not have, as column names."""
+    return (name for name in members if name in files.column_names and files[name].null_count)
+
+
+def ensure_complete(files: pa.Table) -> None:
+    """Refuse an add without a member that every reader needs.
+
+    Args:
+        files: rows of ``ADD_SCHEMA`` with ``path``; absent columns are not checked.
+
+    Raises:
+        CorruptLogError: the message has the file and the member.
+    """
+    for name in find_incomplete(files):
+        (path, *_) = files["path"].filter(files[name].is_null()).to_pylist()
+        raise CorruptLogError(
+            f"{path}: its {JSON_NAMES[name]} in the log is missing",
+            hint="Run `deltactl check` to see the commit. Let its writer correct the table.",
+        )
 
 
 def _with_vector_ids(paths: pa.ChunkedArray, vectors: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
 from deltactl.log.commits.lines import CommitBytes, CommitLines
+from deltactl.protocol.actions import to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
 
 T = TypeVar("T")
@@ -151,20 +152,9 @@ def _coerce(kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
     if kind == STRING_MAP:
-        return [(str(k), None if v is None else _as_text(v)) for k, v in value.items()]
-    if pa.types.is_integer(kind):
-        number = int(value)
-        if isinstance(value, float) and number != value:
-            raise ValueError(f"{value!r} is not a whole number")
-        return number
-    if pa.types.is_boolean(kind) and not isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a boolean")
+        return [(key, None if it is None else to_text(it)) for key, it in value.items()]
     if pa.types.is_struct(kind):
         return {f.name: _coerce(f.type, value.get(f.name)) for f in kind}
-    return _as_text(value) if pa.types.is_string(kind) else value
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value)
+    if pa.types.is_boolean(kind):
+        return to_flag(value)
+    return to_integer(value) if pa.types.is_integer(kind) else to_text(value)

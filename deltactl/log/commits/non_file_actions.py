@@ -59,9 +59,11 @@ class NonFileActions:
             if (metadata := node.get("metaData")) is not None:
                 self.metadata = parse_metadata(metadata)
             if (txn := node.get("txn")) is not None:
-                self.txns[txn["appId"]] = parse_txn(txn)
+                parsed = parse_txn(txn)
+                self.txns[parsed.app_id] = parsed
             if (domain := node.get("domainMetadata")) is not None:
-                self.domains[domain["domain"]] = parse_domain_metadata(domain)
+                found = parse_domain_metadata(domain)
+                self.domains[found.domain] = found
         except MALFORMED as error:
             shown = json.dumps(node, default=str)[:200]
             raise CorruptLogError(f"a log action is malformed: {shown}") from error

@@ -34,12 +34,16 @@ _SHOWN_ERROR = 200
 
 @dataclass(slots=True)
 class CommitRecord:
-    """A version of the history; if ``file`` is ``None``, a gap. ``problem`` is text or ``None``."""
+    """A version of the history; ``problem`` is text or ``None``.
+
+    If ``file`` is ``None``, the version is a gap, or has only a ``checkpoint``.
+    """
 
     version: int
     file: FileInfo | None
     info: dict[str, Any] | None = None
     problem: str | None = None
+    checkpoint: FileInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +151,14 @@ def list_versions(
 ) -> list[CommitRecord]:
     """Return the versions of a log, newest first, with a record for each missing version.
 
-    Versions older than the oldest commit are not missing: log cleanup removes them. ``first`` and
-    ``last`` are included.
+    Versions older than the oldest commit are not missing: log cleanup removes them. Of these, only
+    versions with a checkpoint are returned. ``first`` and ``last`` are included.
     """
     latest = listing.latest_version
     assert latest is not None
     top = latest if last is None else min(last, latest)
-    bottom = max(first, min(listing.commits, default=latest))
+    oldest = min(listing.commits, default=latest + 1)
+    bottom = max(first, oldest)
     kept = sorted((v for v in listing.commits if bottom <= v <= top), reverse=True)
     records: list[CommitRecord] = []
     for newer, version in pairwise([top + 1, *kept]):
@@ -161,6 +166,12 @@ def list_versions(
             records += _holes(version + 1, newer - 1)
         records.append(CommitRecord(version, listing.commits[version]))
     records += _holes(bottom, (kept[-1] if kept else top + 1) - 1)
+    others = {c.version: c.files[0] for c in listing.checkpoints if first <= c.version <= top}
+    records += [
+        CommitRecord(version, None, checkpoint=others[version])
+        for version in sorted(others, reverse=True)
+        if version < oldest
+    ]
     return records
 
 
@@ -266,11 +277,13 @@ class _Reading:
         return _Rows(self.kept, lambda record: self._row(record, rebuildable))
 
     def _row(self, record: CommitRecord, rebuildable: Container[int]) -> HistoryRow:
-        has_time = record.file is not None
+        timestamp_ms = None if record.checkpoint is None else record.checkpoint.modified_ms
+        if record.file is not None:
+            timestamp_ms = self.times.timestamp_ms(record.version)
         return history_row(
             record.version,
             record.info,
-            timestamp_ms=self.times.timestamp_ms(record.version) if has_time else None,
+            timestamp_ms=timestamp_ms,
             reconstructible=record.version in rebuildable,
             problem=record.problem or self._lack(record),
         )

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
+
+import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.commits.changes import parse_commits
+from deltactl.log.commits.changes import ParsedCommits, parse_commits
+from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.json_lines import SharedLineError
 from deltactl.log.commits.lines import CommitBytes
@@ -28,11 +31,15 @@ from deltactl.operations.check.proofs import Stored
 from deltactl.operations.check.vector_index import VectorIndex
 from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
+from deltactl.protocol.arrow_schemas import JSON_NAMES
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
-_MEMBERS = ("id", "partitionColumns")  # for schemaString see SCHEMA_MISSING
+# For schemaString see SCHEMA_MISSING.
+_MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
+_OBJECTS: Final = frozenset({"format.options", "configuration"})
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EMPTY = (
     "it is empty: a truncated write, or lost content. Delta on Spark, delta-rs and DuckDB "
     "continue as if it had no actions. Data files that it added look like orphans. A vacuum "
@@ -140,6 +147,8 @@ class CommitChecker:
                 version = versions[done + place]
                 who = self._vectors.say_writer(version)
                 self._add("COMMIT_AMBIGUOUS", f"{problem} ({who})", version)
+            for place, problem in _find_incomplete(parsed):
+                self._add("COMMIT_UNREADABLE", problem, versions[done + place])
             self._path_texts.take_removed(parsed.removes)
             self._vectors.take(parsed, versions[done : done + len(parsed.commits)])
             done += len(parsed.commits)
@@ -197,6 +206,10 @@ class CommitChecker:
     def _inspect(self, version: int, name: str, data: bytes) -> None:
         if not data or data.isspace():
             self._empty.add(version)
+        if data.startswith(_BYTE_ORDER_MARK):
+            problem = "it begins with a byte order mark, which only Delta on Spark ignores"
+            self._add("COMMIT_UNREADABLE", problem, version)
+            data = data.removeprefix(_BYTE_ORDER_MARK)
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
         if (proof := read_proof(info)) is not None and info is not None:
@@ -209,7 +222,7 @@ class CommitChecker:
             self.protocols[version] = parse_protocol(protocol)
         for metadata in find_actions(name, data, "metaData"):
             self.metadata[version] = parse_metadata(metadata)
-            if lacking := [member for member in _MEMBERS if metadata.get(member) is None]:
+            if lacking := list(_find_lacking(metadata)):
                 problem = f"its metaData action has no {' and no '.join(lacking)}"
                 self._add("SCHEMA_INVALID", problem, version)
 
@@ -244,10 +257,29 @@ class CommitChecker:
         self._findings.add(code, problem, version=version, file=name)
 
 
+def _find_lacking(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield required members of a metaData action that are absent, or not an object as needed."""
+    for member in _MEMBERS:
+        value: Any = metadata
+        for name in member.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None or (member in _OBJECTS and not isinstance(value, dict)):
+            yield member
+
+
 def _read_version(info: Mapping[str, Any], version: int) -> int:
     """Return the version whose schema the rows of a commit had."""
     said = info.get("readVersion")
     return said if isinstance(said, int) and 0 <= said < version else version - 1
+
+
+def _find_incomplete(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
+    """Yield commits, by index, and a member that some of their file actions do not have."""
+    actions = (("add", parsed.adds, ADD_MEMBERS), ("remove", parsed.removes, REMOVE_MEMBERS))
+    for action, files, members in actions:
+        for name in find_incomplete(files, members):
+            for place in pc.unique(files["commit"].filter(files[name].is_null())).to_pylist():
+                yield place, f"one of its {action} actions has no {JSON_NAMES[name]}"
 
 
 def _partition_names(metadata: Metadata) -> frozenset[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import chain
 from typing import Final
 
@@ -35,7 +36,7 @@ def ensure_unchanged(
     Raises:
         SafetyError: the message says what changed.
     """
-    where = current.store.uri
+    where = shlex.quote(current.store.uri)
     txn = current.txns[app_id(source.metadata.id)]
     if past is None or not past.deep or past.source_version != txn.version:
         raise SafetyError(

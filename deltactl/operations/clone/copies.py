@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -143,6 +144,6 @@ def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError
     return DataFileError(
         f"the clone was not created: {format_count(len(problems), 'file', 'files')} of "
         f"{source.uri} cannot be read: {shown}{more}",
-        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed the files during the run, "
-        f"rerun with the latest version.",
+        hint=f"Run `deltactl check {shlex.quote(source.uri)}`. If a vacuum removed the files "
+        "during the run, rerun with the latest version.",
     )

@@ -21,6 +21,7 @@ from deltactl.operations.predicate.parse import PartitionPredicate, parse_predic
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
 
@@ -57,7 +58,8 @@ class ClonePlan:
     @property
     def num_vectors(self) -> int:
         """Return the number of files with deletion vectors that are copied."""
-        return int(self.copies["size_bytes"].null_count)
+        vectors = vector_files(self.files["deletion_vector"])
+        return int(pc.count_distinct(vectors).as_py()) if self.deep else 0
 
     @property
     def source_name(self) -> str:

@@ -218,7 +218,7 @@ def ensure_in_log(store: Store, listing: LogListing, version: int) -> None:
     latest = listing.latest_version
     if latest is None:
         raise no_table_error(store)
-    oldest = min(listing.commits, default=latest)
+    oldest = min((*listing.commits, *(c.version for c in listing.checkpoints)))
     if not oldest <= version <= latest:
         raise VersionNotFoundError(
             f"the log of {store.uri} has no version {version}: "

@@ -6,6 +6,7 @@ from the partition values in the log, never from the path of a file.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -116,7 +117,8 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
         raise UnsupportedFeatureError(
             f"{live.vectors} live files of {table} have deletion vectors: readers of manifests "
             "would return deleted rows",
-            hint=f"Run `deltactl optimize {table} --purge`, or rerun with --purge-first.",
+            hint=f"Run `deltactl optimize {shlex.quote(table)} --purge`, or rerun with "
+            "--purge-first.",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import (
@@ -23,7 +23,7 @@ from deltactl.operations.manifest.plan import (
     parse_directory,
 )
 from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.partitions import parse_partition_column
+from deltactl.protocol.partitions import normalize_partition_column
 from deltactl.protocol.paths import HIVE_NULL
 from deltactl.protocol.schema import (
     ArrayType,
@@ -60,7 +60,8 @@ _REDSHIFT_TYPES: Final = _HIVE_TYPES | {
     "string": "varchar(65535)",
     "binary": "varbyte(1000000)",
 }
-_NUMBERS: Final = frozenset({"byte", "short", "integer", "long", "float", "double", "boolean"})
+_BARE_LITERAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|true|false")
+_QUOTED: Final = frozenset(map(PrimitiveType, ("string", "binary", "date")))
 _UNNAMEABLE: Final = re.compile(r"\W+")
 
 _STORED_AS: Final = (
@@ -72,6 +73,7 @@ _STORED_AS: Final = (
 # In the lexer of Hive, quotes and backslashes in a literal are special. The client that reads the
 # statement ignores quotes: it replaces variables, reads single lines, and may split at ";".
 _HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f]|\$(?=\{)")
+_HIVE_UNNAMEABLE: Final = re.compile(r"[;\x00-\x1f]|\$\{")
 
 
 def _doubled(value: str) -> str:
@@ -104,9 +106,37 @@ class _Dialect:
     schema: str = ""
 
     def name(self, text: str) -> str:
+        """Return a quoted name.
+
+        Raises:
+            UnsupportedFeatureError: the name would end the statement in spite of its quotes.
+        """
         from sqlglot import exp  # slow to import, and most runs write no statements
 
+        if "\0" in text or (self.quoting == "hive" and _HIVE_UNNAMEABLE.search(text)):
+            raise _unnameable(text)
         return exp.to_identifier(text, quoted=True).sql(dialect=self.quoting)
+
+    def member(self, text: str) -> str:
+        """Return the name of a struct member, quoted where the engine supports that.
+
+        Raises:
+            UnsupportedFeatureError: the engine has no such names.
+        """
+        if self.quoting == "hive":
+            return self.name(text)
+        from sqlglot import exp
+
+        if exp.to_identifier(text).sql(dialect=self.quoting) != text:
+            raise _unnameable(text)
+        return text
+
+
+def _unnameable(name: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"the name {name!r} is not possible in a statement of the engine of --ddl",
+        hint="Omit --ddl, and declare the table in the engine manually, without this column.",
+    )
 
 
 _DIALECTS: Final = {
@@ -124,10 +154,13 @@ _DIALECTS: Final = {
 def render_ddl(
     snapshot: Snapshot, plan: ManifestPlan, root: str, options: ManifestOptions
 ) -> Iterator[str]:
-    """Yield the statements for ``options.ddl``: the table, then added and removed partitions.
+    """Yield the statements for ``options.ddl``: the table, then removed and added partitions.
+
+    A removed directory may have been of a value that another directory has now, so its partition is
+    dropped first.
 
     Raises:
-        UnsupportedFeatureError: a column has a type that the engine lacks.
+        UnsupportedFeatureError: a column has a type or a name that the engine lacks.
     """
     assert options.ddl is not None
     scheme, separator, rest = root.partition(":")
@@ -138,13 +171,28 @@ def render_ddl(
     gone = [partition for partition in plan.partitions if partition.state == STALE]
     if not writer.partition_fields:
         return
-    if options.ddl == "trino":
+    is_trino = options.ddl == "trino"
+    dropped = map(writer.unregister if is_trino else writer.drop, gone)
+    yield from filter(None, dict.fromkeys(dropped))
+    if is_trino:
         yield from map(writer.register, live)
-        yield from filter(None, map(writer.unregister, gone))
         return
     for at in range(0, len(live), _PARTITIONS_A_STATEMENT):
         yield writer.add(live[at : at + _PARTITIONS_A_STATEMENT])
-    yield from filter(None, map(writer.drop, gone))
+
+
+def _normal_text(value: str | None, field: Field) -> str | None:
+    """Return one text for all texts of a value; timestamps in the form that all engines read.
+
+    Raises:
+        CorruptLogError: it is not a value of the column's type.
+    """
+    type_ = arrow_type(field.type)
+    texts = pa.chunked_array([[value]], pa.string())
+    text: str | None = normalize_partition_column(texts, type_)[0].as_py()
+    if text and pa.types.is_timestamp(type_):
+        return text.replace("T", " ").removesuffix("Z").removesuffix(".000000")
+    return text
 
 
 class _Writer:
@@ -192,11 +240,11 @@ class _Writer:
     def _call(
         self, procedure: str, partition: PartitionManifest, location: str | None
     ) -> str | None:
-        values = parse_directory(partition.folder, self.partition_fields)
+        values = self._values(partition)
         if values is None:
             return None
         names = ", ".join(_doubled(f.name.lower()) for f in self.partition_fields)
-        texts = ", ".join(_doubled(v if v else HIVE_NULL) for v in values.values())
+        texts = ", ".join(_doubled(value or HIVE_NULL) for value in values)
         where = "" if location is None else f", location => {_doubled(location)}"
         return (
             f"CALL system.{procedure}(schema_name => 'default', table_name => "
@@ -208,29 +256,25 @@ class _Writer:
         return f"{self._root}/{partition.folder}/"
 
     def _spec(self, partition: PartitionManifest) -> str:
-        values = parse_directory(partition.folder, self.partition_fields)
-        if values is None:
-            return ""
         return ", ".join(
-            f"{self._dialect.name(f.name)} = {self._literal(values[f.physical_name], f)}"
-            for f in self.partition_fields
+            f"{self._dialect.name(f.name)} = {self._literal(value, f)}"
+            for value, f in zip(self._values(partition) or (), self.partition_fields, strict=False)
         )
 
+    def _values(self, partition: PartitionManifest) -> list[str | None] | None:
+        """Return normal texts of the values; ``None`` if the directory is not of a partition."""
+        values = parse_directory(partition.folder, self.partition_fields)
+        if values is None:
+            return None
+        try:
+            return [_normal_text(values[f.physical_name], f) for f in self.partition_fields]
+        except CorruptLogError:
+            return None
+
     def _literal(self, value: str | None, field: Field) -> str:
-        """Return a partition value as SQL; timestamps in the form that all engines read."""
-        if not value:
-            return self._dialect.text(HIVE_NULL)
-        assert isinstance(field.type, PrimitiveType)
-        name = field.type.name
-        if name in _NUMBERS or name.startswith("decimal"):
-            return value
-        if name.startswith("timestamp"):
-            typed = parse_partition_column(
-                pa.array([value], pa.string()), arrow_type(field.type), column=field.name
-            )
-            local = typed.cast(pa.timestamp("us")).cast(pa.string())[0].as_py()
-            return self._dialect.text(local.removesuffix(".000000"))
-        return self._dialect.text(value)
+        """Return a partition value as SQL. Outside of quotes, only numbers and booleans."""
+        is_text = field.type in _QUOTED or not _BARE_LITERAL.fullmatch(value or "")
+        return self._dialect.text(value or HIVE_NULL) if is_text else str(value)
 
     def _column(self, field: Field) -> str:
         return f"{self._dialect.name(field.name)} {self._type(field.type, field.name)}"
@@ -238,7 +282,10 @@ class _Writer:
     def _type(self, kind: DeltaType, column: str) -> str:
         match kind:
             case StructType(fields):
-                members = (f"{f.name}:{self._type(f.type, f'{column}.{f.name}')}" for f in fields)
+                members = (
+                    f"{self._dialect.member(f.name)}:{self._type(f.type, f'{column}.{f.name}')}"
+                    for f in fields
+                )
                 return f"struct<{','.join(members)}>"
             case ArrayType(element):
                 return f"array<{self._type(element, column)}>"

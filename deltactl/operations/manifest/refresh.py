@@ -5,6 +5,7 @@ Source: the hook that Delta on Spark runs after commits of such tables.
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 
 from deltactl.errors import DeltactlError
@@ -49,6 +50,6 @@ def refresh_manifests(
     except DeltactlError as error:
         warn(
             f"the commit succeeded, but the manifests were not refreshed and still list old files: "
-            f"{error.message}; run `deltactl generate-manifest {store.uri}`"
+            f"{error.message}; run `deltactl generate-manifest {shlex.quote(store.uri)}`"
         )
         return None

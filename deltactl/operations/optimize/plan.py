@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import Warn, ignore_warning
 from deltactl.log.audit.path_texts import multiple_texts_mask
+from deltactl.log.commits.file_actions import ensure_complete
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.missing_columns import ensure_columns
@@ -275,6 +276,7 @@ def load_files(
         floats = float_stats_type(snapshot)
     tables, unmatched, table_bytes = [], 0, 0
     for batch in snapshot.file_batches(_READ_COLUMNS):
+        ensure_complete(batch)
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         counted = batch.append_column("num_records", num_records(batch["stats"]))
         if kind is not None:

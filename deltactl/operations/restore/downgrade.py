@@ -7,6 +7,8 @@ again.
 
 from __future__ import annotations
 
+import shlex
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -65,7 +67,7 @@ def find_downgrade_refusal(
     readers = sorted(name for name in dropped if name not in REGISTRY or REGISTRY[name].reader)
     if not readers:
         return None
-    where = current.store.uri
+    where = shlex.quote(current.store.uri)
     if current.segment.checkpoint_version != current.version:
         return _refuse(
             readers,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -151,7 +152,7 @@ def _find_refusal(
 
 def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
     """Return the error for missing files of the target: the files, the reason, and the remedies."""
-    store, where = versions.current.store, versions.current.store.uri
+    store, where = versions.current.store, shlex.quote(versions.current.store.uri)
     paths = [it.path for it in plan.missing]
     past = find_past_vacuums(store, paths, context.warn)
     message = (
@@ -295,7 +296,7 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
     except DeltactlError as error:
         context.warn(
             "the version is restored, but its files could not be checked again: "
-            f"{error.message}; run `deltactl check {store.uri}`"
+            f"{error.message}; run `deltactl check {shlex.quote(store.uri)}`"
         )
         return ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,71 @@ def test_commits_lost_between_two_checkpoints_are_reported_once() -> None:
     assert problems(check(builder.store)) == [
         "commits 3 to 4 are missing up to the newest checkpoint, of version 4"
     ]
+
+
+@pytest.mark.parametrize(
+    ("action", "member"),
+    [
+        *(("add", name) for name in ("size", "modificationTime", "dataChange", "partitionValues")),
+        ("remove", "dataChange"),
+    ],
+)
+def test_a_file_action_without_a_member_that_readers_need(action: str, member: str) -> None:
+    builder = table()
+    actions = [{"remove": remove_of(builder, 1)["remove"]}, add_of(builder, 1)]
+    place = next(n for n, it in enumerate(actions) if action in it)
+    del actions[place][action][member]
+    say(builder, 2, *actions)
+    report = check(builder.store)
+    assert "COMMIT_UNREADABLE" in codes(report)
+    assert f"one of its {action} actions has no {member}" in problems(report)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("format", None),
+        ("format", {"options": {}}),
+        ("format", {"provider": "parquet"}),
+        ("format", {"provider": "parquet", "options": []}),
+        ("configuration", None),
+        ("configuration", []),
+    ],
+)
+def test_a_metadata_action_without_a_member_that_readers_need(member: str, value: Any) -> None:
+    builder = table()
+    edit_action(builder, 0, "metaData", **{member: value})
+    (problem,) = problems(check(builder.store))
+    assert problem.startswith(f"its metaData action has no {member}")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"nullable": None}, "'nullable' is not true or false"),
+        ({"nullable": "true"}, "'nullable' is not true or false"),
+        ({"metadata": None}, "the metadata of field"),
+        ({"metadata": ...}, "has no metadata"),
+    ],
+)
+def test_a_field_of_the_schema_without_a_member(change: dict[str, Any], problem: str) -> None:
+    builder = table()
+    schema = json.loads(builder.metadata_action()["metaData"]["schemaString"])
+    schema["fields"][0] |= change
+    for name in [name for name, value in change.items() if value is ...]:
+        del schema["fields"][0][name]
+    builder.change_metadata(schemaString=json.dumps(schema))
+    report = check(builder.store)
+    assert any(problem in it for it in problems(report))
+
+
+def test_a_commit_with_a_byte_order_mark() -> None:
+    builder = table()
+    name = commit_path(2)
+    builder.store.put(name, b"\xef\xbb\xbf" + builder.store.read(name))
+    report = check(builder.store)
+    assert codes(report) == ["COMMIT_UNREADABLE"]
+    assert "byte order mark" in problems(report)[0]
 
 
 NOBODY = "its commitInfo does not name the writer"

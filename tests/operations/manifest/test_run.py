@@ -130,7 +130,7 @@ def test_empty_text_and_missing_key_are_null(tmp_path: Path) -> None:
     }
 
 
-def test_times_are_named_as_the_log_has_them(tmp_path: Path) -> None:
+def test_times_are_named_as_the_protocol_writes_them(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "t x"))
     builder = TableBuilder(store, [Column("id"), Column("t", "timestamp")], partition_by=["t"])
     add = builder.write_file([{"id": 1, "t": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)}])
@@ -500,7 +500,7 @@ def test_column_mapping_is_refused(mapping: str) -> None:
     [
         (
             "athena",
-            ["`i` int", "`b` tinyint", "`s` struct<x:array<string>>", "`c` decimal(9,2)"],
+            ["`i` int", "`b` tinyint", "`s` struct<`x`:array<string>>", "`c` decimal(9,2)"],
             "ALTER TABLE `t` ADD IF NOT EXISTS\n  PARTITION (`d` = '2024-01-01', `n` = 5) LOCATION '",
             "ALTER TABLE `t` DROP IF EXISTS PARTITION (`d` = '__HIVE_DEFAULT_PARTITION__', `n` = 6);",
         ),
@@ -552,6 +552,83 @@ def test_statements_of_each_engine(engine: Any, types: list[str], add: str, drop
     root = f"s3://{store.uri.removeprefix('memory://')}/{MANIFEST_DIR}/"
     assert f"LOCATION '{root}';" in create
     assert add in text and drop in text and f"'{root}d=2024-01-01/n=5/'" in text
+
+
+def by_texts(type_: str, *texts: str) -> TableBuilder:
+    """A table with a file for each text of a partition value."""
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    builder = TableBuilder(store, [Column("id"), Column("n", type_)], partition_by=["n"])
+    adds = [builder.write_file([{"id": n, "n": None}])["add"] for n in range(len(texts))]
+    for add, text in zip(adds, texts, strict=True):
+        add["partitionValues"] = {"n": text}
+    builder.commit(*({"add": add} for add in adds))
+    return builder
+
+
+@pytest.mark.parametrize("engine", [None, "athena", "trino", "hive", "redshift"])
+@pytest.mark.parametrize("text", ["2) LOCATION 's3://elsewhere/' --", "1_0", "x"])
+def test_a_value_that_is_none_of_its_type_is_refused(engine: Any, text: str) -> None:
+    builder = by_texts("integer", "1", text)
+    with pytest.raises(CorruptLogError, match="of column 'n' is not a valid int32"):
+        generate(builder.store, ManifestOptions(ddl=engine))
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts", "literal"),
+    [
+        ("integer", ["7", "007", "+7"], "7"),
+        ("decimal(9,2)", ["1.5", "1.50", "15e-1"], "1.50"),
+        ("double", ["1", "1.0", "1e0"], "1.0"),
+        ("double", ["Infinity", "inf"], "'Infinity'"),
+        ("boolean", ["true", "TRUE"], "true"),
+        ("date", ["2024-01-02", "2024-1-2"], "'2024-01-02'"),
+        (
+            "timestamp",
+            ["2024-01-02 00:00:00", "2024-01-02T00:00:00.000000Z", "2024-01-02 02:00:00+02:00"],
+            "'2024-01-02 00:00:00'",
+        ),
+        ("timestamp_ntz", ["2024-01-02 00:00:00.5", "2024-01-02T00:00:00.500"], None),
+    ],
+)
+def test_texts_of_one_value_are_one_partition(
+    type_: str, texts: list[str], literal: str | None
+) -> None:
+    literal = literal or "'2024-01-02 00:00:00.500000'"
+    builder = by_texts(type_, *texts)
+    report = generate(builder.store, ManifestOptions(ddl="hive"))
+    assert len(states(report)) == 1
+    assert report.ddl[1].count("PARTITION (") == 1
+    assert f"PARTITION (`n` = {literal}) LOCATION" in report.ddl[1]
+
+
+def test_a_directory_of_another_text_is_dropped_before_the_partition_is_added() -> None:
+    builder = by_texts("integer", "7")
+    for text in ("007", "x) --"):
+        builder.store.put(f"{MANIFEST_DIR}/n={text}/manifest", b"")
+    _, drop, add = generate(builder.store, ManifestOptions(ddl="athena")).ddl
+    assert drop == "ALTER TABLE `t` DROP IF EXISTS PARTITION (`n` = 7);"
+    assert "PARTITION (`n` = 7) LOCATION" in add
+
+
+@pytest.mark.parametrize("name", ["@type", "a-b", "_id", "select", "a`b", "x:bigint>"])
+def test_names_of_struct_members_are_quoted_or_refused(name: str) -> None:
+    member = {"name": name, "type": "long", "nullable": True, "metadata": {}}
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    TableBuilder(store, [Column("s", {"type": "struct", "fields": [member]})]).append([{"s": None}])
+    for engine in ("athena", "hive", "trino"):
+        (create,) = generate(store, ManifestOptions(ddl=engine)).ddl
+        assert f"struct<`{name.replace('`', '``')}`:bigint>" in create
+    if name != "_id":  # is a name there
+        with pytest.raises(UnsupportedFeatureError, match="the name"):
+            generate(store, ManifestOptions(ddl="redshift"))
+
+
+@pytest.mark.parametrize("name", ["a;b", "a\nb", "${x}"])
+def test_names_that_clients_of_hive_would_split_are_refused(name: str) -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    TableBuilder(store, [Column(name)]).append([{name: 1}])
+    with pytest.raises(UnsupportedFeatureError, match="the name"):
+        generate(store, ManifestOptions(ddl="hive"))
 
 
 def hive_value(literal: str) -> str:
