@@ -5,7 +5,7 @@
 - every file in a commit after the version that was current at the cutoff, whatever the timestamps
   of its tombstones: checkpoints drop tombstones after the retention of the table, not after
   ``--retain``;
-- files of ``keep_versions`` and ``keep_last``;
+- files of ``keep_versions`` and ``keep_last``, and the change data of their commits;
 - files that other tables, such as shallow clones, reference (``clones``).
 
 Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
@@ -108,6 +108,12 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.
     if oldest_kept is not None:
         # Commits show all changes after the oldest; each checkpoint shows only its own version.
         versions |= {oldest_kept, *range(oldest_kept, rules.sweep.first)}
+    changes = rules.sweep.change_files
+    wanted = pa.array(sorted(versions), pa.int64())
+    is_kept = pc.or_(
+        pc.greater_equal(changes["version"], first), pc.is_in(changes["version"], wanted)
+    )
+    yield locate(store, changes.filter(is_kept)["path"]).drop_null()
     for version in sorted(versions):
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)

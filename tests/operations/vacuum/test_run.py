@@ -114,6 +114,26 @@ def test_change_data_goes_by_age_alone() -> None:
     }
 
 
+@pytest.mark.parametrize("mode", ["full", "lite"])
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [({}, ()), ({"keep_last": 2}, (3, 4)), ({"keep_versions": (2,)}, (2,))],
+)
+def test_change_data_of_kept_versions_stays(
+    mode: str, options: dict[str, Any], kept: tuple[int, ...]
+) -> None:
+    scene = Scene()
+    scene.append(60)
+    names = {version: f"_change_data/c {version}.parquet" for version in (2, 3, 4)}
+    for version, name in names.items():
+        scene.plant(40, name)
+        cdc = {"path": name.replace(" ", "%20"), "size": 7, "partitionValues": {}}
+        action = {"cdc": {**cdc, "dataChange": False}}
+        assert scene.ago(40 - version, lambda: scene.builder.commit(action)) == version  # noqa: B023
+    expected = {name for version, name in names.items() if version not in kept}
+    assert set(scene.plan(mode=mode, **options)) == expected
+
+
 HIDDEN = (
     ".f.parquet",
     ".xd/f.parquet",
