@@ -297,8 +297,8 @@ class LastRun:
     """The last run that left no pending work; times in ms since 1970 UTC.
 
     ``table_id`` is the id in the metadata of the table: the record does not apply to a later table
-    at the same address. ``caught_up_version`` is the version up to which ``optimize`` has
-    considered all partitions, by this run or an earlier one.
+    at the same address. ``caught_up_version`` is the version up to which ``optimize``, or the
+    update of manifests, has considered all partitions, by this run or an earlier one.
     """
 
     run_id: str

@@ -13,6 +13,7 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.manifest.content import ensure_no_vectors, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import is_seen, plan_manifests
+from deltactl.operations.manifest.record import read_recorded_version, record_version
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import write_manifests
 from deltactl.operations.run_context import RunContext
@@ -25,11 +26,12 @@ def refresh_manifests(
     before: int | None,
     context: RunContext,
 ) -> ManifestReport | None:
-    """Update the manifests of the partitions that changed since ``before``, after our commits.
+    """Update the manifests of the partitions that changed since the recorded version.
 
-    Update all if ``before`` is ``None`` (there was no table) or if the table has no manifests. Do
-    nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never raise: the
-    commits have succeeded, so a failure is a warning with the command to run.
+    This includes commits whose run was killed before it updated the manifests. Update all if no
+    version is recorded, if ``before`` is ``None`` (there was no table), or if the table has no
+    manifests. Do nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never
+    raise: the commits have succeeded, so a failure is a warning with the command to run.
     """
     warn = context.warn
     try:
@@ -39,13 +41,15 @@ def refresh_manifests(
         has_manifests = before is not None and any(
             is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch
         )
-        options = ManifestOptions(since=before if has_manifests else None)
+        since = read_recorded_version(snapshot) if has_manifests else None
+        options = ManifestOptions(since=since)
         snapshot, live = load_table(store, None, warn, snapshot)
         with closing(live):
             ensure_no_vectors(live, store.uri)
             now_ms = context.clock.now_ms()
             plan = plan_manifests(snapshot, live, store, options, now_ms=now_ms, warn=warn)
             window_ms = write_manifests(plan, store, context.without_cancel())
+        record_version(snapshot, context)
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         warn(

@@ -18,6 +18,7 @@ from deltactl.operations.manifest.content import (
 )
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
+from deltactl.operations.manifest.record import record_version
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import is_begun, write_manifests
 from deltactl.operations.missing_columns import ensure_columns
@@ -105,4 +106,6 @@ def _generate(
     except InterruptedRunError as error:
         error.is_part_done = is_begun(plan, output)
         raise
+    if options.where is None and options.since is None and output is snapshot.store:
+        record_version(snapshot, context)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)

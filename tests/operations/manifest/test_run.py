@@ -24,6 +24,7 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
+from deltactl.operations.manifest import refresh
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
@@ -716,6 +717,58 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     optimize_table(builder.store, OptimizeOptions(), RunContext(warn=quiet))
     assert len(manifests(tmp_path)["p=b"]) == 1
     assert untouched.read_text() == "file:/not/ours/to/mend\n"
+
+
+@pytest.mark.parametrize("first", ["optimize", "generate", "nothing"])
+def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    builder = local(
+        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    )
+    builder.append(*([row(n, "abcd"[n % 4])] for n in range(12)))
+
+    def optimize(where: str) -> None:
+        optimize_table(builder.store, OptimizeOptions(where=where), RunContext(warn=pytest.fail))
+
+    match first:
+        case "optimize":
+            optimize("p = 'a'")
+        case "generate":
+            generate(builder.store, ManifestOptions())
+        case _:  # another writer did, so no version is recorded
+            generate(builder.store, ManifestOptions())
+            builder.store.delete_many(["_deltactl/runs/manifests.json"])
+    with monkeypatch.context() as killed:
+        killed.setattr(refresh, "write_manifests", _die)
+        with pytest.raises(Crash):
+            optimize("p = 'b'")
+    assert len(manifests(tmp_path)["p=b"]) == 3, "the files before the optimize"
+    optimize("p = 'c'")
+    assert [len(lines) for lines in manifests(tmp_path).values()].count(1) >= 2
+    assert_reads_alike(tmp_path, builder)
+    # Nothing is left to catch up with: other partitions are not read again.
+    untouched = tmp_path / "t x" / MANIFEST_DIR / "p=b/manifest"
+    untouched.write_text("file:/not/ours/to/mend\n")
+    optimize("p = 'd'")
+    assert untouched.read_text() == "file:/not/ours/to/mend\n"
+
+
+def _die(*args: object) -> None:
+    raise Crash
+
+
+def test_some_partitions_are_no_version_of_the_manifests(tmp_path: Path) -> None:
+    builder = local(
+        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    )
+    builder.append([row(1, "a")], [row(2, "b")])
+    generate(builder.store, ManifestOptions())
+    builder.append(*([row(n, "ab"[n % 2])] for n in range(4)))
+    generate(builder.store, ManifestOptions(where="p = 'a'"))
+    generate(builder.store, ManifestOptions(since=builder.version))
+    optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), RunContext(warn=pytest.fail))
+    assert_reads_alike(tmp_path, builder)
 
 
 def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) -> None:
