@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | restore | clone | convert | bundle | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | restore | clone | convert | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -287,15 +287,6 @@ _deltactl() {
         convert:--max-requests-per-second) kind=nothing ;;
         convert:--log-format) kind=choices values='text json' ;;
         convert:--progress) kind=choices values='auto none plain json' ;;
-        bundle:--file) kind=files ;;
-        bundle:--commits) kind=nothing ;;
-        bundle:--timeout) kind=nothing ;;
-        bundle:--timeout-grace) kind=nothing ;;
-        bundle:--storage-option) kind=nothing ;;
-        bundle:-o | bundle:--output) kind=choices values='table json ndjson csv github junit' ;;
-        bundle:--max-requests-per-second) kind=nothing ;;
-        bundle:--log-format) kind=choices values='text json' ;;
-        bundle:--progress) kind=choices values='auto none plain json' ;;
         explain:--storage-option) kind=nothing ;;
         explain:-o | explain:--output) kind=choices values='table json ndjson csv github junit' ;;
         explain:--max-requests-per-second) kind=nothing ;;
@@ -322,7 +313,6 @@ _deltactl() {
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             clone) values='--deep --shallow --version --timestamp --where --property --sync --full --no-note --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            bundle) values='--file --commits --include-names --force --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
         esac
@@ -331,7 +321,7 @@ _deltactl() {
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest restore clone convert bundle explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest restore clone convert explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -343,7 +333,6 @@ _deltactl() {
             restore) kind=directories ;;
             clone) kind=directories ;;
             convert) kind=directories ;;
-            bundle) kind=directories ;;
             explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING LOG_FILE_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED MEMORY ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD' ;;
             config) kind=directories ;;
         esac

@@ -33,7 +33,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         *("layout.md", "checkpoint.md", "convert.md", "clone.md"),
         "generate-manifest.md",
     ),
-    "Incident": ("troubleshooting.md", "restore.md", "check.md", "bundle.md", "explain.md"),
+    "Incident": ("troubleshooting.md", "restore.md", "check.md", "explain.md"),
     "Automate": (
         *(
             "maintain.md",

@@ -115,9 +115,6 @@ COMMANDS: Final = (
         commits=True,
         has_time_limit=True,
     ),
-    CommandSpec(
-        "bundle", "Collect facts about a table in a zip, for a bug report", has_time_limit=True
-    ),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
     CommandSpec("config", "Show every setting, and where its value comes from"),
     CommandSpec("complete", "Print completions for a command line", is_hidden=True),

@@ -49,7 +49,6 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
     "restore": [["TABLE", "--to-version", "2", "--dry-run"]],
     "clone": [["TABLE", "TARGET", "--shallow"], ["TABLE", "TARGET", "--deep", "--dry-run"]],
     "convert": [["PLAIN", "--partition-by", "p string", "--dry-run"]],
-    "bundle": [["TABLE", "--file", "BUNDLE", "--force"]],
     "config": [],  # these three read no log
     "explain": [],
     "complete": [],
@@ -150,7 +149,7 @@ def test_hashes_of_a_byte_change_nothing(
     name: str, tmp_path: Path, template: Path, cli: RunCli
 ) -> None:
     work = tmp_path / "work"
-    places = {"BUNDLE": "bundle.zip", "TABLE": "t", "TARGET": "target", "PLAIN": "plain"}
+    places = {"TABLE": "t", "TARGET": "target", "PLAIN": "plain"}
 
     def run(line: list[str]) -> tuple[Any, ...]:
         shutil.rmtree(work, ignore_errors=True)
@@ -170,7 +169,7 @@ def test_hashes_of_a_byte_change_nothing(
         for mine, other in zip(cut[2], usual[2], strict=True):
             assert mine.splitlines() == other.splitlines()
         assert cut[3] == usual[3]
-        assert used or name in ("convert", "bundle", "describe-history", "describe-detail")
+        assert used or name in ("convert", "describe-history", "describe-detail")
 
 
 def test_where_hashes_alone_decide_they_have_128_bits_and_a_key_of_the_process(

@@ -1,4 +1,4 @@
-"""Files for GitHub: workflows call what the Makefile has, forms ask for a bundle, links lead on."""
+"""Files for GitHub: workflows call what the Makefile has, forms ask for facts, links lead on."""
 
 from __future__ import annotations
 
@@ -95,9 +95,14 @@ def test_issue_forms_have_valid_items(path: Path) -> None:
         assert "value" in item["attributes"] or "label" in item["attributes"]
 
 
-def test_the_form_for_problems_asks_for_a_bundle() -> None:
+def test_the_form_for_problems_asks_for_what_the_page_asks_for() -> None:
     text = (GITHUB / "ISSUE_TEMPLATE" / "problem.yml").read_text("utf-8")
-    assert "`deltactl bundle TABLE`" in text
+    page = (GITHUB.parent / "docs" / "troubleshooting.md").read_text("utf-8")
+    commands = re.findall(r"^(deltactl .*?)(?: >.*)?  +#", page.split("## How to report")[1], re.M)
+    assert len(commands) == 3
+    for command in commands:
+        shown = command.strip().replace("events", "TABLE")
+        assert f"`{shown}`" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md"])

@@ -82,10 +82,7 @@ def test_a_wrong_output_fails(form: str, out: str) -> None:
 
 
 @pytest.mark.parametrize("name", command_schemas())
-def test_a_failure_has_the_envelope_of_the_schema(
-    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)  # `bundle` writes its file there
+def test_a_failure_has_the_envelope_of_the_schema(cli: RunCli, tmp_path: Path, name: str) -> None:
     place = "NO_SUCH_CODE" if name == "explain" else str(tmp_path / "nowhere")
     out = cli(name, place, "-o", "json").out
     envelope = json.loads(out)
