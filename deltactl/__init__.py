@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deltactl.engine.spark.engine import SparkEngine
     from deltactl.errors import (
         AccessDeniedError,
+        CommitDamagedError,
         CommitOutcomeUnknownError,
         ConflictError,
         ConversionError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         DataFileError,
         DeltactlError,
         EngineUnavailableError,
+        FilesGoneError,
         InternalError,
         InterruptedRunError,
         LeaseHeldError,
@@ -88,6 +90,7 @@ __all__ = [
     "CheckpointReport",
     "CloneOptions",
     "CloneReport",
+    "CommitDamagedError",
     "CommitOutcomeUnknownError",
     "ConflictError",
     "ConversionError",
@@ -100,6 +103,7 @@ __all__ = [
     "DetailReport",
     "DynamoDbLogStore",
     "EngineUnavailableError",
+    "FilesGoneError",
     "InternalError",
     "InterruptedRunError",
     "LeaseHeldError",

@@ -11,9 +11,11 @@
     │   │   ├── MissingActionError             no protocol or metaData
     │   │   └── MissingLogFileError            a file that the log names does not exist
     │   ├── DataFileError                      a data file or deletion vector is not valid
-    │   └── VerificationError                  rewritten rows do not equal the live input rows
+    │   ├── VerificationError                  rewritten rows do not equal the live input rows
+    │   └── CommitDamagedError                 what this run committed was overwritten or deleted
     ├── ConflictError                 exit 4   a concurrent writer won; a retry may succeed
     │   ├── CommitOutcomeUnknownError          the store did not say whether it committed
+    │   ├── FilesGoneError                     files to commit were deleted during the run
     │   └── LeaseHeldError                     the same command is running on this table
     ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
     │   ├── TimeLimitError                     the time limit is over (exit 1 if nothing finished)
@@ -142,6 +144,12 @@ class VerificationError(TableError):
     code = "VERIFICATION"
 
 
+class CommitDamagedError(TableError):
+    """The run committed, but its commit was overwritten, or files that it adds were deleted."""
+
+    code = "COMMIT_DAMAGED"
+
+
 class ConflictError(DeltactlError):
     """A concurrent writer committed a conflicting change; a retry may succeed.
 
@@ -163,6 +171,16 @@ class CommitOutcomeUnknownError(ConflictError):
     """It is not known whether the commit succeeded, even after reading the log."""
 
     code = "COMMIT_UNKNOWN"
+
+
+class FilesGoneError(ConflictError):
+    """Files that a commit would add were deleted during the run; nothing was committed."""
+
+    code = "FILES_GONE"
+
+
+KEEPS_FILES: Final = (CommitOutcomeUnknownError, CommitDamagedError)
+"""Errors after which the log may reference the new files of the run, so none is deleted."""
 
 
 class LeaseHeldError(ConflictError):

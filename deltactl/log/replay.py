@@ -11,7 +11,7 @@ Source: PROTOCOL.md, "Action Reconciliation".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Final
@@ -24,6 +24,7 @@ from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_
 from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
+from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.key_sets import Flags, KeyHashes, KeySet, KeyTexts
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
@@ -51,6 +52,8 @@ class Collect(Flag):
     """The events of the commits after the last log compaction file, in ``Tail.sweep``."""
     Z_ORDERS = auto()
     """The paths that Z-order commits added, in ``Tail.z_orders``."""
+    OPERATIONS = auto()
+    """The operations in the ``commitInfo`` of the commits, in ``Tail.operations``."""
 
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
@@ -64,7 +67,7 @@ class Tail:
     """The reconciled actions of the commits after the checkpoint.
 
     ``by_text`` is the result for readers that do not normalize paths, if this result is different.
-    ``sweep`` and ``z_orders`` are those of :class:`Collect`, if they were requested.
+    ``sweep``, ``z_orders`` and ``operations`` are those of :class:`Collect`, if requested.
     """
 
     add_rows: FileRows
@@ -74,6 +77,7 @@ class Tail:
     by_text: Tail | None = None
     sweep: LogSweep | None = None
     z_orders: ZOrderCommits | None = None
+    operations: Set[object] = frozenset()
 
     @property
     def adds(self) -> pa.Table:
@@ -116,6 +120,9 @@ def replay_tail(
     collectors = [each for each in (events, z_orders) if each is not None]
     for collector in collectors:
         files = collector.pass_on(files)
+    operations: set[object] = set()
+    if Collect.OPERATIONS in collect:
+        files = _note_operations(files, operations)
     gathered, non_file_actions = _Gathered(), NonFileActions()
     for part in CommitParser(partition_keys).parse(files):
         gathered.add(part)
@@ -125,9 +132,20 @@ def replay_tail(
     result = gathered.reconcile()
     result.non_file_actions = non_file_actions
     result.z_orders = z_orders
+    result.operations = operations
     if events is not None and names:
         result.sweep = _last_commits(events, names)
     return result
+
+
+def _note_operations(
+    files: Iterable[CommitBytes], operations: set[object]
+) -> Iterator[CommitBytes]:
+    for file in files:
+        info = parse_commit_info(file.name, file.data)
+        if info is not None:
+            operations.add(info.get("operation"))
+        yield file
 
 
 class _Gathered:

@@ -10,11 +10,11 @@ from typing import Final
 
 from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.listing import LogListing
+from deltactl.log.writing.added_files import VACUUM_START
 from deltactl.log.writing.run_tags import find_run
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
-_START: Final = "VACUUM START"
 _END: Final = "VACUUM END"
 _MOST_COMMITS: Final = 1000
 _MOST_BYTES: Final = 1 << 14
@@ -34,7 +34,7 @@ def find_open_vacuums(store: Store, listing: LogListing) -> tuple[int, ...]:
     latest = listing.latest_version or 0
     unfinished: list[tuple[int, str | None]] = []
     for version, operation, run in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
-        if operation == _START:
+        if operation == VACUUM_START:
             unfinished.append((version, run))
         elif same := [it for it in unfinished if it[1] == run]:
             unfinished.remove(same[0])
@@ -59,5 +59,5 @@ def _vacuum_commits(
         small.items(), store.read_many([*small.values()]), strict=True
     ):
         info = parse_commit_info(name, data) or {}
-        if (operation := info.get("operation")) in (_START, _END):
+        if (operation := info.get("operation")) in (VACUUM_START, _END):
             yield version, operation, find_run(info)

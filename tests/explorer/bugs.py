@@ -57,7 +57,7 @@ def _skip_conflicts() -> AbstractContextManager[object]:
 def _skip_recheck() -> AbstractContextManager[object]:
     """Read nothing back: "exists" is another writer's commit, any other error a failed commit."""
 
-    def hasty(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+    def hasty(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
         try:
             store.put_if_absent(name, content)
         except ObjectExistsError:
@@ -68,7 +68,7 @@ def _skip_recheck() -> AbstractContextManager[object]:
 
 
 def _look_then_put() -> AbstractContextManager[object]:
-    def racing(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+    def racing(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
         if store.stat_many([name]) != [None]:
             return False
         store.put(name, content)
@@ -81,7 +81,7 @@ def _remove_in_doubt() -> AbstractContextManager[object]:
     class NeverRaised(Exception):
         pass
 
-    return patch.object(optimize_run, "CommitOutcomeUnknownError", NeverRaised)
+    return patch.object(optimize_run, "KEEPS_FILES", NeverRaised)
 
 
 def _hint_first() -> AbstractContextManager[object]:

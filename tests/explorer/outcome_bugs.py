@@ -30,7 +30,7 @@ def _answer_errors_by(
 ) -> AbstractContextManager[object]:
     """After an error that is not "exists", call ``act`` and report a successful commit."""
 
-    def hasty(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+    def hasty(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
         try:
             store.put_if_absent(name, content)
         except ObjectExistsError:
@@ -53,8 +53,8 @@ def _put_next(store: Store, name: str, content: bytes) -> None:
 
 
 def _lose_with(error: type[Exception]) -> AbstractContextManager[object]:
-    def losing(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
-        if not put_commit(store, name, content, txn_id, sleep):
+    def losing(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
+        if not put_commit(store, name, content, sleep):
             raise error(name)
         return True
 

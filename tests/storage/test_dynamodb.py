@@ -209,11 +209,11 @@ def test_a_lost_reply_of_dynamodb(
 ) -> None:
     """The library tries again; what it is told then is about its own first try."""
     name = f"{LOG_DIR}/{commit_name(1)}"
-    assert put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), "0", never_sleep)
+    assert put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), never_sleep)
     proxy.add(Rule(fault, "POST", headers={"x-amz-target": f"DynamoDB_20120810.{call}"}))
-    assert put_commit(store, name, commit("ours"), "ours", never_sleep)
+    assert put_commit(store, name, commit("ours"), never_sleep)
     assert store.read(name) == commit("ours")
-    assert not put_commit(store, name, commit("more"), "more", never_sleep)
+    assert not put_commit(store, name, commit("more"), never_sleep)
     assert len([info for info in store.list_from(LOG_DIR) if info.name.endswith(".json")]) == 2
 
 
@@ -223,8 +223,8 @@ def test_a_store_that_ignores_conditions_is_good_enough(
     proxy.drop_header("if-none-match")
     name = f"{LOG_DIR}/{commit_name(0)}"
     store.ensure_put_if_absent()
-    assert put_commit(store, name, commit("ours"), "ours", never_sleep)
-    assert not put_commit(store, name, commit("more"), "more", never_sleep)
+    assert put_commit(store, name, commit("ours"), never_sleep)
+    assert not put_commit(store, name, commit("more"), never_sleep)
     assert store.read(name) == commit("ours")
 
 
@@ -251,7 +251,7 @@ def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProx
 
 def test_ours_are_signs_too(uri: str, proxy: FaultProxy, store: Store) -> None:
     """Once a table is committed to by entries, a run without the flag is refused."""
-    put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), "0", never_sleep)
+    put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), never_sleep)
     with pytest.raises(SafetyError, match="coordinates its commits outside of S3"):
         open_table_store(uri, s3_options(proxy.endpoint)).ensure_put_if_absent()
 

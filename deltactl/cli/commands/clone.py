@@ -10,7 +10,7 @@ from deltactl.cli.options.common import DryRunOption
 from deltactl.cli.options.values import parse_properties, parse_time
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
-from deltactl.errors import PartialSuccessError, UsageError
+from deltactl.errors import CommitDamagedError, UsageError
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.units import format_count
 
@@ -163,14 +163,15 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
     )
 
 
-def _find_error(report: CloneReport) -> PartialSuccessError | None:
+def _find_error(report: CloneReport) -> CommitDamagedError | None:
     """Return the error of a shallow clone whose files a vacuum removed during the run."""
     if not report.gone:
         return None
-    first = report.gone[0]
-    return PartialSuccessError(
+    from deltactl.operations.missing_files.find import list_missing
+
+    return CommitDamagedError(
         f"the clone was created, but {format_count(len(report.gone), 'file', 'files')} of its "
-        f"source cannot be read: {first.path}: {first.problem}",
+        f"source cannot be read: {list_missing(report.gone)}",
         hint="Delete the clone, then clone the latest version: a vacuum removed files of the "
         "source during the run.",
     )

@@ -12,7 +12,7 @@ from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_time
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
-from deltactl.errors import PartialSuccessError
+from deltactl.errors import CommitDamagedError
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.units import format_count, format_size
 
@@ -143,15 +143,16 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
     )
 
 
-def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None:
+def _find_error(report: RestoreReport, table: str) -> CommitDamagedError | None:
     """Return the error of a restore whose files a vacuum removed during the run."""
     if not report.gone:
         return None
-    first = report.gone[0]
-    return PartialSuccessError(
+    from deltactl.operations.missing_files.find import list_missing
+
+    return CommitDamagedError(
         f"version {report.version_after} is committed, but "
         f"{format_count(len(report.gone), 'restored file is', 'restored files are')} missing: "
-        f"{first.path}: {first.problem}",
+        f"{list_missing(report.gone)}",
         hint="Wait until the vacuum that removed the files has ended. If deltactl ran this "
         f"vacuum, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
         f"`deltactl restore {shlex.quote(table)} --to-version {report.plan.version}` to undo "

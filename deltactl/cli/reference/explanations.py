@@ -188,6 +188,34 @@ EXPLANATIONS: Final = {
             "Rerun when the store is available again.",
         ),
     ),
+    "COMMIT_DAMAGED": Explanation(
+        "The run committed a version, but the commit was overwritten or deleted, or files that it "
+        "adds were deleted.",
+        (
+            "A vacuum of another tool deleted new files, because its retention was shorter than "
+            "the run.",
+            "Another writer looks whether a commit exists and then puts its own, as Delta on Spark "
+            "does with the S3SingleDriverLogStore.",
+        ),
+        "deltactl kept all new files. If files of the version are missing, the version before it "
+        "is complete.",
+        (
+            "If files are missing, run the `deltactl restore` command that the hint gives.",
+            "If the commit was overwritten, stop the other writers and run `deltactl check TABLE`.",
+        ),
+    ),
+    "FILES_GONE": Explanation(
+        "Files that the run wrote or found were deleted before their commit.",
+        (
+            "A vacuum ran at the same time, and its retention was shorter than this run.",
+            "Another program deleted the files.",
+        ),
+        "Nothing was committed by this part of the run. The table is unchanged.",
+        (
+            "Rerun when the vacuum has ended.",
+            "Raise delta.deletedFileRetentionDuration above the duration of the longest run.",
+        ),
+    ),
     "PARTIAL": Explanation(
         "Some tasks failed or conflicted with another writer; finished work is committed.",
         (

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
-from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
+from deltactl.log.commits.info import read_in_commit_timestamp
 from deltactl.log.listing import list_log
-from deltactl.log.replay import Tail, replay_tail
+from deltactl.log.replay import Collect, Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
@@ -82,21 +83,38 @@ class CommitBase:
             hint="Check the path. Nothing was committed.",
         )
 
-    def times(self, store: Store, clock: Clock) -> dict[str, Any]:
-        """Return the first fields of the next commitInfo: the times that the table requires."""
+    def times(self, store: Store, clock: Clock, after: Metadata | None = None) -> dict[str, Any]:
+        """Return the first fields of the next commitInfo: the times that the table requires.
+
+        Args:
+            store: the store of the table.
+            clock: for the time.
+            after: the metadata that the commit sets, if it sets one.
+
+        Raises:
+            CorruptLogError: the previous commit has no in-commit timestamp, but must have one.
+        """
         now = clock.now_ms()
+        before, after = self.metadata, after or self.metadata
         info: dict[str, Any] = {}
-        if TableProperties(self.metadata.configuration).in_commit_timestamps:
-            name = f"{LOG_DIR}/{commit_name(self.version)}"
-            previous = in_commit_timestamp(parse_commit_info(name, store.read(name)))
-            # The commit that enabled in-commit timestamps is the first that has one. All earlier
-            # times are older.
-            info["inCommitTimestamp"] = max(now, -1 if previous is None else previous + 1)
+        if TableProperties(after.configuration).in_commit_timestamps:
+            info["inCommitTimestamp"] = now
+            # If this commit enables the timestamps, all earlier times are older.
+            if TableProperties(before.configuration).in_commit_timestamps:
+                name = f"{LOG_DIR}/{commit_name(self.version)}"
+                info["inCommitTimestamp"] = max(now, read_in_commit_timestamp(store, name) + 1)
         return info | {"timestamp": now}
 
 
 def win_version(
-    store: Store, base: CommitBase, encode: Encode, *, learn: Learn, clock: Clock, sleep: Sleep
+    store: Store,
+    base: CommitBase,
+    encode: Encode,
+    *,
+    learn: Learn,
+    clock: Clock,
+    sleep: Sleep,
+    files: AddedFiles | None = None,
 ) -> CommitBase:
     """Put a commit after the commits of other writers; return the state after the commit.
 
@@ -111,6 +129,7 @@ def win_version(
         learn: is called with the state after commits of other writers, and with their actions.
         clock: for ids.
         sleep: waits between attempts; takes seconds.
+        files: proves that the files that the commit adds exist; begun now if ``None``.
 
     Returns:
         The state on which the commit is based, with the new version. Its ``domains`` are those
@@ -118,23 +137,26 @@ def win_version(
 
     Raises:
         ConflictError: in all attempts, another writer was first.
+        FilesGoneError: files that the commit would add do not exist; nothing was committed.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+        CommitDamagedError: the commit succeeded, and then it or its files were lost.
         NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
+    files = files or AddedFiles(store, clock)
     for attempt in range(_MAX_ATTEMPTS):
         txn_id = clock.new_id()
         name = base.next_commit_file
         content = _encode_on(base, encode, txn_id, store)
-        if (
-            content is not None
-            and base.ensure_table_is_there(store)
-            and put_commit(store, name, content, txn_id, sleep)
-        ):
-            return replace(base, version=base.version + 1, commit_file=name)
+        if content is not None and base.ensure_table_is_there(store):
+            files.ensure_present(name, content)
+            if put_commit(store, name, content, sleep):
+                files.ensure_still_present(base.version + 1, base.metadata)
+                return replace(base, version=base.version + 1, commit_file=name)
         if attempt:
             sleep(random.uniform(0, min(1.0, 0.01 * 2 ** min(attempt, 7))))
         base, winners = read_winners(store, base)
+        files.learn(winners)
         learn(base, winners)
     raise ConflictError(
         f"gave up after {_MAX_ATTEMPTS} attempts to commit",
@@ -160,7 +182,7 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     """
     winners = _list_winners(store, base.version)
     keys = base.metadata.partition_keys
-    tail = replay_tail(store, winners, keys)
+    tail = replay_tail(store, winners, keys, collect=Collect.OPERATIONS)
     news = tail.non_file_actions
     after = CommitBase(
         version=base.version + len(winners),

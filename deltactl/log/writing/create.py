@@ -19,6 +19,7 @@ from deltactl.log.writing.action_lines import (
     file_lines,
     line,
 )
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep, put_commit
@@ -40,11 +41,15 @@ class NewTable(Description):
     txn: Txn
 
 
-def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -> bool:
+def create_table(
+    store: Store, table: NewTable, *, clock: Clock, sleep: Sleep, files: AddedFiles
+) -> bool:
     """Commit version 0; return whether the stored commit is the one of this run.
 
     Raises:
+        FilesGoneError: files of the table do not exist; nothing was committed.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+        CommitDamagedError: the commit succeeded, and then it or its files were lost.
         StorageError: the store failed, and no commit exists.
     """
     lines = [
@@ -53,7 +58,7 @@ def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -
         *(add_line(file, None, data_change=True) for file in table.files),
         line("txn", encode_txn(table.txn)),
     ]
-    return _put(store, table, table.metadata, lines, clock=clock, sleep=sleep)
+    return _put(store, table, table.metadata, lines, clock=clock, sleep=sleep, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +72,22 @@ class NewClone(Description):
     txn: Txn | None = None
 
 
-def create_clone(store: Store, clone: NewClone, *, clock: Clock, sleep: Sleep) -> bool:
+def create_clone(
+    store: Store, clone: NewClone, *, clock: Clock, sleep: Sleep, files: AddedFiles
+) -> bool:
     """Commit version 0; return whether the stored commit is the one of this run.
 
     The order of the actions is that of Delta on Spark.
 
     Raises:
         SafetyError: row ids cannot be assigned.
+        FilesGoneError: files of the table do not exist; nothing was committed.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+        CommitDamagedError: the commit succeeded, and then it or its files were lost.
         StorageError: the store failed, and no commit exists.
     """
-    return _put(store, clone, clone.metadata, _clone_lines(clone), clock=clock, sleep=sleep)
+    lines = _clone_lines(clone)
+    return _put(store, clone, clone.metadata, lines, clock=clock, sleep=sleep, files=files)
 
 
 def _clone_lines(clone: NewClone) -> Iterator[str]:
@@ -109,10 +119,16 @@ def _put(
     *,
     clock: Clock,
     sleep: Sleep,
+    files: AddedFiles,
 ) -> bool:
     txn_id, now_ms = clock.new_id(), clock.now_ms()
     is_on = TableProperties(metadata.configuration).in_commit_timestamps
     times = {**({"inCommitTimestamp": now_ms} if is_on else {}), "timestamp": now_ms}
     info = commit_info(times, description, read_version=-1, txn_id=txn_id)
     content = ("\n".join([line("commitInfo", info), *lines]) + "\n").encode()
-    return put_commit(store, f"{LOG_DIR}/{commit_name(0)}", content, txn_id, sleep)
+    name = f"{LOG_DIR}/{commit_name(0)}"
+    files.ensure_present(name, content)
+    if not put_commit(store, name, content, sleep):
+        return False
+    files.ensure_still_present(0, metadata)
+    return True

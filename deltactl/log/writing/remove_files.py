@@ -13,15 +13,12 @@ import pyarrow as pa
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line, remove_lines
 from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
-from deltactl.protocol.names import LOG_DIR, commit_name
-from deltactl.storage.store import Store
 
 RESTORE: Final = "RESTORE"
 
@@ -62,7 +59,6 @@ def remove_files(
         StorageError: the store failed, and the commit does not exist.
     """
     store, started_ms = snapshot.store, clock.now_ms()
-    read = snapshot.version
 
     def encode(base: CommitBase, txn_id: str) -> bytes:
         ensure(base)
@@ -73,25 +69,16 @@ def remove_files(
         return ("\n".join(lines) + "\n").encode()
 
     def learn(base: CommitBase, winners: Tail) -> None:
-        nonlocal read
         reason = None
         latest = winners.non_file_actions
         if latest.metadata is not None or latest.protocol is not None:
             reason = "another writer changed the table's schema, properties or protocol"
         elif touches(winners):
             reason = "another writer added or removed the same files, or removed rows"
-        elif _is_restored(store, read, base.version):
+        elif RESTORE in winners.operations:  # it may need files that it does not add
             reason = "another writer restored an older version"
         if reason is not None:
             raise ConflictError(f"nothing was committed: {reason}", hint="Rerun.")
-        read = base.version
 
     base = CommitBase.of(snapshot)
     return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
-
-
-def _is_restored(store: Store, after: int, until: int) -> bool:
-    """Return whether one of the commits is a RESTORE, which may need files that it does not add."""
-    names = [f"{LOG_DIR}/{commit_name(version)}" for version in range(after + 1, until + 1)]
-    infos = map(parse_commit_info, names, store.read_many(names))
-    return any(info is not None and info.get("operation") == RESTORE for info in infos)

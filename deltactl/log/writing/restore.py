@@ -18,6 +18,7 @@ from deltactl.errors import ConflictError
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import all_change_data, domain_line, file_lines, line
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
@@ -66,6 +67,7 @@ def restore_files(
     clock: Clock,
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
+    files: AddedFiles,
 ) -> int:
     """Commit after the latest version; return the new version.
 
@@ -79,11 +81,13 @@ def restore_files(
         sleep: waits between attempts; takes seconds.
         ensure: is called before each attempt; raises an error if the state does not allow the
             commit.
+        files: proves that the files to add exist.
 
     Raises:
-        ConflictError: another writer changed the table.
+        ConflictError: another writer changed the table, or files to add do not exist.
         SafetyError: row ids cannot be assigned.
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+        CommitDamagedError: the commit succeeded, and then it or its files were lost.
         NotATableError: the log was deleted.
         StorageError: the store failed, and the commit does not exist.
     """
@@ -102,7 +106,9 @@ def restore_files(
         _ensure_no_change(winners, restoration.done)
 
     base = CommitBase.of(snapshot)
-    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
+    return win_version(
+        store, base, encode, learn=learn, clock=clock, sleep=sleep, files=files
+    ).version
 
 
 def _ensure_no_change(winners: Tail, done: str) -> None:
@@ -124,7 +130,7 @@ def _ensure_no_change(winners: Tail, done: str) -> None:
 
 def _times(store: Store, clock: Clock, base: CommitBase, state: RestoredState) -> dict[str, Any]:
     """Return the times of the commit, according to the properties that the commit itself sets."""
-    times = replace(base, metadata=state.metadata).times(store, clock)
+    times = base.times(store, clock, state.metadata)
     if state.enables_timestamps and base.commit_file is not None:
         (info,) = store.stat_many([base.commit_file])
         earliest = 0 if info is None else info.modified_ms + 1

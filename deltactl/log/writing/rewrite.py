@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltactl.clock import Clock
 from deltactl.errors import (
-    CommitOutcomeUnknownError,
+    KEEPS_FILES,
     ConflictError,
     DeltactlError,
     join_reasons,
@@ -23,6 +23,7 @@ from deltactl.errors import (
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import add_line, domain_line, line, remove_lines
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.compaction_tags import tag_removes
@@ -75,12 +76,16 @@ class Committer:
     """
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep) -> None:
-        """Take the snapshot from which the bins were written, and ``files``, which they remove."""
+        """Begin before the bins are written.
+
+        Take the snapshot from which they are written, and ``files``, which they remove.
+        """
         self._store, self._clock, self._sleep = snapshot.store, clock, sleep
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
         self._base = CommitBase.of(snapshot)
         self._winners = Winners(files)
+        self._added_files = AddedFiles(snapshot.store, clock)
         self._metadata: Metadata | None = None
         self.orphans: list[str] = []
         """Deletion vector files of failed attempts that could not be removed."""
@@ -91,7 +96,9 @@ class Committer:
         Raises:
             ConflictError: no bin may be committed (with a reason for each), or in all attempts
                 another writer was first.
+            FilesGoneError: outputs do not exist any more; nothing was committed.
             CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+            CommitDamagedError: the commit succeeded, and then it or its files were lost.
             NotATableError: the log was deleted.
             UnsupportedFeatureError: another writer upgraded to a protocol that deltactl does not
                 support.
@@ -100,7 +107,7 @@ class Committer:
         vectors = VectorWriter(self._store, self._clock)
         try:
             committed = self._commit(bins, draft, vectors)
-        except CommitOutcomeUnknownError:
+        except KEEPS_FILES:
             raise  # a commit in the log may reference the vectors
         except DeltactlError:
             self.orphans += vectors.discard()
@@ -134,6 +141,7 @@ class Committer:
             learn=self._learn,
             clock=self._clock,
             sleep=self._sleep,
+            files=self._added_files,
         )
         self._base = replace(won, domains=domains)
         return Committed(won.version, tuple(verdicts))

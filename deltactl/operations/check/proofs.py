@@ -24,10 +24,10 @@ from deltactl.errors import (
 )
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
+from deltactl.log.find_files import find_files, is_placed
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.find_files import find_files, is_placed
 from deltactl.operations.row_proofs import FileDigester, Proof, proven_mask, stored_reader
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet.data_file import DataFile, iter_data_files

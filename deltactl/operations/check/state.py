@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.find_files import find_path_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.check.vector_index import VECTOR_COLUMNS, VectorIndex
-from deltactl.operations.find_files import find_path_problem
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
 from deltactl.protocol.path_columns import holds_character, not_java_text_mask
 from deltactl.protocol.paths import is_absolute

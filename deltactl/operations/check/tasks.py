@@ -12,11 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.operations.check.content import ContentChecker, Logged, Present
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.options import Depth
 from deltactl.operations.check.vectors import check_vector_file, name_vector_file
-from deltactl.operations.find_files import find_files, find_path_problem, is_placed
 from deltactl.parquet.data_file import DataFile
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE

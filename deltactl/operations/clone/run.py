@@ -17,6 +17,7 @@ from deltactl.errors import (
 )
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.create import NewClone, create_clone
 from deltactl.operations.clone.commits import (
     clone_txn,
@@ -129,9 +130,10 @@ def clone_table(
         is_fresh = not _ensure_free(target, wanted)
         write_started(target, wanted)
         spec = _spec(source, target, context, source_options, is_fresh=is_fresh)
+        files = AddedFiles(target, context.clock)
         copied = copy_all(source, target, plan.copies, spec, context)
         plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
-        _commit(target, plan, options, context)
+        _commit(target, plan, options, context, files)
         _follow(target, plan, context)
         target.delete_many([STARTED])
     return replace(
@@ -221,15 +223,19 @@ def _make_shallow(
     with noted(snapshot, target, plan, context, leave=options.note) as notes:
         if options.note:
             ensure_no_vacuum(snapshot.store, plan)
+        files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(snapshot, plan, context)
-        _commit(target, plan, options, context)
+        files.listed()
+        _commit(target, plan, options, context, files)
     _follow(target, plan, context)
     # A vacuum of another tool does not read the note.
     gone = look_again(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 
 
-def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunContext) -> None:
+def _commit(
+    target: Store, plan: ClonePlan, options: CloneOptions, context: RunContext, files: AddedFiles
+) -> None:
     # All files of a deep clone are copies, also those of an earlier run that did not finish.
     counts = (plan.num_files, plan.size_bytes) if plan.deep else (0, 0)
     clone = NewClone(
@@ -240,7 +246,7 @@ def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunC
         txn=clone_txn(plan, context.clock.now_ms()),
         **describe_clone(plan, options.properties, context, counts),
     )
-    if not create_clone(target, clone, clock=context.clock, sleep=context.sleep):
+    if not create_clone(target, clone, clock=context.clock, sleep=context.sleep, files=files):
         raise ConflictError(
             f"another writer created a table at {target.uri} during the run. This run did not "
             "change that table",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import (
-    CommitOutcomeUnknownError,
+    KEEPS_FILES,
     ConflictError,
     DeltactlError,
     SafetyError,
@@ -104,7 +104,7 @@ def noted(
             started.append(store)
             _write(store, note)
         yield tuple(store.uri for store in owners)
-    except CommitOutcomeUnknownError:
+    except KEEPS_FILES:
         raise
     except DeltactlError:  # no other: after it, there is certainly no commit
         for store in started:

@@ -15,6 +15,7 @@ from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.restore import Restoration, RestoredState, restore_files
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
@@ -73,6 +74,7 @@ def sync_clone(
         ConflictError: another writer changed the target; the clone is unchanged.
         DeltactlError: as for ``clone_table``.
     """
+    files = AddedFiles(target, context.clock)
     update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
     plan, before = update.plan, update.current.version
     report = CloneReport(
@@ -122,6 +124,7 @@ def sync_clone(
             clock=context.clock,
             sleep=context.sleep,
             ensure=_ensure_may_write,
+            files=files,
         )
     follow_commit(update.current, version, context)
     return replace(report, version_after=version)

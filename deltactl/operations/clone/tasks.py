@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.operations.find_files import find_files, find_path_problem, is_placed
+from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store

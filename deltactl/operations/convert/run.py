@@ -15,6 +15,7 @@ from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.stores.open import open_table_store
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.create import NewTable, create_table
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
@@ -87,7 +88,9 @@ def convert_directory(
     _ensure_no_old_log(store)
     ensure_no_table_above(store)
     listed_ms = context.clock.now_ms()
+    files = AddedFiles(store, context.clock)
     directory = list_directory(store)
+    files.listed()
     properties = TableProperties(options.properties)
     spec = FooterSpec(
         store.uri,
@@ -110,7 +113,7 @@ def convert_directory(
         return ConvertReport(plan, context.engine.name, dry_run=True)
     store.ensure_put_if_absent()
     table = _new_table(plan, options, context.engine.name)
-    if create_table(store, table, clock=context.clock, sleep=context.sleep):
+    if create_table(store, table, clock=context.clock, sleep=context.sleep, files=files):
         if properties.refreshes_manifests:
             from deltactl.operations.manifest.refresh import refresh_manifests
 

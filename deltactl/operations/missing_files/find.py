@@ -32,6 +32,7 @@ _FILES_A_TASK: Final = 10_000
 _TASKS_AT_ONCE: Final = 32
 _FEWEST_TO_LIST: Final = 100_000
 _ROWS_AT_ONCE: Final = 1 << 20
+_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,12 @@ def _grouped(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def list_missing(missing: tuple[Missing, ...]) -> str:
+    """Return the names of missing files with their problems, for a message."""
+    shown = ", ".join(f"{it.path!r} ({it.problem})" for it in missing[:_SHOWN])
+    return shown + (f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else "")
 
 
 def needs_missing(files: pa.Table, missing: Iterable[Missing]) -> pa.Array:

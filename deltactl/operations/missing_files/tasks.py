@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from deltactl.operations.find_files import find_files, find_path_problem, is_placed
+from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import ReadOnlyStore

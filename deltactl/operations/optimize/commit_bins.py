@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from deltactl.engine.base import Done, Failed
 from deltactl.errors import (
-    CommitOutcomeUnknownError,
+    KEEPS_FILES,
     ConflictError,
     DeltactlError,
+    FilesGoneError,
     InterruptedRunError,
     explain_foreign,
 )
@@ -126,7 +127,7 @@ class OptimizeRun:
         """Commit the bins of a round that the engine finishes; ``folders`` contain their outputs.
 
         Raises:
-            CommitOutcomeUnknownError: the outcome of a commit is unknown; all outputs are kept.
+            CommitOutcomeUnknownError, CommitDamagedError: all outputs are kept.
         """
         waiting = set(range(len(self._bins)))
         try:
@@ -149,7 +150,7 @@ class OptimizeRun:
                 if self._batch_is_due():
                     self._commit_batch()
             self._commit_batch()
-        except CommitOutcomeUnknownError:
+        except KEEPS_FILES:
             raise  # all outputs may be in the log
         except BaseException:
             self._discard(self._batch)
@@ -199,7 +200,7 @@ class OptimizeRun:
         try:
             self._store.sync_directories([file.path for bin_ in batch for file in bin_.added])
             committed = self._committer.commit(batch, self._draft)
-        except CommitOutcomeUnknownError:
+        except KEEPS_FILES:
             raise
         except DeltactlError as error:
             reasons = error.reasons if isinstance(error, ConflictError) else ()
@@ -220,7 +221,7 @@ class OptimizeRun:
     def _lose(self, bin_: Bin, error: DeltactlError, reason: str | None) -> None:
         """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
         failure = self._describe(bin_.removed, error, reason)
-        if isinstance(error, ConflictError):
+        if isinstance(error, ConflictError) and not isinstance(error, FilesGoneError):
             self._conflict = self._conflict or error
             self._lost.append(bin_.removed)
             self._left.append(failure)

@@ -21,6 +21,7 @@ from deltactl.errors import (
 )
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.remove_files import RESTORE
 from deltactl.log.writing.restore import Restoration, restore_files
@@ -28,7 +29,12 @@ from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.manifest.refresh import refresh_manifests
-from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.missing_files.find import (
+    PRESENCE_COLUMNS,
+    Missing,
+    find_missing,
+    list_missing,
+)
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
@@ -81,7 +87,9 @@ def restore_table(
         CorruptLogError: the log is damaged.
         StorageError: the store failed.
     """
+    files = AddedFiles(store, context.clock, looks_again=False)
     versions, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
+    files.listed()
     _log.info(
         "%s: version %d to %d, %s to add, %d to remove",
         store.uri, plan.version, plan.target_version,
@@ -111,6 +119,7 @@ def restore_table(
         clock=context.clock,
         sleep=context.sleep,
         ensure=_ensure_may_restore,
+        files=files,
     )
     gone = _look_again(store, plan, context)
     _follow(versions, plan, version, context)
@@ -186,12 +195,6 @@ def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacu
         return "; the log has no vacuum since then"
     shown = ", ".join(map(str, ended[:_SHOWN]))
     return f"; vacuums since then: version {shown} (they left no record, so they cannot be undone)"
-
-
-def list_missing(missing: tuple[Missing, ...]) -> str:
-    """Return the names of missing files with their problems, for a message."""
-    shown = ", ".join(f"{it.path!r} ({it.problem})" for it in missing[:_SHOWN])
-    return shown + (f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else "")
 
 
 def _warn_of_vacuums(

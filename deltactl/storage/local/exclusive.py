@@ -26,8 +26,6 @@ _NO_LINKS: Final = frozenset(
 )
 _NO_EXCLUSIVE_RENAME: Final = _NO_LINKS | {errno.EINVAL}
 
-_LINKS_OF_A_WON_NAME: Final = 2
-
 _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE: Final = 1  # Linux, linux/fs.h
 _RENAME_EXCL: Final = 4  # macOS, sys/stdio.h
@@ -66,20 +64,20 @@ def publish_exclusively(temporary: str, path: str) -> None:
         os.link(temporary, path)
     except OSError as error:
         # Over NFS, the reply to a successful link can get lost. Then the client repeats the call,
-        # which says "exists" or fails. No other program links the temporary name: two links mean
-        # success.
-        if _links(temporary) == _LINKS_OF_A_WON_NAME:
+        # which says "exists" or fails. The number of links does not show this: a backup that makes
+        # hard links may have linked the temporary name.
+        if _are_same(temporary, path):
             return
         if error.errno not in _NO_LINKS:
             raise
         rename_exclusively(temporary, path)
 
 
-def _links(path: str) -> int:
+def _are_same(path: str, other: str) -> bool:
     try:
-        return os.stat(path).st_nlink
+        return os.path.samefile(path, other)
     except OSError:
-        return 0
+        return False
 
 
 def move_exclusively(path: str, target: str) -> None:

@@ -71,7 +71,7 @@ def never_sleep(_: float) -> None:
 
 
 def put(store: Store, version: int, txn_id: str) -> bool:
-    return put_commit(store, name_of(version), commit(txn_id), txn_id, never_sleep)
+    return put_commit(store, name_of(version), commit(txn_id), never_sleep)
 
 
 def log_of(store: Store) -> list[str]:

@@ -53,6 +53,7 @@ def build(*features: str) -> TableBuilder:
     store = MemoryStore(f"memory://commit/{next(_NUMBERS)}")
     builder = TableBuilder(store, [Column("id")], features=features)
     builder.append(*([{"id": i}] for i in range(3)))
+    store.put(NEW.path, b"12345")
     return builder
 
 
@@ -98,13 +99,13 @@ def test_the_lines_of_a_commit() -> None:
     assert [line["remove"]["path"] for line in removes] == list(builder.data)[:2]
 
 
-def test_a_commit_costs_one_look_and_one_put() -> None:
+def test_a_commit_costs_two_looks_a_put_and_a_read() -> None:
     builder = build()
     snapshot = load(builder.store)
     counting = CountingStore(builder.store)
     object.__setattr__(snapshot, "store", counting)
     commit(counting, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
-    assert counting.calls == {"stat_many": 1, "put_if_absent": 1}
+    assert counting.calls == {"stat_many": 2, "put_if_absent": 1, "read_ranges": 1}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -16,6 +16,7 @@ from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.find_files import find_files
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.compaction import write_compaction
 from deltactl.operations.check import content as check_content
@@ -24,7 +25,6 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
-from deltactl.operations.find_files import find_files
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import multiprocessing
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from deltactl.errors import ObjectExistsError, StorageError
+from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
+from deltactl.log.writing.put import put_commit
 from deltactl.storage.local import exclusive
 from deltactl.storage.local.store import LocalStore
 
@@ -148,3 +151,40 @@ def test_content_is_durable_before_its_name_and_the_name_before_success(
     store.put_if_absent("_delta_log/0.json", b"1")
     # The new log folder's own entry in the root comes first.
     assert steps == ["sync folder", "sync content", "link", "sync folder"]
+
+
+def test_a_backup_that_linked_the_hidden_file_does_not_win_the_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def link_for_a_backup_then_for_us(source: str, target: str) -> None:
+        link(source, tmp_path / "backup")
+        link(source, target)
+
+    store = LocalStore(str(tmp_path))
+    store.put_if_absent("x", b"theirs")
+    monkeypatch.setattr(os, "link", link_for_a_backup_then_for_us)
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent("x", b"ours")
+    assert (tmp_path / "x").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("is_lasting", [True, False])
+def test_a_directory_that_cannot_be_synced_is_an_unknown_outcome(
+    is_lasting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, failures = os.fsync, itertools.count()
+
+    def fail(descriptor: int) -> None:
+        is_directory = os.path.isdir(f"/proc/self/fd/{descriptor}")
+        if is_directory and (is_lasting or next(failures) == 0):
+            raise OSError(errno.EIO, "broken")
+        fsync(descriptor)
+
+    store = LocalStore(str(tmp_path))
+    (tmp_path / "_delta_log").mkdir()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(CommitOutcomeUnknownError) if is_lasting else nullcontext():
+        assert put_commit(store, NAMES[1], b'{"commitInfo":{}}\n', lambda seconds: None)
+    assert (tmp_path / NAMES[1]).exists()

@@ -169,16 +169,16 @@ def test_a_commit_of_ours_is_recognized(fault: Fault, server: Server) -> None:
     store = server.open()
     store.ensure_put_if_absent()
     server.fail(fault)
-    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert put_commit(store, NAME, commit("ours"), never_sleep)
     assert store.read(NAME) == commit("ours")
 
 
 @pytest.mark.parametrize("fault", [*LANDED[:3], SendTwice(), NOT_LANDED[0]], ids=name_of)
 def test_a_commit_of_another_is_never_taken_for_ours(fault: Fault, server: Server) -> None:
     store = server.open()
-    assert put_commit(store, NAME, commit("theirs"), "theirs", never_sleep)
+    assert put_commit(store, NAME, commit("theirs"), never_sleep)
     server.fail(fault)
-    assert not put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert not put_commit(store, NAME, commit("ours"), never_sleep)
     assert store.read(NAME) == commit("theirs")
 
 
@@ -192,7 +192,7 @@ def test_a_store_that_never_answers_puts(fault: Fault, server: Server) -> None:
     store = server.open()
     store.ensure_put_if_absent()
     server.fail(fault, times=None)
-    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert put_commit(store, NAME, commit("ours"), never_sleep)
     assert server.attempts() > 1 or not server.tries_again
     assert store.read(NAME) == commit("ours")
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_settled_is_called_unknown(server: Server) -> None:
     server.fail(Cut(after=True))
     server.proxy.add(Rule(Answer(403, after=False), "GET|HEAD", "00001.json", times=None))
     with pytest.raises(CommitOutcomeUnknownError, match="it is not known whether"):
-        put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+        put_commit(store, NAME, commit("ours"), never_sleep)
     server.proxy.clear()
     assert store.read(NAME) == commit("ours")
 
@@ -216,11 +216,11 @@ def test_a_put_that_is_not_allowed_is_no_riddle(server: Server) -> None:
     store.ensure_put_if_absent()
     server.fail(Answer(403, after=False), times=None)
     with pytest.raises(AccessDeniedError, match="cannot create"):
-        put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+        put_commit(store, NAME, commit("ours"), never_sleep)
     # Where it landed nevertheless, that is what counts.
     server.proxy.clear()
     server.fail(Answer(403, after=True), times=None)
-    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert put_commit(store, NAME, commit("ours"), never_sleep)
 
 
 LAST_LINE = b'{"lastOfAll":{}}'
@@ -254,11 +254,11 @@ def test_a_large_commit_of_ours_is_recognized(
     store = large.open()
     store.ensure_put_if_absent()
     large.fail(fault)
-    assert put_commit(store, NAME, content, "ours", never_sleep)
+    assert put_commit(store, NAME, content, never_sleep)
     assert any(found.fault is not None for found in large.proxy.requests)
     assert store.read(NAME) == content
     large.fail(fault)
-    assert not put_commit(store, NAME, commit("others"), "others", never_sleep)
+    assert not put_commit(store, NAME, commit("others"), never_sleep)
 
 
 @pytest.mark.parametrize(
@@ -303,16 +303,16 @@ def test_what_s3_says_to_conditional_puts(
     store = server.open()
     store.ensure_put_if_absent()
     server.fail(Answer(status, after, body, {"Content-Type": "application/xml"}))
-    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert put_commit(store, NAME, commit("ours"), never_sleep)
     assert store.read(NAME) == commit("ours")
     server.fail(Answer(status, after, body, {"Content-Type": "application/xml"}))
-    assert not put_commit(store, NAME, commit("others"), "others", never_sleep)
+    assert not put_commit(store, NAME, commit("others"), never_sleep)
 
 
 @pytest.mark.parametrize("server", ["s3"], indirect=True)
 def test_the_condition_goes_over_the_wire(server: Server) -> None:
     store = server.open()
     store.ensure_put_if_absent()
-    put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    put_commit(store, NAME, commit("ours"), never_sleep)
     (request,) = server.proxy.find("PUT", "00001.json$")
     assert request.headers["if-none-match"] == "*"

@@ -13,11 +13,11 @@ import pyarrow as pa
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.find_files import find_files, find_path_problem
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.path_encoding.commits import PathHistory, Writer
 from deltactl.operations.check.path_encoding.history import LiveText
-from deltactl.operations.find_files import find_files, find_path_problem
 from deltactl.protocol.paths import is_absolute
 from deltactl.units import format_count
 

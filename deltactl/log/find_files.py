@@ -14,6 +14,7 @@ from typing import Final
 from deltactl.errors import SafetyError, StorageError
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import is_local_uri, is_plain_name, resolve_name
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import FileInfo, Store
 
 # A page of a listing has at least a thousand names and needs one request, as a single file does.
@@ -31,9 +32,10 @@ def find_files(
     """
     found: dict[str, FileInfo | None] = {}
     if not is_local_uri(store.uri):
-        for directory, wanted in _group_by_directory(names).items():
-            if len(wanted) >= _LEAST_WANTED:
-                found |= _list_range(store, directory, wanted)
+        groups = _group_by_directory(names).items()
+        many = [(directory, wanted) for directory, wanted in groups if len(wanted) >= _LEAST_WANTED]
+        for part in each_in_parallel(lambda group: _list_range(store, *group), many):
+            found |= part
     asked = [name for name in names if name not in found and not is_absolute(name)]
     found |= zip(asked, store.stat_many(asked), strict=True)
     placed, elsewhere = _stat_absolute(store, [name for name in names if is_absolute(name)])
@@ -44,6 +46,8 @@ def _stat_absolute(
     store: Store, names: Sequence[str]
 ) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
     """Return facts of absolute names, in one request if all are on the store's storage."""
+    if not names:
+        return {}, frozenset()
     try:
         return dict(zip(names, store.stat_many(names), strict=True)), frozenset()
     except StorageError as error:

@@ -1,0 +1,115 @@
+"""A vacuum of another tool deletes new files of a run before they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from deltactl.errors import CommitDamagedError, FilesGoneError
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.run import clone_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local.store import LocalStore
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+
+class _Vacuumed(ForwardingStore):
+    """delta-rs vacuums the table when its new files are complete, before they are committed."""
+
+    def __init__(self, table: Path) -> None:
+        super().__init__(LocalStore(str(table)))
+        self._table = table
+
+    def sync_directories(self, names: Iterable[str]) -> None:
+        super().sync_directories(names)
+        DeltaTable(str(self._table)).vacuum(
+            retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True
+        )
+
+
+class _Late(ForwardingStore):
+    """A vacuum that began during the run deletes the new files after the commit."""
+
+    def __init__(self, builder: TableBuilder) -> None:
+        super().__init__(builder.store)
+        self._builder, self._is_first = builder, True
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        if self._is_first:
+            self._builder.commit(operation="VACUUM START")
+            self._is_first = False
+        super().put_if_absent(name, data)
+        found = [it.name for it in self.list_from("") if it.name not in self._builder.data]
+        self.delete_many(found)
+
+
+def build(table: Path, rows: int = 3) -> TableBuilder:
+    properties = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
+    builder = TableBuilder(LocalStore(str(table)), [Column("id")], properties=properties)
+    builder.append(*([{"id": n}] for n in range(rows)))
+    return builder
+
+
+def context() -> RunContext:
+    return RunContext(warn=lambda text: None, sleep=lambda seconds: None)
+
+
+def ids(table: Path) -> list[int]:
+    by_rust, by_duckdb = rows_with_delta_rs(table), rows_with_duckdb(table)
+    assert sorted(map(str, by_rust)) == sorted(map(str, by_duckdb))
+    return sorted(row["id"] for row in by_rust)
+
+
+def test_an_optimize_that_takes_longer_than_the_retention_commits_nothing(tmp_path: Path) -> None:
+    build(tmp_path)
+    with pytest.raises(FilesGoneError, match="1 file does not exist"):
+        optimize_table(_Vacuumed(tmp_path), OptimizeOptions(), context())
+    operations = [entry["operation"] for entry in DeltaTable(str(tmp_path)).history()]
+    assert "OPTIMIZE" not in operations
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_outputs_that_are_deleted_after_the_commit_are_named(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    with pytest.raises(CommitDamagedError, match=r"version 3 .*1 file does not exist") as caught:
+        optimize_table(_Late(builder), OptimizeOptions(), context())
+    assert f"deltactl restore {builder.store.uri} --to-version 2`" in str(caught.value.hint)
+    DeltaTable(str(tmp_path)).restore(2)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_a_sync_does_not_commit_files_that_a_vacuum_of_the_clone_took(tmp_path: Path) -> None:
+    source = build(tmp_path / "source")
+    target = LocalStore(str(tmp_path / "clone"))
+    options = CloneOptions(deep=True, sync=True)
+    clone_table(source.store, target, options, context())
+    source.append([{"id": 3}])
+    with pytest.raises(FilesGoneError, match="1 file does not exist") as caught:
+        clone_table(source.store, _Vacuumed(tmp_path / "clone"), options, context())
+    assert caught.value.exit_code == 4
+    assert ids(tmp_path / "clone") == [0, 1, 2]
+    clone_table(source.store, target, options, context())
+    assert ids(tmp_path / "clone") == [0, 1, 2, 3]
+
+
+def test_a_first_clone_does_not_commit_files_that_are_gone(tmp_path: Path) -> None:
+    source = build(tmp_path / "source")
+
+    class Emptied(ForwardingStore):
+        def sync_directories(self, names: Iterable[str]) -> None:
+            self.delete_many([*names][:1])
+
+    target = Emptied(LocalStore(str(tmp_path / "clone")))
+    with pytest.raises(FilesGoneError):
+        clone_table(source.store, target, CloneOptions(deep=True), context())
+    assert not (tmp_path / "clone" / commit_path(0)).exists()
+    report = clone_table(
+        source.store, LocalStore(str(tmp_path / "clone")), CloneOptions(deep=True), context()
+    )
+    assert (report.files_copied, report.files_kept) == (1, 2)
