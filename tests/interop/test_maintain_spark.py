@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 def test_a_lake_read_by_spark(delta_spark: SparkSession, tmp_path: Path) -> None:
     tables = [table for table in build_lake(tmp_path, 7, seed=3) if table.kind != "broken"]
     context = RunContext(warn=lambda _: None)
-    policy = MaintainPolicy(min_files=1, skip_hot_ms=0, checkpoint_after=1)
+    policy = MaintainPolicy(skip_hot_ms=0)
     report = maintain([str(tmp_path / t.name) for t in tables], policy, context=context)
     assert not report.errors
     done = {outcome.name for table in report.tables for outcome in table.outcomes}

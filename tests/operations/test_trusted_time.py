@@ -146,7 +146,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "maintain": lambda it, disk: maintain(
         [disk.uri],
-        MaintainPolicy(min_log_files=1, min_reclaim_bytes=0, checkpoint_after=1),
+        MaintainPolicy(),
         MaintainOptions(lease=False),
         context=it.context(None),
     ),

@@ -197,7 +197,7 @@ def _note(fleet: _Fleet, table: str, code: int, report: TableReport | None) -> N
 def plan_ahead(
     ctx: Any, session: Session, tables: Sequence[str], jobs: int
 ) -> Iterator[Sequence[str]]:
-    """Observe all tables and choose actions; at the end print totals, store rates and metrics.
+    """Observe all tables and choose actions; at the end print totals, and write metrics.
 
     Raises:
         UsageError: an option or the policy of a table is invalid.
@@ -207,7 +207,7 @@ def plan_ahead(
 
     params = ctx.params
     metrics = _parse_metrics(params["metrics"])
-    run = Maintenance(_parse_options(params, session, min(jobs, len(tables))), SystemClock())
+    run = Maintenance(_parse_options(params, min(jobs, len(tables))), SystemClock())
     fleet = session.shared = _Fleet(run)
     session.sum_up = lambda: _sum_up(fleet)
     policies = {table: _policy_of(session, table) for table in tables}
@@ -241,9 +241,7 @@ def _try(write: Callable[[], None], session: Session) -> None:
         session.output.warn(f"the --metrics file could not be written: {error.message}")
 
 
-def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> MaintainOptions:
-    from deltactl.operations.maintain.rates import cache_file
-
+def _parse_options(params: dict[str, Any], jobs: int) -> MaintainOptions:
     only, memory = params["only"], params["memory"]
     return MaintainOptions(
         only=None if only is None else parse_actions(only),
@@ -251,7 +249,6 @@ def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> Maint
         jobs=jobs,
         lease=not params["no_lease"],
         memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
-        rates_file=cache_file(session.environ),
     )
 
 
@@ -300,11 +297,9 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
 
 
 def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
-    """Store the measured rates, and print totals as text if there are several tables."""
+    """Print totals as text if there are several tables."""
     from deltactl.cli.pages.maintain import render_totals
 
-    if any(not report.dry_run for report in fleet.reports.values()):
-        fleet.run.finish()
     if is_fleet and session.output.form is OutputFormat.TABLE and fleet.reports:
         reports = list(fleet.reports.values())
         session.output.print_lines(lambda page: render_totals(page, reports, session.argv))

@@ -122,5 +122,3 @@ def _facts(facts: Values) -> Iterator[tuple[str, Child]]:
         yield "removable by a vacuum", format_size(facts["reclaimable_bytes"])
     if facts["hot_partitions"]:
         yield "partitions being written", f"{facts['hot_partitions']:,} of {facts['partitions']:,}"
-    if facts["closed"] is not None:
-        yield "waits", foreign(facts["closed"])

@@ -93,8 +93,6 @@ def _list_facts(report: TableReport) -> Iterator[tuple[str, str]]:
     if facts.reclaimable_bytes is not None:
         files = format_count(facts.reclaimable_files or 0, "file")
         yield "removable", f"{files} ({format_size(facts.reclaimable_bytes)})"
-    if facts.closed is not None:
-        yield "waits", facts.closed
 
 
 def _render_actions(page: Page, actions: Sequence[Action], most: int, *, with_table: bool) -> None:

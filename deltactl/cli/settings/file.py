@@ -88,7 +88,7 @@ class ConfigSource:
         for place, section in {command: self.content.get(command, {}), **places}.items():
             for key in section:
                 if key not in {*settings, *policy_keys(command)}:
-                    raise _no_setting(self.path, f"{place}.{key}", key, settings)
+                    raise _no_setting(self.path, f"{place}.{key}", key, settings, command)
 
 
 class Settings:
@@ -188,6 +188,7 @@ def policy_keys(command: str) -> Mapping[str, PolicyKey]:
 def _check_section(
     path: Path, place: str, section: Mapping[str, Any], sections: Collection[str]
 ) -> None:
+    command = place.rpartition(".")[2]
     for key, value in section.items():
         at = ".".join(filter(None, (place, key)))
         if key in sections:
@@ -195,13 +196,18 @@ def _check_section(
                 raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
             if key not in (_TABLES, _PROFILES):
                 _check_section(path, at, value, ())
-        elif key not in (known := {*SETTABLE, *policy_keys(place.rpartition(".")[2])}):
-            raise _no_setting(path, at, key, {*known, *sections})
+        elif key not in (known := {*SETTABLE, *policy_keys(command)}):
+            raise _no_setting(path, at, key, {*known, *sections}, command)
         elif isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
             raise UsageError(f"{path}: {at} is neither a string nor a list of strings")
 
 
-def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:
+def _no_setting(path: Path, at: str, key: str, known: Collection[str], command: str) -> UsageError:
+    if command == "maintain":
+        from deltactl.operations.maintain.policy import OLD_KEYS
+
+        if key in OLD_KEYS:
+            return UsageError(f"{path}: there is no setting {at!r} any more", hint=OLD_KEYS[key])
     return UsageError(
         with_suggestion(f"{path}: there is no setting {at!r}", key, known),
         hint="Run `deltactl config` to list the settings. Options that may delete data cannot be "

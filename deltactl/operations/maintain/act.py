@@ -24,10 +24,8 @@ from deltactl.operations.maintain.candidates import options_of
 from deltactl.operations.maintain.observe import TableFacts
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
-from deltactl.operations.maintain.rates import Rates
 from deltactl.operations.maintain.report import Outcome
 from deltactl.operations.maintain.upkeep import vacuum_options
-from deltactl.operations.maintain.windows import find_closed
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED
 from deltactl.operations.manifest.run import generate_manifests
@@ -60,7 +58,6 @@ class TableWork:
     policy: MaintainPolicy
     options: MaintainOptions
     spending: Spending
-    rates: Rates
     context: RunContext
     outcomes: list[Outcome] = field(default_factory=list)
     left: list[Action] = field(default_factory=list)
@@ -90,9 +87,6 @@ class TableWork:
         if self.is_cancelled:
             return "the run was stopped"
         predicted = sum_effects(action.predicted for action in group)
-        closed = find_closed(self.policy.windows, self.context.clock.now_ms())
-        if closed is not None:
-            return closed
         failed = next((it.name for it in self.outcomes if _is_broken(it)), None)
         if failed is not None and group[0].name in _DELETING:
             return f"{failed} failed, and after a failure maintain deletes nothing"
@@ -129,8 +123,6 @@ class TableWork:
             seconds=clock.monotonic() - began,
             requests=sent if self.counts_requests else None,
         )
-        if done.effect != Effect() and not done.is_stopped and done.error is None:
-            self.rates.learn(name, self.store.uri, predicted, measured)
         return replace(
             base,
             measured=measured,
@@ -157,13 +149,9 @@ class TableWork:
             yield
 
     def stoppable(self) -> RunContext:
-        """Return the context of a long action: the budget's time and the window end it too."""
-
-        def is_over() -> bool:
-            closed = find_closed(self.policy.windows, self.context.clock.now_ms())
-            return self.spending.is_time_over or closed is not None
-
-        return replace(self.context, cancel=StopToken(self.context.cancel, is_over))
+        """Return the context of a long action: the time of the budget ends it too."""
+        token = StopToken(self.context.cancel, lambda: self.spending.is_time_over)
+        return replace(self.context, cancel=token)
 
 
 def _is_broken(outcome: Outcome) -> bool:

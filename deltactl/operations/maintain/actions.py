@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from deltactl.operations.maintain.policy import ACTIONS, ActionName, MaintainPolicy
+from deltactl.operations.maintain.policy import ACTIONS, ActionName
 from deltactl.units import GIB
 
 State: TypeAlias = Literal["planned", "done", "failed", "left"]
@@ -19,6 +19,9 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 _ORDER: Final = {name: number for number, name in enumerate(ACTIONS)}
 _NO_COUNTS: Final = np.empty(0, np.int64)
 _LEAST_COST: Final = 1e-3
+_PER_GIB: Final = 10.0
+_PER_SECOND: Final = 0.1
+_PER_REQUEST: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +57,22 @@ class Effect:
             requests=None if unknown else (self.requests or 0) + (other.requests or 0),
         )
 
-    def benefit(self, policy: MaintainPolicy) -> float:
-        """Return the benefit by the weights of a policy."""
+    @property
+    def benefit(self) -> float:
+        """Return the benefit: a file or a request less counts 1, a GiB less counts 10."""
         return (
-            policy.weight_files * self.files_removed
-            + policy.weight_requests * self.requests_saved
-            + policy.weight_freed * self.bytes_freed / GIB
-            + policy.weight_skipping * self.skipping_bytes / GIB
+            self.files_removed
+            + self.requests_saved
+            + _PER_GIB * (self.bytes_freed + self.skipping_bytes) / GIB
         )
 
-    def cost(self, policy: MaintainPolicy) -> float:
-        """Return the cost by the weights of a policy; never zero."""
+    @property
+    def cost(self) -> float:
+        """Return the cost: a moved GiB counts 10, a second 0.1, a request 0.01; never zero."""
         cost = (
-            policy.cost_data * (self.bytes_read + self.bytes_written) / GIB
-            + policy.cost_seconds * self.seconds
-            + policy.cost_requests * (self.requests or 0)
+            _PER_GIB * (self.bytes_read + self.bytes_written) / GIB
+            + _PER_SECOND * self.seconds
+            + _PER_REQUEST * (self.requests or 0)
         )
         return max(cost, _LEAST_COST)
 

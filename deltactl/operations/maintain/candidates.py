@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.maintain.actions import Action, Bins, Counts, Effect
-from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
-from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.rates import SHARE_WRITTEN, predict_cost
 from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -23,10 +23,13 @@ from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats_columns import list_leaves
-from deltactl.units import DAY_MS, format_age, format_count, format_duration, format_size
+from deltactl.units import DAY_MS, GIB, format_age, format_count, format_duration, format_size
 
 _REQUESTS_A_RUN: Final = 12  # leases, the log, the commit
 _REQUESTS_A_FILE: Final = 2
+# A partition with less to gain is not rewritten.
+_MIN_FILES_FEWER: Final = 5
+_MIN_UNCLUSTERED_BYTES: Final = GIB
 
 # Bytes of a file without its rows, measured on files of pyarrow with snappy.
 _FOOTER_BYTES: Final = 230
@@ -36,7 +39,7 @@ _MOST_OF_A_FILE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TableSubject:
-    """A table that is examined: its log, its policy, and the rates that predict its costs.
+    """A table that is examined: its log and its policy.
 
     ``expiry_ms`` is the time that decides what has expired, see ``trusted_time.planning_now``.
     """
@@ -45,7 +48,6 @@ class TableSubject:
     snapshot: Snapshot
     listing: LogListing
     policy: MaintainPolicy
-    rates: Rates
     now_ms: int
     expiry_ms: int
     context: RunContext
@@ -54,13 +56,12 @@ class TableSubject:
         """Return the options that a run of optimize will have, except its partitions."""
         return options_of(self.policy)
 
-    def predict(
-        self, name: ActionName, *, bytes_read: int, bytes_written: int, requests: int
-    ) -> Effect:
+    def predict(self, *, requests: int, bytes_read: int = 0, bytes_written: int = 0) -> Effect:
         """Return the cost of an action, without its benefit."""
-        moved = bytes_read + bytes_written
-        cost = self.rates.predict(name, self.snapshot.store.uri, moved, requests)
-        return cost + Effect(bytes_read=bytes_read, bytes_written=bytes_written)
+        uri = self.snapshot.store.uri
+        return predict_cost(
+            uri, bytes_read=bytes_read, bytes_written=bytes_written, requests=requests
+        )
 
 
 def options_of(policy: MaintainPolicy) -> OptimizeOptions:
@@ -110,8 +111,7 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     starts = _first_rows(plan.files["bin"].to_numpy())
     columns = len(list_leaves(subject.snapshot.metadata.data_schema))
     footer_bytes = _FOOTER_BYTES + _FOOTER_BYTES_A_COLUMN * columns
-    share = subject.rates.share_written(subject.snapshot.store.uri)
-    bins = _sum_bins(plan, starts, footer_bytes, share)
+    bins = _sum_bins(plan, starts, footer_bytes)
     group_of_bin = groups.ids[starts]
     has_vector = plan.files["deletion_vector"].is_valid().to_numpy().astype(np.int64)
     deleting = np.add.reduceat(has_vector, starts)
@@ -134,18 +134,15 @@ def _first_rows(bins: Counts) -> Counts:
     return np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1]).astype(np.int64)
 
 
-def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int, share: float) -> Bins:
-    """Return the facts about each bin.
-
-    ``footer_bytes`` of each file are not rows; of live rows a ``share`` is left.
-    """
+def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int) -> Bins:
+    """Return the facts about each bin; ``footer_bytes`` of each file are not rows."""
     sizes = pc.fill_null(plan.files["size_bytes"], 0).to_numpy()
     lengths = np.diff(np.append(starts, plan.files.num_rows))
     after = np.ones(len(starts), np.int64) if plan.layout is None else plan.layout.files_after
     outputs, size = np.asarray(after, np.int64), np.add.reduceat(sizes, starts)
     footers = np.maximum(lengths - outputs, 0) * footer_bytes
     gone = np.add.reduceat(_deleted_bytes(plan.files, sizes), starts) + footers
-    freed = gone + np.asarray(np.maximum(size - gone, 0) * (1 - share), np.int64)
+    freed = gone + np.asarray(np.maximum(size - gone, 0) * (1 - SHARE_WRITTEN), np.int64)
     most = np.asarray(size * _MOST_OF_A_FILE, np.int64)
     return Bins(files=lengths, bytes=size, outputs=outputs, freed=np.minimum(freed, most))
 
@@ -161,7 +158,7 @@ def _deleted_bytes(files: pa.Table, sizes: Counts) -> Counts:
 
 def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) -> Action | None:
     """Return the action that merges small files, and removes deleted rows of ``deleting`` files."""
-    if int(bins.files.sum() - bins.outputs.sum()) < subject.policy.min_files and not deleting:
+    if int(bins.files.sum() - bins.outputs.sum()) < _MIN_FILES_FEWER and not deleting:
         return None
     reason = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
     if deleting:
@@ -180,11 +177,10 @@ def _place_rows(
     subject: TableSubject, plan: OptimizePlan, label: str, bins: Bins, request: LayoutRequest
 ) -> Action | None:
     """Return the action that places the rows of a partition by columns."""
-    policy, layout = subject.policy, plan.layout
-    placed = 0 if layout is None else layout.placed_bytes
+    placed = 0 if plan.layout is None else plan.layout.placed_bytes
     unclustered = plan.bytes_to_rewrite - placed  # of the whole table
     gone = int(bins.files.sum() - bins.outputs.sum())
-    if unclustered < policy.min_unclustered_bytes and gone < policy.min_files:
+    if unclustered < _MIN_UNCLUSTERED_BYTES and gone < _MIN_FILES_FEWER:
         return None
     files, size = format_count(int(bins.files.sum()), "file"), int(bins.bytes.sum())
     reason = f"{files} not clustered by {', '.join(request.names)} ({format_size(size)})"
@@ -217,9 +213,7 @@ def predict_rewrite(
     files, size = int(bins.files.sum()), int(bins.bytes.sum())
     outputs, freed = int(bins.outputs.sum()), int(bins.freed.sum())
     requests = _REQUESTS_A_RUN + _REQUESTS_A_FILE * (files + outputs)
-    cost = subject.predict(
-        "optimize", bytes_read=size, bytes_written=size - freed, requests=requests
-    )
+    cost = subject.predict(bytes_read=size, bytes_written=size - freed, requests=requests)
     skipping = freed
     if columns:
         share = np.maximum(1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns) - skipped, 0.0)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from deltactl.operations.maintain.actions import Action, Effect, sum_effects
+from deltactl.operations.maintain.actions import Action, Effect
 from deltactl.operations.maintain.budget import Budget, Spending
 from deltactl.operations.maintain.observe import Observation
-from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.units import format_size
 
 _OVER: Final = "over the budget"
@@ -50,13 +49,12 @@ def decide(observations: Mapping[str, Observation], spending: Spending, jobs: in
     still fit. If a partition has several bins, the bins that fit are chosen. ``jobs`` tables are
     handled at the same time and share the time.
     """
-    due = [(action, seen) for seen in observations.values() for action in seen.actions]
-    left = [action.left(action.blocked) for action, _ in due if action.blocked is not None]
-    open_actions = [(action, seen.policy) for action, seen in due if action.blocked is None]
-    scores = _score(open_actions, spending, jobs)
+    due = [action for seen in observations.values() for action in seen.actions]
+    left = [action.left(action.blocked) for action in due if action.blocked is not None]
     scored = [
-        replace(action, score=score)
-        for (action, _), score in zip(open_actions, scores, strict=True)
+        replace(action, score=action.predicted.benefit / action.predicted.cost)
+        for action in due
+        if action.blocked is None
     ]
     scored.sort(key=lambda action: -action.score)  # stable: then by table and order
     ranked = [replace(action, rank=rank) for rank, action in enumerate(scored, 1)]
@@ -70,25 +68,6 @@ def decide(observations: Mapping[str, Observation], spending: Spending, jobs: in
             left.append(rest)
     note = _note_too_small(ranked, spending.budget) if ranked and not chosen else None
     return Decision(tuple(chosen), tuple(left), note)
-
-
-def _score(
-    actions: Sequence[tuple[Action, MaintainPolicy]], spending: Spending, jobs: int
-) -> list[float]:
-    """Return benefit per cost of each action.
-
-    Where a limit of the budget is not enough for all actions, what it limits is dear: to the cost
-    of an action is added its share of that limit, times the cost of all actions.
-    """
-    costs = [action.predicted.cost(policy) for action, policy in actions]
-    limits = _Limits.of(spending, jobs)
-    total = sum_effects(action.predicted for action, _ in actions)
-    scarce = limits.find_scarce(total)
-    all_costs = sum(costs)
-    return [
-        action.predicted.benefit(policy) / (cost + all_costs * scarce.share(action.predicted))
-        for (action, policy), cost in zip(actions, costs, strict=True)
-    ]
 
 
 @dataclass(slots=True)
@@ -107,22 +86,6 @@ class _Limits:
             _or_unlimited(spending.bytes_left),
             inf if seconds is None else seconds * jobs,
             _or_unlimited(spending.requests_left),
-        )
-
-    def find_scarce(self, total: Effect) -> _Limits:
-        """Return only the limits that are less than a sum of effects."""
-        return _Limits(
-            self.bytes if total.bytes_read > self.bytes else inf,
-            self.seconds if total.seconds > self.seconds else inf,
-            self.requests if (total.requests or 0) > self.requests else inf,
-        )
-
-    def share(self, effect: Effect) -> float:
-        """Return the sum of the shares of the limits that an effect uses."""
-        return (
-            effect.bytes_read / max(self.bytes, 1)
-            + effect.seconds / max(self.seconds, _LEAST_SECONDS)
-            + (effect.requests or 0) / max(self.requests, 1)
         )
 
     def fit(self, effect: Effect) -> bool:

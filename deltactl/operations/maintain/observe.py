@@ -6,7 +6,7 @@ few arrays. So any number of tables can be observed with the memory for the larg
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -20,21 +20,19 @@ from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.candidates import HotRule, TableSubject, find_optimize
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.rates import Rates
 from deltactl.operations.maintain.upkeep import (
     find_checkpoint,
     find_cleanup,
     find_manifest,
     find_vacuum,
 )
-from deltactl.operations.maintain.windows import find_closed
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.store import Store
-from deltactl.units import format_duration, format_timestamp
+from deltactl.units import format_timestamp
 
 RECORD: Final = "maintain"
 """The name of the record of the last run that did work, below ``_deltactl/runs``."""
@@ -74,7 +72,6 @@ class TableFacts:
     has_manifests: bool | None = None
     stale_manifests: int | None = None
     last_run_ms: int | None = None
-    closed: str | None = None
     requests: int = 0
     problems: dict[str, DeltactlError] = field(default_factory=dict)
 
@@ -91,7 +88,6 @@ class TableFacts:
         return {
             **{name: getattr(self, name) for name in names},
             "last_run": None if last_ms is None else format_timestamp(last_ms),
-            "closed": self.closed,
             "requests": self.requests,
         }
 
@@ -106,7 +102,7 @@ class Observation:
 
 
 def observe_table(
-    table: str, store: Store, policy: MaintainPolicy, rates: Rates, context: RunContext
+    table: str, store: Store, policy: MaintainPolicy, context: RunContext
 ) -> Observation:
     """Read the log of a table and find due actions.
 
@@ -114,14 +110,12 @@ def observe_table(
         DeltactlError: there is no table, its log is damaged, or the store failed.
     """
     before = requests_sent().total
-    observation = outlast_cleanup(lambda: _look(table, store, policy, rates, context))
+    observation = outlast_cleanup(lambda: _look(table, store, policy, context))
     observation.facts.requests = requests_sent().total - before
     return observation
 
 
-def _look(
-    table: str, store: Store, policy: MaintainPolicy, rates: Rates, context: RunContext
-) -> Observation:
+def _look(table: str, store: Store, policy: MaintainPolicy, context: RunContext) -> Observation:
     listing = list_log(store)
     snapshot = load_snapshot(
         store, warn=context.warn, listing=listing, collect=Collect.EVENTS | Collect.Z_ORDERS
@@ -129,29 +123,15 @@ def _look(
     facts = TableFacts(table, store.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     expiry_ms = planning_now(snapshot, context, now_ms)
-    subject = TableSubject(table, snapshot, listing, policy, rates, now_ms, expiry_ms, context)
-    _note_turn(facts, store, policy, now_ms)
+    subject = TableSubject(table, snapshot, listing, policy, now_ms, expiry_ms, context)
+    last = read_last_run(store, RECORD)
+    if last is not None and last.table_id == facts.table_id:
+        facts.last_run_ms = last.started_ms
     actions: list[Action] = []
     _note_files(facts, subject, actions)
     _note_log(facts, subject, actions)
     _note_deletions(facts, subject, actions)
-    if facts.closed is not None:
-        actions = [replace(it, blocked=it.blocked or facts.closed) for it in actions]
     return Observation(facts, policy, tuple(actions))
-
-
-def _note_turn(facts: TableFacts, store: Store, policy: MaintainPolicy, now_ms: int) -> None:
-    """Set the last run, and whether the window or the cool-down forbids work now."""
-    last = read_last_run(store, RECORD)
-    if last is not None and last.table_id == facts.table_id:
-        facts.last_run_ms = last.started_ms
-        age_ms = now_ms - last.started_ms
-        if 0 <= age_ms < policy.cool_down_ms:  # a time in the future: clocks differ
-            facts.closed = (
-                f"the last run that did work began {format_duration(age_ms)} ago, less than the "
-                f"cool-down of {format_duration(policy.cool_down_ms)}"
-            )
-    facts.closed = find_closed(policy.windows, now_ms) or facts.closed
 
 
 def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.budget import Budget
@@ -16,8 +15,7 @@ class MaintainOptions:
 
     ``only``: the actions of this run, if the policy of a table enables them; ``None``: all.
     ``budget`` applies to all tables together. ``jobs`` tables are processed at a time. ``lease``:
-    exclude other runs. ``memory_bytes`` is the memory limit of the process. ``rates_file`` contains
-    the measured rates; ``None``: the defaults are used, and no rates are stored.
+    exclude other runs. ``memory_bytes`` is the memory limit of the process.
     """
 
     only: frozenset[ActionName] | None = None
@@ -25,7 +23,6 @@ class MaintainOptions:
     jobs: int = 1
     lease: bool = True
     memory_bytes: int | None = None
-    rates_file: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse invalid values.

@@ -1,4 +1,4 @@
-"""Define the policy of ``maintain`` for a table: enabled actions, times, limits and weights.
+"""Define the policy of ``maintain`` for a table: enabled actions, and options of these actions.
 
 Each key has a text form for the section ``[maintain]`` of ``deltactl.toml``. This module imports no
 large packages, because the command line reads the keys for ``deltactl config``.
@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.windows import Window, parse_windows
 from deltactl.units import parse_duration, parse_size
 
 ActionName: TypeAlias = Literal["optimize", "checkpoint", "manifest", "log-cleanup", "vacuum"]
@@ -47,28 +46,15 @@ def parse_actions(text: str) -> frozenset[ActionName]:
     return frozenset(name for name in ACTIONS if name in names)
 
 
-def _whole(text: str, *, least: int = 0) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) < least:
-        raise UsageError(f"{text!r} is not a whole number of at least {least}")
-    return int(text)
-
-
-def _weight(text: str) -> float:
+def _share(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf"):
+    if not 0 <= value <= 1:
         raise UsageError(
-            f"{text!r} is not a number of at least 0", hint="Write a number such as 0.5 or 1."
+            f"{text!r} is not a number between 0 and 1", hint="Write 0.05, for example."
         )
-    return value
-
-
-def _share(text: str) -> float:
-    value = _weight(text)
-    if value > 1:
-        raise UsageError(f"{text!r} is not between 0 and 1")
     return value
 
 
@@ -86,14 +72,9 @@ def _listing(text: str) -> Listing:
 
 _maybe_size = partial(_unless_empty, parse=parse_size)
 _maybe_time = partial(_unless_empty, parse=parse_duration)
-_maybe_whole = partial(_unless_empty, parse=partial(_whole, least=1))
 
 KEYS: Final[Mapping[str, PolicyKey]] = {
     "actions": PolicyKey("actions", ",".join(ACTIONS), "The actions that may run", parse_actions),
-    "window": PolicyKey("windows", "", "When work may begin, with zone", parse_windows),
-    "cool-down": PolicyKey(
-        "cool_down_ms", "0s", "Minimum time between two runs that did work", parse_duration
-    ),
     "skip-hot": PolicyKey(
         "skip_hot_ms", "30min", "Skip partitions that were written within this time", parse_duration
     ),
@@ -105,43 +86,31 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
         "Rewrite files with a larger share of deleted rows",
         _share,
     ),
-    "min-files": PolicyKey(
-        "min_files", "5", "Optimize a partition if it would then have this many files fewer", _whole
-    ),
     "cluster-columns": PolicyKey(
         "cluster_columns", "", "Columns to cluster rows by", lambda text: text or None
-    ),
-    "min-unclustered": PolicyKey(
-        "min_unclustered_bytes", "1GiB", "Cluster if this many bytes are not clustered", parse_size
-    ),
-    "checkpoint-after": PolicyKey(
-        "checkpoint_after", "", "Commits after which a checkpoint is due", _maybe_whole
-    ),
-    "min-log-files": PolicyKey(
-        "min_log_files", "20", "Clean up if this many log files are expired", _whole
     ),
     "retain": PolicyKey(
         "retain_ms", "", "Retention of the vacuum; not less than that of the table", _maybe_time
     ),
-    "min-reclaim": PolicyKey(
-        "min_reclaim_bytes", "1B", "Vacuum if this many bytes would be freed", parse_size
-    ),
     "list-files": PolicyKey(
         "list_files", "auto", "Whether to list a table's files: auto, always, never", _listing
     ),
-    "weight-files": PolicyKey("weight_files", "1", "Benefit of one file less to read", _weight),
-    "weight-requests": PolicyKey(
-        "weight_requests", "1", "Benefit of one request less for a reader", _weight
-    ),
-    "weight-freed": PolicyKey("weight_freed", "10", "Benefit of a GiB that is freed", _weight),
-    "weight-skipping": PolicyKey(
-        "weight_skipping", "10", "Benefit of a GiB that queries skip", _weight
-    ),
-    "cost-data": PolicyKey("cost_data", "10", "Cost of a GiB that is read or written", _weight),
-    "cost-seconds": PolicyKey("cost_seconds", "0.1", "Cost of a second", _weight),
-    "cost-requests": PolicyKey("cost_requests", "0.01", "Cost of a request", _weight),
 }  # fmt: skip
 """The keys of the policy, in the order in which they are shown."""
+
+_FIXED: Final = "This value is fixed now (docs/maintain.md). Remove the key."
+OLD_KEYS: Final[Mapping[str, str]] = {
+    "window": "Start maintain at the wanted time, and limit its time with --budget 6h.",
+    "cool-down": "Start maintain less often: the scheduler decides.",
+    "checkpoint-after": "Set the table property delta.checkpointInterval.",
+    "min-files": _FIXED,
+    "min-unclustered": _FIXED,
+    "min-log-files": _FIXED,
+    "min-reclaim": _FIXED,
+    **dict.fromkeys(("weight-files", "weight-requests", "weight-freed", "weight-skipping"), _FIXED),
+    **dict.fromkeys(("cost-data", "cost-seconds", "cost-requests"), _FIXED),
+}
+"""Keys that a policy had, each with what replaces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,27 +123,13 @@ class MaintainPolicy:
     """
 
     actions: frozenset[ActionName] = frozenset(ACTIONS)
-    windows: tuple[Window, ...] = ()
-    cool_down_ms: int = 0
     skip_hot_ms: int = 30 * 60 * 1000
     target_bytes: int | None = None
     min_file_bytes: int | None = None
     max_deleted_rows_ratio: float = 0.05
-    min_files: int = 5
     cluster_columns: str | None = None
-    min_unclustered_bytes: int = 1 << 30
-    checkpoint_after: int | None = None
-    min_log_files: int = 20
     retain_ms: int | None = None
-    min_reclaim_bytes: int = 1
     list_files: Listing = "auto"
-    weight_files: float = 1.0
-    weight_requests: float = 1.0
-    weight_freed: float = 10.0
-    weight_skipping: float = 10.0
-    cost_data: float = 10.0
-    cost_seconds: float = 0.1
-    cost_requests: float = 0.01
 
     @classmethod
     def resolve(cls, find: Callable[[str], tuple[str, str] | None]) -> MaintainPolicy:
@@ -209,6 +164,6 @@ class MaintainPolicy:
         if unknown is not None:
             raise UsageError(
                 f"{unknown!r} is not a key of a policy",
-                hint=f"Use one or more of: {', '.join(KEYS)}.",
+                hint=OLD_KEYS.get(unknown, f"Use one or more of: {', '.join(KEYS)}."),
             )
         return cls.resolve(lambda key: (key, texts[key]) if key in texts else None)

@@ -32,7 +32,6 @@ from deltactl.operations.maintain.decide import Decision, decide
 from deltactl.operations.maintain.observe import RECORD, Observation, observe_table
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.rates import Rates
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
@@ -57,7 +56,6 @@ class Maintenance:
         """Start the run: the time of the budget is measured from now on."""
         self.options, self._clock = options, clock
         self.spending = Spending(options.budget, clock)
-        self.rates = Rates.load(options.rates_file)
         self.observations: dict[str, Observation] = {}
         self.errors: dict[str, DeltactlError] = {}
         self.decision = Decision((), ())
@@ -69,7 +67,7 @@ class Maintenance:
         if self.options.only is not None:
             policy = replace(policy, actions=policy.actions & self.options.only)
         try:
-            self.observations[table] = observe_table(table, store, policy, self.rates, context)
+            self.observations[table] = observe_table(table, store, policy, context)
         except Exception as error:
             self.errors[table] = explain_foreign(f"the observation of {table}", error)
 
@@ -121,7 +119,7 @@ class Maintenance:
         lease = hold_lease(store, RECORD, holder, clock=self._clock, warn=context.warn)
         work = TableWork(
             store, observation.facts, observation.policy, self.options, self.spending,
-            self.rates, replace(context, run_id=holder.run_id),
+            replace(context, run_id=holder.run_id),
             counts_requests=self.options.jobs == 1,
         )  # fmt: skip
         with lease if self.options.lease else nullcontext():
@@ -149,12 +147,8 @@ class Maintenance:
         facts = self.observations[table].facts
         return TableReport(facts, self.options.budget, (*chosen, *left), dry_run=True)
 
-    def finish(self) -> None:
-        """Store the measured rates."""
-        self.rates.save(self.options.rates_file)
-
     def _write_down(self, store: Store, report: TableReport, holder: Holder, warn: Warn) -> None:
-        """Record the run for the cool-down, if it did work and left no due work."""
+        """Record the run, for the metrics, if it did work and left no due work."""
         is_whole = not (report.errors or report.interrupted) and all(
             action.rank == 0 or action.state == "done" for action in report.actions
         )
@@ -164,7 +158,7 @@ class Maintenance:
         try:
             write_last_run(store, RECORD, run)
         except DeltactlError as error:
-            warn(f"this run could not be recorded, so no cool-down follows it: {error.message}")
+            warn(f"this run could not be recorded: {error.message}")
 
 
 def _settle(
@@ -228,8 +222,6 @@ def maintain(
                 run.errors[table] = error
 
         list(pool.map(act, ordered))
-    if not dry_run:
-        run.finish()
     reports = tuple(found[table] for table in tables if table in found)
     return MaintainReport(reports, dict(run.errors), run.decision.note)
 

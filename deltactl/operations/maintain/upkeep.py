@@ -27,18 +27,17 @@ from deltactl.units import format_count, format_size
 _FIRST_CHECKPOINT_BYTES: Final = 15_000
 _BYTES_A_FILE: Final = 250  # of a checkpoint, compressed
 _REQUESTS_A_RUN: Final = 10
+_MIN_LOG_FILES: Final = 20  # fewer expired files are not worth a run
 _NAMES_A_REQUEST: Final = 1000
 
 
 def find_checkpoint(subject: TableSubject) -> list[Action]:
-    """Return the checkpoint if it is due by the policy, or by the interval of the table."""
+    """Return the checkpoint if it is due by the interval of the table."""
     snapshot = subject.snapshot
     segment = snapshot.segment
     tail = snapshot.version - segment.checkpoint_version
-    after = subject.policy.checkpoint_after
     interval = snapshot.properties.checkpoint_interval
-    by_table = is_due(segment.checkpoint_version, snapshot.version, interval)
-    if not (by_table if after is None else tail >= after):
+    if not is_due(segment.checkpoint_version, snapshot.version, interval):
         return []
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     tail_bytes = sum(info.size_bytes for info in segment.tail)
@@ -49,11 +48,10 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     written += _BYTES_A_FILE * snapshot.tail.add_rows.num_rows
     requests = _REQUESTS_A_RUN + len(segment.tail)
     cost = subject.predict(
-        "checkpoint", bytes_read=head_bytes + tail_bytes, bytes_written=written, requests=requests
+        bytes_read=head_bytes + tail_bytes, bytes_written=written, requests=requests
     )
     saved = len(segment.tail) - (0 if segment.checkpoint else 1)
-    rule = f"the interval is {interval}" if after is None else f"checkpoint-after is {after}"
-    reason = f"{format_count(tail, 'commit')} since the last checkpoint; {rule}"
+    reason = f"{format_count(tail, 'commit')} since the last checkpoint; the interval is {interval}"
     benefit = Effect(requests_saved=max(saved, 0))
     return [Action(table=subject.table, name="checkpoint", reason=reason, predicted=cost + benefit)]
 
@@ -66,21 +64,21 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
     Raises:
         SafetyError: the retention of the table is invalid, or checkpoint protection applies.
     """
-    snapshot, listing, policy = subject.snapshot, subject.listing, subject.policy
+    snapshot, listing = subject.snapshot, subject.listing
     if not snapshot.properties.expired_log_cleanup:
         return 0, []
     with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
         cutoff_ms = subject.expiry_ms - snapshot.properties.log_retention_ms
     newest = snapshot.segment.checkpoint_version
     old = sum(1 for v, i in listing.commits.items() if v < newest and i.modified_ms < cutoff_ms)
-    if old < max(policy.min_log_files, 1):
+    if old < _MIN_LOG_FILES:
         return old, []
     plan = plan_cleanup(snapshot, listing, subject.expiry_ms)
     number = len(plan.files)
-    if number < max(policy.min_log_files, 1):
+    if number < _MIN_LOG_FILES:
         return number, []
     requests = _REQUESTS_A_RUN + number // _NAMES_A_REQUEST
-    cost = subject.predict("log-cleanup", bytes_read=0, bytes_written=0, requests=requests)
+    cost = subject.predict(requests=requests)
     benefit = Effect(files_removed=number, bytes_freed=plan.size_bytes)
     files = format_count(number, "log file")
     reason = f"{files} older than the log retention ({format_size(plan.size_bytes)})"
@@ -122,7 +120,7 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
     if not stale:
         return True, 0, []
     requests = _REQUESTS_A_RUN + stale
-    cost = subject.predict("manifest", bytes_read=0, bytes_written=0, requests=requests)
+    cost = subject.predict(requests=requests)
     reason = f"{format_count(stale, 'manifest')} that do not match version {snapshot.version}"
     benefit = Effect(requests_saved=stale)
     action = Action(table=subject.table, name="manifest", reason=reason, predicted=cost + benefit)
@@ -167,15 +165,14 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     files, size = plan.files.num_rows, plan.size_bytes
     orphans = None if plan.listed_files is None else plan.unnamed_kept
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
-    is_worth = files > 0 and size >= policy.min_reclaim_bytes
-    if not (is_worth or is_first):
+    if not ((files and size) or is_first):
         return VacuumFinding(files, size, orphans)
     refusal = find_refusal(plan)
     if refusal is not None:
         raise refusal
     looked = files if plan.listed_files is None else plan.listed_files // _NAMES_A_REQUEST
     requests = _REQUESTS_A_RUN + looked + files // _NAMES_A_REQUEST
-    cost = subject.predict("vacuum", bytes_read=0, bytes_written=0, requests=requests)
+    cost = subject.predict(requests=requests)
     # Later runs find removed files in the log, and list no files.
     saved = (plan.listed_files or 0) // _NAMES_A_REQUEST + 1 if is_first else 0
     benefit = Effect(files_removed=files, bytes_freed=size, requests_saved=saved)

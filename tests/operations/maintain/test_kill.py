@@ -26,7 +26,7 @@ import sys
 from deltactl.operations.maintain.run import maintain
 from deltactl.operations.maintain.policy import MaintainPolicy
 print("begun", flush=True)
-maintain(sys.argv[1:], MaintainPolicy(min_files=1))
+maintain(sys.argv[1:], MaintainPolicy())
 """
 
 
@@ -54,9 +54,9 @@ def test_the_run_after_a_kill_ends_the_same(tmp_path: Path, after_ms: int) -> No
     process.send_signal(signal.SIGKILL)
     process.communicate()
     context = RunContext(warn=lambda _: None)
-    report = maintain(addresses, MaintainPolicy(min_files=1), MaintainOptions(), context=context)
+    report = maintain(addresses, MaintainPolicy(), MaintainOptions(), context=context)
     assert not report.errors, report.errors
-    again = maintain(addresses, MaintainPolicy(min_files=1), MaintainOptions(), context=context)
+    again = maintain(addresses, MaintainPolicy(), MaintainOptions(), context=context)
     assert not again.is_due
     for root, builder in zip(roots, builders, strict=True):
         assert shape(root) == [("part=a", 1), ("part=b", 1)]

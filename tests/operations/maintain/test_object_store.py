@@ -36,7 +36,7 @@ def test_a_lake_on_an_object_store(server: ObjectServer, root: str, tmp_path: Pa
     def run(requests: int | None, *, dry_run: bool = False) -> MaintainReport:
         return maintain(
             addresses,
-            MaintainPolicy(min_files=1, skip_hot_ms=0),
+            MaintainPolicy(skip_hot_ms=0),
             MaintainOptions(budget=Budget(requests=requests)),
             storage_options=server.options,
             context=context,

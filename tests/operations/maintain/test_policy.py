@@ -8,7 +8,13 @@ from dataclasses import fields
 import pytest
 
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.policy import ACTIONS, KEYS, MaintainPolicy, parse_actions
+from deltactl.operations.maintain.policy import (
+    ACTIONS,
+    KEYS,
+    OLD_KEYS,
+    MaintainPolicy,
+    parse_actions,
+)
 from tests.conftest import REPOSITORY
 
 
@@ -25,20 +31,13 @@ def test_texts_become_the_values_of_a_policy() -> None:
     policy = MaintainPolicy.of(
         {
             "actions": "vacuum, optimize",
-            "window": "22:00-06:00 Europe/Berlin,12:00-13:00",
-            "cool-down": "6h",
             "target-size": "128MiB",
             "retain": "30d",
-            "checkpoint-after": "50",
-            "weight-files": "0.5",
             "list-files": "Never",
         }
     )
     assert policy.actions == {"optimize", "vacuum"}
-    assert len(policy.windows) == 2
-    assert policy.cool_down_ms == 6 * 3_600_000
     assert (policy.target_bytes, policy.retain_ms) == (128 << 20, 30 * 86_400_000)
-    assert (policy.checkpoint_after, policy.weight_files) == (50, 0.5)
     assert policy.list_files == "never"
 
 
@@ -46,13 +45,9 @@ def test_texts_become_the_values_of_a_policy() -> None:
     ("key", "text"),
     [
         ("actions", "optimise"),
-        ("window", "22"),
-        ("cool-down", "6"),
-        ("min-files", "-1"),
-        ("checkpoint-after", "0"),
-        ("weight-files", "inf"),
-        ("weight-files", "nan"),
+        ("skip-hot", "6"),
         ("max-deleted-rows-ratio", "2"),
+        ("max-deleted-rows-ratio", "nan"),
         ("list-files", "sometimes"),
     ],
 )
@@ -64,6 +59,14 @@ def test_an_error_names_its_source(key: str, text: str) -> None:
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(UsageError, match="colour"):
         MaintainPolicy.of({"colour": "red"})
+
+
+def test_an_old_key_is_refused_with_what_replaces_it() -> None:
+    assert not OLD_KEYS.keys() & KEYS.keys()
+    for key, hint in OLD_KEYS.items():
+        with pytest.raises(UsageError) as refused:
+            MaintainPolicy.of({key: "1"})
+        assert refused.value.hint == hint
 
 
 def test_the_safe_order_deletes_last() -> None:
