@@ -8,8 +8,9 @@ are safe but may do work twice; a run that loses its lease continues. Without a 
 does all pending work.
 
 The active lease is the one with the highest number that has not expired. A run creates the lease
-with the next number exclusively, then lists the leases again. If another lease is active, the run
-deletes its own lease and fails.
+with the next number exclusively, then lists the leases again. The listing shows the time of its own
+lease, by the clock of the store: if another lease is active at this time, the run deletes its own
+lease and fails.
 
 A run that was killed cannot delete its lease. On the same machine, another run sees that the
 process does not exist, and begins at once. On another machine, it must wait until the lease
@@ -57,6 +58,7 @@ class Holder:
     """The holder of a lease; times in ms since 1970 UTC.
 
     ``processes`` identifies the process namespace of ``pid``: see :func:`name_processes`.
+    ``started`` is the time at which the process started, as the kernel counts it.
     """
 
     run_id: str
@@ -65,13 +67,14 @@ class Holder:
     since_ms: int
     expires_ms: int
     processes: str = ""
+    started: str = ""
 
     @classmethod
     def here(cls, run_id: str, clock: Clock) -> Holder:
         """Return a run of this process, with a lease that begins now."""
         now_ms = clock.now_ms()
         host, pid = socket.gethostname(), os.getpid()
-        return cls(run_id, host, pid, now_ms, now_ms + LEASE_MS, name_processes())
+        return cls(run_id, host, pid, now_ms, now_ms + LEASE_MS, name_processes(), _read_start(pid))
 
     @classmethod
     def parse(cls, found: Any) -> Holder:
@@ -87,6 +90,7 @@ class Holder:
             int(found["since_ms"]),
             int(found["expires_ms"]),
             str(found.get("processes", "")),
+            str(found.get("started", "")),
         )
 
     def describe(self) -> str:
@@ -97,17 +101,24 @@ class Holder:
             "it is renewed"
         )
 
-    def is_gone(self) -> bool:
-        """Return whether its process was on this machine and has certainly ended."""
+    def is_running(self) -> bool | None:
+        """Return whether its process runs on this machine; ``None`` if this is not known."""
         if not self.processes or self.processes != name_processes():
-            return False
+            return None
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
-            return True
+            return False
         except (OSError, OverflowError):  # exists, of another user; or not a valid process number
             pass
-        return False
+        started = _read_start(self.pid)
+        # A later process may have the same number.
+        return self.started == started if self.started and started else None
+
+    def holds(self, now_ms: int) -> bool:
+        """Return whether the lease is held: by a process that runs, or until it expires."""
+        running = self.is_running()
+        return self.expires_ms > now_ms if running is None else running
 
 
 def name_processes() -> str:
@@ -131,12 +142,21 @@ def find_free(store: Store, command: str, clock: Clock) -> dict[int, FileInfo] |
     """
     try:
         found = _list(store, command)
-        _ensure_free(store, command, found, clock)
+        _ensure_free(store, command, found, clock.now_ms())
     except LeaseHeldError:
         raise
     except DeltactlError:
         return None  # hold_lease tries again
     return found
+
+
+def _read_start(pid: int) -> str:
+    """Return when a process started, in ticks since the boot; ``""`` if it is not known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        return stat.rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 @contextmanager
@@ -186,7 +206,7 @@ def _acquire(
         found, free = free, None  # a second attempt looks again
         if found is None:
             found = _list(store, command)
-            _ensure_free(store, command, found, clock)
+            _ensure_free(store, command, found, clock.now_ms())
         name = f"{_LEASES}/{command}.{max(found, default=0) + 1:08d}.json"
         try:
             store.put_if_absent(name, _encode(holder))
@@ -194,9 +214,10 @@ def _acquire(
             if not _is_ours(store, name, holder):
                 continue
         now = _list(store, command)
+        now_ms = min([clock.now_ms(), *(it.modified_ms for it in now.values() if it.name == name)])
         now = {number: info for number, info in now.items() if info.name != name}
         try:
-            _ensure_free(store, command, now, clock)
+            _ensure_free(store, command, now, now_ms)
         except LeaseHeldError:
             store.delete_many([name])
             raise
@@ -207,12 +228,10 @@ def _acquire(
     )
 
 
-def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: Clock) -> None:
+def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms: int) -> None:
     for number in sorted(found, reverse=True):
         holder = _read(store, found[number])
-        if holder is None or holder.is_gone():
-            continue
-        if holder.expires_ms > clock.now_ms():
+        if holder is not None and holder.holds(now_ms):
             raise LeaseHeldError(
                 f"another {command} is running on this table: {holder.describe()}",
                 hint="Rerun later, or rerun with --no-lease: two runs at a time are "
@@ -220,16 +239,15 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
             )
 
 
-def list_leased_runs(store: Store, clock: Clock) -> set[str]:
-    """Return the ids of the runs that hold a lease, of any command.
+def list_leased_runs(store: Store, now_ms: int) -> set[str]:
+    """Return the ids of the runs that hold a lease at a time, of any command.
 
     Raises:
         StorageError: the store failed.
     """
     infos = store.list_from(_LEASES)
     holders = (_read(store, info) for info in infos if info.name.endswith(".json"))
-    now_ms = clock.now_ms()
-    return {holder.run_id for holder in holders if holder and holder.expires_ms > now_ms}
+    return {holder.run_id for holder in holders if holder and holder.holds(now_ms)}
 
 
 def _list(store: Store, command: str) -> dict[int, FileInfo]:

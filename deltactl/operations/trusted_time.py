@@ -53,7 +53,7 @@ def trusted_now(snapshot: Snapshot, context: RunContext, listing: LogListing | N
         files += [info for checkpoint in listing.checkpoints for info in checkpoint.files]
     dated_ms = max(info.modified_ms for info in files)
     if listing is not None and dated_ms < now_ms - _FRESH_MS:
-        dated_ms = _ask_store(store)
+        dated_ms = ask_store(store)
     return min(now_ms, dated_ms)
 
 
@@ -99,8 +99,12 @@ def _counts(store: Store, commit: FileInfo, run_id: str | None, now_ms: int) -> 
     return run_id is None or find_run(info) != run_id
 
 
-def _ask_store(store: Store) -> int:
-    """Return the time of an object store."""
+def ask_store(store: Store) -> int:
+    """Return the time of a store, in ms since 1970 UTC: write a file, read its time, delete it.
+
+    Raises:
+        StorageError: the store failed.
+    """
     store.put(_PROBE, b"")
     [info] = store.stat_many([_PROBE])
     store.delete_many([_PROBE])

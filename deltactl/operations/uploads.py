@@ -22,6 +22,7 @@ from typing import Final
 from deltactl.clock import Clock
 from deltactl.errors import AccessDeniedError, DeltactlError, ObjectNotFoundError, Warn
 from deltactl.operations.leases import Holder, list_leased_runs
+from deltactl.operations.trusted_time import ask_store
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store, Uploads
 
@@ -56,7 +57,7 @@ def find_uploading_run(store: Store, run_id: str, clock: Clock) -> UploadingRun 
     if store.uploads is None:
         return None
     try:
-        is_leased = run_id in list_leased_runs(store, clock)
+        is_leased = run_id in list_leased_runs(store, clock.now_ms())
     except DeltactlError as error:
         _log.warning("%s: the leases cannot be read: %s", store.uri, error.message)
         is_leased = False
@@ -88,15 +89,20 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
     if uploads is None:
         return
     errors: list[DeltactlError] = []
+    infos: list[FileInfo] = []
+    leased: set[str] = set()
+    now_ms = clock.now_ms()
     try:
         infos = list(store.list_from(_NOTES))
-        leased = list_leased_runs(store, clock) if infos else set()
+        if infos:
+            now_ms = min(now_ms, ask_store(store))
+            leased = list_leased_runs(store, now_ms)
     except DeltactlError as error:
-        errors, infos, leased = [error], [], set()
+        errors, infos = [error], []
     for info in infos:
         try:
             note = _read(store, info)
-            if note is not None and _has_ended(note.run, info, leased, clock):
+            if note is not None and _has_ended(note.run, info, leased, now_ms):
                 _abort(store, uploads, note, info.name)
         except DeltactlError as error:
             errors.append(error)
@@ -110,12 +116,13 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
         )
 
 
-def _has_ended(run: UploadingRun, info: FileInfo, leased: set[str], clock: Clock) -> bool:
-    if run.holder.is_gone():
-        return True
+def _has_ended(run: UploadingRun, info: FileInfo, leased: set[str], now_ms: int) -> bool:
+    running = run.holder.is_running()
+    if running is not None:
+        return not running
     if run.holder.run_id in leased:
         return False
-    return run.is_leased or info.modified_ms + _WITHOUT_LEASE_MS <= clock.now_ms()
+    return run.is_leased or info.modified_ms + _WITHOUT_LEASE_MS <= now_ms
 
 
 def _abort(store: Store, uploads: Uploads, note: _Note, path: str) -> None:

@@ -77,9 +77,34 @@ def test_what_a_crash_leaves_expires_and_is_taken_over() -> None:
     with pytest.raises(LeaseHeldError), scene.hold(store, "two"):
         pass
     scene.clock.advance(1)
+    store.advance(LEASE_MS)
     with scene.hold(store, "two"):
         assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
     assert store.contents() == {}
+
+
+def test_a_clock_that_is_ahead_takes_over_no_lease() -> None:
+    """The clock of the store decides."""
+    scene, store = Scene(), new_store()
+    store.put("_deltactl/leases/optimize.00000007.json", leases._encode(holder_at(scene.clock)))
+    before = store.contents()
+    scene.clock.advance(40 * 24 * 60 * 60 * 1000)
+    with pytest.raises(LeaseHeldError), scene.hold(store, "two"):
+        pass
+    assert store.contents() == before
+
+
+@pytest.mark.parametrize(("started", "holds"), [("own", True), ("1", False), ("", False)])
+def test_a_process_that_runs_here_holds_whatever_the_clock_says(started: str, holds: bool) -> None:
+    """A later process with the same number does not."""
+    scene, store = Scene(), new_store()
+    store.advance(LEASE_MS * 100)
+    left = Holder.here("one", scene.clock)
+    left = left if started == "own" else replace(left, started=started)
+    store.put("_deltactl/leases/optimize.00000007.json", leases._encode(left))
+    scene.clock.advance(LEASE_MS * 10)
+    with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
+        pass
 
 
 def _number_of_no_process() -> int:
@@ -115,6 +140,7 @@ def test_a_file_that_cannot_be_read_holds_until_it_is_old() -> None:
     with pytest.raises(LeaseHeldError, match="unknown host"), scene.hold(store, "two"):
         pass
     scene.clock.advance(LEASE_MS)
+    store.advance(LEASE_MS)
     with scene.hold(store, "two"):
         pass
 

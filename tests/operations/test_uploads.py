@@ -34,7 +34,8 @@ class _PartsStore(ForwardingStore):
     """Keeps the ids of uploads by name, as S3 keeps their parts."""
 
     def __init__(self, inner: Store | None = None) -> None:
-        super().__init__(inner or MemoryStore(f"memory://uploads-{next(_NUMBERS)}/t"))
+        self.memory = MemoryStore(f"memory://uploads-{next(_NUMBERS)}/t")
+        super().__init__(inner or self.memory)
         self.unfinished: dict[str, str] = {}
         self.refusal: StorageError | None = None
         self.on_upload: OnUpload | None = None
@@ -131,6 +132,9 @@ def test_a_run_elsewhere_has_ended_when_it_lost_its_lease() -> None:
         assert store.unfinished, "it holds the lease"
         clock.advance(LEASE_MS + 1)
         assert _abort(store, clock) == []
+        assert store.unfinished, "only this machine's clock says that the lease has expired"
+        store.memory.advance(LEASE_MS + 1)
+        assert _abort(store, clock) == []
     assert store.unfinished == {}
     assert store.notes() == []
 
@@ -141,6 +145,9 @@ def test_a_run_elsewhere_without_a_lease_has_ended_a_day_later() -> None:
     (info,) = store.list_from("_deltactl/uploads")
     _abort(store, FixedClock(info.modified_ms + _DAY_MS - 1))
     assert store.unfinished
+    _abort(store, FixedClock(info.modified_ms + _DAY_MS))
+    assert store.unfinished, "only this machine's clock says so"
+    store.memory.advance(_DAY_MS)
     _abort(store, FixedClock(info.modified_ms + _DAY_MS))
     assert store.unfinished == {}
 

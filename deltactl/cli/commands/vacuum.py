@@ -185,7 +185,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     ensure_alone(ctx, command, "undo", "check", "dry_run")
-    ensure_alone(ctx, command, "purge_quarantine", "yes", "check", "dry_run")
+    ensure_alone(ctx, command, "purge_quarantine", "force_retention", "yes", "check", "dry_run")
     ensure_alone(ctx, command, "forget_clone", "yes", "check", "dry_run")
     if forget_clone is not None:
         drop_clone(session, table, forget_clone, yes, dry_run or check)
@@ -194,7 +194,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         undo_run(session, table, undo, dry_run or check)
         return
     if purge_quarantine:
-        purge_quarantined(session, table, yes, dry_run or check)
+        purge_quarantined(session, table, yes, dry_run or check, force_retention)
         return
     options = VacuumOptions(
         retain_ms=None if retain is None else parse_duration(retain),

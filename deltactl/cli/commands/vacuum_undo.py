@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from deltactl.cli.confirm import ask
 from deltactl.cli.session import Session
-from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.units import format_count
 
@@ -62,7 +61,9 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
     )
 
 
-def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) -> None:
+def purge_quarantined(
+    session: Session, table: str, yes: bool, dry_run: bool, force_retention: bool
+) -> None:
     """Ask, then delete quarantined files whose time has passed.
 
     Raises:
@@ -70,6 +71,7 @@ def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) ->
         PartialSuccessError: some files were not deleted.
     """
     from deltactl.cli.pages.vacuum import render_purge
+    from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.undo import purge_quarantine
 
     if not (yes or dry_run) and not ask(
@@ -77,7 +79,8 @@ def purge_quarantined(session: Session, table: str, yes: bool, dry_run: bool) ->
     ):
         raise SafetyError("not confirmed: nothing was removed")
     store = session.open_table(table, read_only=dry_run)
-    report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)
+    context = RunContext(warn=session.output.warn)
+    report = purge_quarantine(store, context, force_retention=force_retention, dry_run=dry_run)
     session.present(
         lambda page: render_purge(page, report), dry_run=dry_run, result=report.to_dict()
     )

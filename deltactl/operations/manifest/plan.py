@@ -14,7 +14,9 @@ from deltactl.operations.manifest.compare import has_same_lines, is_large, is_sa
 from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
 from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.touched_partitions import find_touched
+from deltactl.operations.trusted_time import planning_now
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
@@ -107,9 +109,7 @@ def plan_manifests(
     live: LiveFiles,
     output: Store,
     options: ManifestOptions,
-    *,
-    now_ms: int,
-    warn: Warn,
+    context: RunContext,
 ) -> ManifestPlan:
     """Compare a version with the manifests in ``output``.
 
@@ -122,7 +122,9 @@ def plan_manifests(
     folders, num_files = lines.folders, lines.num_files
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
-    chosen = _choose_directories(snapshot, {*folders, *map(_folder_of, there)}, options, warn)
+    chosen = _choose_directories(
+        snapshot, {*folders, *map(_folder_of, there)}, options, context.warn
+    )
     wanted = [index for index, folder in enumerate(folders) if folder in chosen]
     wanted.sort(key=folders.__getitem__)
     kept = [index for index in wanted if manifest_name(folders[index]) in there]
@@ -139,7 +141,7 @@ def plan_manifests(
         snapshot.metadata.id,
         tuple(partitions),
         tuple(stale),
-        _find_leftovers(output, found_names, now_ms),
+        _find_leftovers(snapshot, output, found_names, context),
         lines,
         tuple(wanted),
     )
@@ -167,11 +169,16 @@ def is_seen(name: str) -> bool:
     return name.rpartition("/")[2][:1] not in ("_", ".")
 
 
-def _find_leftovers(output: Store, names: Sequence[str], now_ms: int) -> tuple[str, ...]:
+def _find_leftovers(
+    snapshot: Snapshot, output: Store, names: Sequence[str], context: RunContext
+) -> tuple[str, ...]:
     """Return hidden files of earlier runs that are too old to be in use."""
     hidden = [name for name in names if is_temp_name(name)]
-    infos = output.stat_many(hidden) if hidden else ()
-    return tuple(info.name for info in infos if info and info.modified_ms < now_ms - _LEFT_MS)
+    if not hidden:
+        return ()
+    before_ms = planning_now(snapshot, context, context.clock.now_ms()) - _LEFT_MS
+    infos = output.stat_many(hidden)
+    return tuple(info.name for info in infos if info and info.modified_ms < before_ms)
 
 
 def _folder_of(name: str) -> str:

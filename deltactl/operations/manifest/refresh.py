@@ -46,8 +46,7 @@ def refresh_manifests(
         snapshot, live = load_table(store, None, warn, snapshot)
         with closing(live):
             ensure_no_vectors(live, store.uri)
-            now_ms = context.clock.now_ms()
-            plan = plan_manifests(snapshot, live, store, options, now_ms=now_ms, warn=warn)
+            plan = plan_manifests(snapshot, live, store, options, context)
             window_ms = write_manifests(plan, store, context.without_cancel())
         record_version(snapshot, context)
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)

@@ -90,9 +90,7 @@ def _generate(
         ensure_no_vectors(live, snapshot.store.uri)
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
-    plan = plan_manifests(
-        snapshot, live, output, options, now_ms=context.clock.now_ms(), warn=context.warn
-    )
+    plan = plan_manifests(snapshot, live, output, options, context)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl: tuple[str, ...] = ()
     if options.ddl:

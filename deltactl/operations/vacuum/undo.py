@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import ask_store, planning_now
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_quarantine,
@@ -21,6 +23,7 @@ from deltactl.operations.vacuum.last_vacuum_info import (
     write_last_vacuum_info,
 )
 from deltactl.storage.errors import no_versions_error
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
@@ -151,13 +154,23 @@ class PurgeReport:
         }
 
 
-def purge_quarantine(store: Store, *, clock: Clock, dry_run: bool = False) -> PurgeReport:
+def purge_quarantine(
+    store: Store, context: RunContext, *, force_retention: bool = False, dry_run: bool = False
+) -> PurgeReport:
     """Delete files in quarantines of earlier runs that have expired.
 
+    ``force_retention``: trust this machine's clock, also if nothing proves its time.
+
     Raises:
+        TableError: there is no table.
         StorageError: the store cannot be listed.
     """
-    now_ms = clock.now_ms()
+    clock_ms = now_ms = context.clock.now_ms()
+    if not force_retention:
+        snapshot = load_snapshot(store, warn=context.warn)
+        now_ms = planning_now(snapshot, context, clock_ms)
+        if not (dry_run or is_local_uri(store.uri)):
+            now_ms = min(now_ms, ask_store(store))
     runs, waiting = [], []
     num_files = num_bytes = 0
     failures: dict[str, str] = {}
@@ -166,6 +179,12 @@ def purge_quarantine(store: Store, *, clock: Clock, dry_run: bool = False) -> Pu
         names = list_quarantine(store, record.run_id) if until is not None else []
         if until is None or not names:
             continue
+        if now_ms < until <= clock_ms:
+            context.warn(
+                f"the files of run {record.run_id} are kept: only this machine's clock "
+                f"({format_timestamp(clock_ms)}) shows that their time in quarantine has ended. If "
+                "it is right, rerun with --force-retention"
+            )
         if until > now_ms:
             waiting.append((record.run_id, until))
             continue

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DeltactlError
-from deltactl.operations.vacuum.journal import list_runs
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.journal import (
+    RunRecord,
+    list_runs,
+    quarantine_name,
+    write_record,
+)
 from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
+from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
 from tests.support.stores import FaultyStore
+from tests.support.table_builder import Column, TableBuilder
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 
@@ -106,14 +116,40 @@ def test_runs_that_are_not_there(run: str) -> None:
         undo_vacuum(scene.store, run)
 
 
+def at(now_ms: int, told: list[str] | None = None) -> RunContext:
+    warn = pytest.fail if told is None else told.append
+    return RunContext(warn=warn, clock=FixedClock(now_ms))
+
+
+def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    (path,) = builder.append([{"id": 1}])
+    record = RunRecord(
+        "20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 7,
+        quarantined_until_ms=int(time.time() * 1000) + 3 * DAY,
+    )  # fmt: skip
+    write_record(builder.store, record)
+    builder.store.put(quarantine_name(record.run_id, path), b"old")
+    later = int(time.time() * 1000) + 40 * DAY
+    told: list[str] = []
+    assert purge_quarantine(builder.store, at(later, told)).files == 0
+    assert len(told) == 1
+    assert purge_quarantine(builder.store, at(later), force_retention=True).files == 1
+
+
 def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     scene, gone = scene_with_work()
     report = scene.vacuum(quarantine=True, quarantine_ms=3 * DAY)
-    early = purge_quarantine(scene.store, clock=FixedClock(NOW + 2 * DAY))
+    early = purge_quarantine(scene.store, at(NOW + 2 * DAY))
     assert (early.files, early.waiting) == (0, ((report.run_id, NOW + 3 * DAY),))
-    shown = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY), dry_run=True)
+    shown = purge_quarantine(scene.store, at(NOW + 4 * DAY), dry_run=True)
     assert shown.files == 3
-    purged = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY))
+    told: list[str] = []
+    unproven = purge_quarantine(scene.store, at(NOW + 4 * DAY, told))
+    assert unproven.files == 0, "by the clock of the store, it is still early"
+    assert "rerun with --force-retention" in told[0]
+    scene.store.advance(4 * DAY)
+    purged = purge_quarantine(scene.store, at(NOW + 4 * DAY))
     assert (purged.files, purged.bytes, purged.runs) == (
         3,
         report.bytes_removed,
@@ -121,7 +157,7 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     )
     assert not any("quarantine" in name for name in own_files(scene))
     assert list_runs(scene.store)[-1].status == "purged"
-    again = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY))
+    again = purge_quarantine(scene.store, at(NOW + 4 * DAY))
     assert (again.runs, again.waiting) == ((), ())
 
 
