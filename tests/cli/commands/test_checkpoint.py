@@ -125,6 +125,23 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     )
 
 
+def test_a_cleanup_asks_if_only_the_clock_of_this_machine_shows_the_time(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    make_old(tmp_path / "events", 60)
+    before = names(table)
+    shown = cli("checkpoint", "events", "--cleanup", "--dry-run")
+    assert shown.code == 0
+    assert "a real run asks this question: This machine's clock says " in shown.err
+    refused = cli("checkpoint", "events", "--cleanup")
+    assert refused.code == 6
+    assert "Delete 2 log files?" in refused.err
+    assert "rerun with --yes" in refused.err
+    assert names(table) == before
+    assert cli("checkpoint", "events", "--cleanup", "--yes").code == 0
+    assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
+
+
 @pytest.mark.usefixtures("trusted_clock")
 def test_a_cleanup_without_a_checkpoint_begins_with_what_it_did(
     cli: RunCli, table: TableBuilder, tmp_path: Path
