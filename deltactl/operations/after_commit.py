@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.run_context import RunContext
+from deltactl.protocol.properties import TableProperties
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 def follow_commit(
     before: Snapshot,
-    version: int,
+    after: CommitBase,
     context: RunContext,
     *,
     files_changed: bool = True,
@@ -28,11 +30,11 @@ def follow_commit(
 
     A checkpoint is due if ``checkpoint.plan.is_due`` returns true: a multiple of
     ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has
-    succeeded.
+    succeeded. The properties after the commit count, also those that it or another writer changed.
 
     Args:
         before: the snapshot that the commit was made from.
-        version: the version that was committed, the last of several.
+        after: the state with the commit, the last of several.
         context: of the run that committed; these steps are not cancelled.
         files_changed: whether the commit added or removed files; commits of a vacuum do not.
         keeps_history: whether old versions must be kept: the log is then not cleaned up.
@@ -45,11 +47,12 @@ def follow_commit(
     from deltactl.operations.checkpoint.plan import is_due
     from deltactl.operations.checkpoint.run import checkpoint_table
 
-    properties = before.properties
+    properties, version = TableProperties(after.metadata.configuration), after.version
     if files_changed and properties.refreshes_manifests:
         from deltactl.operations.manifest.refresh import refresh_manifests
 
-        refresh_manifests(before.store, before.version, context)
+        since = before.version if before.properties.refreshes_manifests else None
+        refresh_manifests(before.store, since, context)
     last = before.segment.checkpoint_version
     if not is_due(last, version, properties.checkpoint_interval):
         return None
@@ -64,7 +67,8 @@ def follow_commit(
         return None
     if properties.expired_log_cleanup and not keeps_history:
         try:
-            for name, reason in run(CheckpointOptions(cleanup_only=True)).failed:
+            options = CheckpointOptions(cleanup_only=True, if_enabled=True)
+            for name, reason in run(options).failed:
                 context.warn(f"{name} has expired, but could not be deleted: {reason}")
         except Exception as error:
             context.warn(f"version {version} is committed; the log was not cleaned up: {error}")

@@ -9,15 +9,19 @@ import pytest
 from deltactl.engine.local import LocalEngine
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.store import Store
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, opened_as
-from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path
+from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path, encode_lines
 
 
 def table(num_commits: int, **properties: str) -> TableBuilder:
@@ -152,7 +156,7 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
     said: list[str] = []
     found = follow_commit(
         before,
-        5,
+        CommitBase.of(before),
         RunContext(
             warn=said.append, engine=LocalEngine(), clock=FixedClock(NOW_MS), storage_options={}
         ),
@@ -160,3 +164,68 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
     assert found == 5
     assert any("was not cleaned up" in text for text in said)
     assert f"{LOG}/{0:020d}.json" in memory_of(builder).contents()
+
+
+def _aged(builder: TableBuilder) -> None:
+    for version in range(builder.version):
+        memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
+
+
+class _Altered(ForwardingStore):
+    """Another writer changes properties when a file is opened for writing, or before a commit."""
+
+    def __init__(self, builder: TableBuilder, call: str, **properties: str) -> None:
+        super().__init__(builder.store)
+        self._builder, self._call = builder, call
+        self._properties = {f"delta.{name}": value for name, value in properties.items()}
+
+    def _alter(self, call: str) -> None:
+        if call == self._call:
+            self._call = ""
+            version = (list_log(self._inner).latest_version or 0) + 1
+            action = self._builder.metadata_action(properties=self._properties)
+            self._inner.put_if_absent(commit_path(version), encode_lines([action]))
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        self._alter("commit")
+        super().put_if_absent(name, data)
+
+    def open_replacement(self, name: str) -> Replacement:
+        self._alter("checkpoint")
+        return super().open_replacement(name)
+
+
+@pytest.mark.parametrize("when", ["commit", "checkpoint"])
+def test_a_writer_beside_us_turns_off_the_cleanup(when: str) -> None:
+    builder = table(6, checkpointInterval="6")
+    builder.checkpoint(3)
+    _aged(builder)
+    store = _Altered(builder, when, checkpointInterval="6", enableExpiredLogCleanup="false")
+    with opened_as(store):
+        optimize(store)
+    assert len(checkpoint_versions(store)) == 2
+    assert min(log_names(store)) == f"{0:020d}.json"
+
+
+def test_a_writer_beside_us_changes_the_interval() -> None:
+    builder = table(4, checkpointInterval="100")
+    store = _Altered(builder, "commit", checkpointInterval="5")
+    with opened_as(store):
+        assert optimize(store).versions == (5,)
+    assert checkpoint_versions(store) == [5]
+
+
+def test_a_restore_that_turns_off_the_cleanup_is_not_followed_by_one() -> None:
+    builder = table(5, checkpointInterval="6", enableExpiredLogCleanup="false")
+    builder.checkpoint(3)
+    builder.change_metadata(
+        properties={"delta.checkpointInterval": "6", "delta.enableExpiredLogCleanup": "true"}
+    )
+    _aged(builder)
+    context = RunContext(
+        warn=lambda text: None, clock=FixedClock(NOW_MS), sleep=lambda seconds: None
+    )
+    assert builder.version == 5
+    restore_table(builder.store, RestoreOptions(version=4), context)
+    assert checkpoint_versions(builder.store) == [3, 6]
+    assert min(log_names(builder.store)) == f"{0:020d}.json"

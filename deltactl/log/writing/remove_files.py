@@ -38,8 +38,8 @@ def remove_files(
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
     touches: Callable[[Tail], bool],
-) -> int:
-    """Commit after the latest version; return the new version.
+) -> CommitBase:
+    """Commit after the latest version; return the state after it.
 
     Args:
         snapshot: the version from which the files were chosen.
@@ -81,4 +81,4 @@ def remove_files(
             raise ConflictError(f"nothing was committed: {reason}", hint="Rerun.")
 
     base = CommitBase.of(snapshot)
-    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
+    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep)

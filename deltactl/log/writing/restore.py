@@ -68,8 +68,8 @@ def restore_files(
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
     files: AddedFiles,
-) -> int:
-    """Commit after the latest version; return the new version.
+) -> CommitBase:
+    """Commit after the latest version; return the state after it.
 
     Commits of others that have only a commitInfo (for example of a vacuum) or a ``txn`` do not
     conflict.
@@ -92,12 +92,14 @@ def restore_files(
         StorageError: the store failed, and the commit does not exist.
     """
     store, started_ms = snapshot.store, clock.now_ms()
+    after = RestoredState(snapshot.protocol, snapshot.metadata)
 
     def encode(base: CommitBase, txn_id: str) -> bytes:
+        nonlocal after
         ensure(base)
         state = restoration.state or RestoredState(base.protocol, base.metadata)
         times = _times(store, clock, base, state)
-        state = _with_enablement(state, base, times)
+        state = after = _with_enablement(state, base, times)
         info = commit_info(times, restoration, read_version=snapshot.version, txn_id=txn_id)
         lines = _lines(base, restoration, state, started_ms)
         return ("\n".join([line("commitInfo", info), *lines]) + "\n").encode()
@@ -106,9 +108,8 @@ def restore_files(
         _ensure_no_change(winners, restoration.done)
 
     base = CommitBase.of(snapshot)
-    return win_version(
-        store, base, encode, learn=learn, clock=clock, sleep=sleep, files=files
-    ).version
+    won = win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep, files=files)
+    return replace(won, protocol=after.protocol, metadata=after.metadata)
 
 
 def _ensure_no_change(winners: Tail, done: str) -> None:

@@ -90,6 +90,11 @@ class Committer:
         self.orphans: list[str] = []
         """Deletion vector files of failed attempts that could not be removed."""
 
+    @property
+    def state(self) -> CommitBase:
+        """Return the latest state of the table that is known."""
+        return self._base
+
     def commit(self, bins: Sequence[Bin], draft: Draft) -> Committed:
         """Commit the bins that the commits of other writers still allow.
 

@@ -152,7 +152,7 @@ def repair_paths(
         raise InterruptedRunError("interrupted; nothing was removed")
     store.ensure_put_if_absent()
     removal = _build_removal(pairs.files, report, context)
-    version = remove_files(
+    after = remove_files(
         snapshot,
         removal,
         clock=context.clock,
@@ -160,9 +160,9 @@ def repair_paths(
         ensure=_ensure_may_remove,
         touches=lambda winners: _touches(store.uri, winners, chosen),
     )
-    follow_commit(snapshot, version, context)
+    follow_commit(snapshot, after, context)
     return PathRepairReport(
-        snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, version
+        snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, after.version
     )
 
 

@@ -28,8 +28,9 @@ class CheckpointOptions:
 
     ``version`` ``None`` is the latest. ``sidecar_rows`` is the maximum number of file actions of
     a sidecar. ``cleanup_only`` writes no checkpoint; with ``version`` the log is cleaned up to the
-    checkpoint of that version. ``need``: run only after at least this many commits since the last
-    checkpoint.
+    checkpoint of that version. ``if_enabled``: do not clean up if the newest version
+    has ``delta.enableExpiredLogCleanup`` set to false. ``need``: run only after at least this many
+    commits since the last checkpoint.
     """
 
     version: int | None = None
@@ -39,6 +40,7 @@ class CheckpointOptions:
     compat: Compat = "default"
     cleanup: bool = False
     cleanup_only: bool = False
+    if_enabled: bool = False
     compact_log: bool = False
     need: Need | None = None
 

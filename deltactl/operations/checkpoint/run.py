@@ -140,6 +140,8 @@ class _Job:
         version = options.version
         self._listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
         self.snapshot = load_snapshot(store, version, warn=warn, listing=self._listing)
+        if options.if_enabled and not self._latest.properties.expired_log_cleanup:
+            self.cleans = False
         self._is_confirmed = False
 
     @property

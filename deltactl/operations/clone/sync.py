@@ -111,7 +111,7 @@ def sync_clone(
         report = replace(report, files_added=update.added.num_rows)
         counts = (update.added.num_rows, _sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
-        version = restore_files(
+        after = restore_files(
             update.current,
             Restoration(
                 added=_without_versions(update.added),
@@ -126,8 +126,8 @@ def sync_clone(
             ensure=_ensure_may_write,
             files=files,
         )
-    follow_commit(update.current, version, context)
-    return replace(report, version_after=version)
+    follow_commit(update.current, after, context)
+    return replace(report, version_after=after.version)
 
 
 def _with_times(update: _Update, copied: Copied, *, full: bool) -> _Update:

@@ -23,6 +23,7 @@ from deltactl.errors import (
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.log.writing.rewrite import Committed, Committer, Draft, explain_conflict
 from deltactl.log.writing.run_tags import engine_info, run_tags
@@ -113,6 +114,11 @@ class OptimizeRun:
         self.num_bins += len(bins)
         self.rounds += 1
         self.forget_lost()
+
+    @property
+    def state(self) -> CommitBase:
+        """Return the latest state of the table that is known."""
+        return self._committer.state
 
     @property
     def lost_names(self) -> pa.ChunkedArray | None:

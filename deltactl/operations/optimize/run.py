@@ -20,6 +20,7 @@ from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.commit_bins import OptimizeRun
@@ -136,9 +137,9 @@ def try_optimize(
         return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
     run_together(store, [abort_uploads, store.ensure_put_if_absent])
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
-    report = execute_optimize(snapshot, plan, options, context)
+    report, after = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
-        follow_commit(snapshot, report.version_after, context)
+        follow_commit(snapshot, after, context)
     return report
 
 
@@ -273,10 +274,11 @@ def execute_optimize(
     plan: OptimizePlan,
     options: OptimizeOptions,
     context: RunContext,
-) -> OptimizeReport:
+) -> tuple[OptimizeReport, CommitBase]:
     """Rewrite the bins of a plan and commit them in batches, according to ``options``.
 
-    The files of dropped bins are planned again from the newest version.
+    The files of dropped bins are planned again from the newest version. Return also the state of
+    the table after the commits.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
     spec = build_spec(snapshot, plan, options, run.run_id, context)
@@ -298,7 +300,7 @@ def execute_optimize(
             break
         _log.info("%s: %s again", snapshot.store.uri, format_count(again.num_bins, "bin"))
         _run_round(run, snapshot, again, spec, context)
-    return run.finish()
+    return run.finish(), run.state
 
 
 def _run_round(

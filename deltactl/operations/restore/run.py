@@ -28,7 +28,6 @@ from deltactl.log.writing.restore import Restoration, restore_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.manifest.refresh import refresh_manifests
 from deltactl.operations.missing_files.find import (
     PRESENCE_COLUMNS,
     Missing,
@@ -54,7 +53,6 @@ from deltactl.operations.vacuum_commits import (
     find_vacuum_commits,
 )
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_duration, format_timestamp
 
@@ -113,7 +111,7 @@ def restore_table(
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
     store.ensure_put_if_absent()
-    version = restore_files(
+    after = restore_files(
         versions.current,
         _describe_commit(plan, options, context),
         clock=context.clock,
@@ -122,8 +120,8 @@ def restore_table(
         files=files,
     )
     gone = _look_again(store, plan, context)
-    _follow(versions, plan, version, context)
-    return replace(report, version_after=version, gone=gone)
+    follow_commit(versions.current, after, context)
+    return replace(report, version_after=after.version, gone=gone)
 
 
 def _make_plan(
@@ -302,13 +300,3 @@ def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[M
             f"{error.message}; run `deltactl check {shlex.quote(store.uri)}`"
         )
         return ()
-
-
-def _follow(versions: Versions, plan: RestorePlan, version: int, context: RunContext) -> None:
-    """Run the steps after a commit that the table properties require, as the restore set them."""
-    current = versions.current
-    if plan.state is not None and not current.properties.refreshes_manifests:
-        restored = TableProperties(plan.state.metadata.configuration)
-        if restored.refreshes_manifests:
-            refresh_manifests(current.store, None, context)
-    follow_commit(current, version, context)

@@ -70,7 +70,7 @@ class _Totals:
 
 
 class VacuumRun:
-    """The state of one run."""
+    """The state of one run; ``state`` is that of the table after its last commit."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class VacuumRun:
     ) -> None:
         self._store, self._plan, self._options = snapshot.store, plan, options
         self._context, self._replan = context, replan
-        self._base = CommitBase.of(snapshot)
+        self.state = self._base = CommitBase.of(snapshot)
         self._origin = snapshot.metadata
         self._totals = _Totals()
         self._skew_ms: int | None = None
@@ -144,7 +144,7 @@ class VacuumRun:
             is_blind_append=True,
         )
         # Commits of other writers are not applied here: `_read_new_commits` reads them.
-        after = commit_info_only(
+        self.state = commit_info_only(
             self._store,
             self._base,
             info,
@@ -152,7 +152,7 @@ class VacuumRun:
             sleep=self._context.sleep,
             ensure=ensure_may_vacuum,
         )
-        self._totals.versions.append(after.version)
+        self._totals.versions.append(self.state.version)
 
     def _start_parameters(self) -> dict[str, object]:
         """Source: Delta's VACUUM START, its parameters and metrics."""

@@ -82,11 +82,12 @@ def vacuum_table(
         raise InterruptedRunError("interrupted; nothing was removed")
     abort_ended_uploads(store, context.clock, context.warn)
     store.ensure_put_if_absent()
-    report = VacuumRun(snapshot, plan, options, context, replan=plan_by).execute()
+    run = VacuumRun(snapshot, plan, options, context, replan=plan_by)
+    report = run.execute()
     if report.versions and not report.interrupted:
         follow_commit(
             snapshot,
-            report.version_after,
+            run.state,
             context,
             files_changed=False,
             # The kept versions need their commits too.

@@ -132,13 +132,14 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
 def test_files_that_a_vacuum_takes_meanwhile(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from deltactl.log.writing.commit_attempts import CommitBase
     from deltactl.log.writing.restore import restore_files
     from deltactl.operations.restore import run
 
     (path,) = Path("events/p=a").glob("*.parquet")
     commit = restore_files
 
-    def commit_and_vacuum(*args: object, **named: object) -> int:
+    def commit_and_vacuum(*args: object, **named: object) -> CommitBase:
         done = commit(*args, **named)  # type: ignore[arg-type]
         path.unlink()
         return done
