@@ -19,7 +19,12 @@ from deltactl.cli.html_report.parts import (
     render_tiles,
 )
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.pages.optimize import describe_estimate, describe_groups, describe_undo
+from deltactl.cli.pages.optimize import (
+    describe_estimate,
+    describe_groups,
+    describe_undo,
+    describe_verified,
+)
 from deltactl.cli.pages.sizes import describe_small, label_buckets
 from deltactl.cli.pages.skipping import format_share
 from deltactl.units import format_count, format_size
@@ -70,7 +75,7 @@ def _done_tiles(result: Values) -> list[tuple[str, str, str]]:
             format_size(result["bytes_added"]),
             f"was {format_size(result['bytes_removed'])}",
         ),
-        ("rows", f"{result['rows_rewritten']:,}", "verified, none changed"),
+        ("rows", f"{result['rows_rewritten']:,}", describe_verified(result["verified"])),
         _files_tile(plan["sizes_before"], plan["sizes_after"]),
     ]
 

@@ -119,7 +119,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     page.fields(
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
-            ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
+            ("rows", f"{report.rows_rewritten:,} rewritten: {describe_verified(report.verified)}"),
             *(
                 _rewrite_fields(report.rewritten)
                 if report.plan.layout is None
@@ -134,6 +134,16 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
         page.line(Styled("removed the output of a lost worker: ", Tone.FAINT), stray)
+
+
+def describe_verified(kinds: Sequence[str]) -> str:
+    """Return how rewritten rows were verified, as text; see ``OptimizeReport.verified``."""
+    texts = {
+        "rows": "every row compared, none changed",
+        "bytes": "copied byte for byte",
+        "counts": "row and null counts equal",
+    }
+    return ", or ".join(texts[kind] for kind in kinds)
 
 
 def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:

@@ -97,6 +97,25 @@ class OptimizeReport:
     error: DeltactlError | None = field(default=None, compare=False)
 
     @property
+    def verified(self) -> tuple[str, ...]:
+        """Return how the rewritten rows were verified before the commit.
+
+        ``rows``: every row of the outputs was compared with the inputs, or a digest of all rows.
+        ``bytes``: row groups were copied byte for byte. ``counts``: numbers of rows and nulls.
+        """
+        if not self.versions:
+            return ()
+        if self.options.verify == "full":
+            return ("rows",)
+        layout, counts = self.plan.layout, self.rewritten
+        if layout is not None:
+            is_merged = any(layout.request_of(n) is None for n in range(len(layout.files_after)))
+            return ("rows", "counts") if is_merged else ("rows",)
+        if counts is None or not counts.groups_copied:
+            return ("counts",)
+        return ("bytes", "counts") if counts.groups_encoded else ("bytes",)
+
+    @property
     def version_before(self) -> int:
         """Return the version of the plan."""
         return self.plan.version
@@ -148,6 +167,7 @@ class OptimizeReport:
             "bytes_added": self.bytes_added,
             "bytes_removed": self.bytes_removed,
             "rows_rewritten": self.rows_rewritten,
+            "verified": list(self.verified),
             "deletion_vectors_removed": self.deletion_vectors_removed,
             "rewrite": {
                 "mode": self.options.rewrite,

@@ -110,7 +110,7 @@ def test_a_run_shows_sizes_rows_engine_and_undo(cli: RunCli, table: TableBuilder
     assert lines[0] == "8 files became 2 in version 2"
     assert lines[1] == f"size     781.3 KiB -> {size / 1024:.1f} KiB"
     assert lines[2:] == [
-        "rows     24 rewritten, verified, none changed",
+        "rows     24 rewritten: row and null counts equal",
         "copied   0 of 8 row groups, 0 B of 781.3 KiB",
         "encoded  below --min-row-group (8)",
         "engine   local (input below 1 GiB, no cluster configured)",

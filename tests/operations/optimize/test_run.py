@@ -855,3 +855,22 @@ def test_other_readers_read_the_result(tmp_path: Path, features: str, reader: st
         builder.delete_rows(paths[0], [1, 2])
     assert Table(str(tmp_path / "t")).optimize().files_added == 3
     assert READERS[reader](tmp_path / "t") == len(builder.rows())
+
+
+@pytest.mark.parametrize(
+    ("options", "verified"),
+    [
+        ({}, ("counts",)),
+        ({"verify": "full"}, ("rows",)),
+        ({"rewrite": "copy"}, ("bytes",)),
+        ({"rewrite": "copy", "verify": "full"}, ("rows",)),
+        ({"cluster_by": "id"}, ("rows",)),
+        ({"dry_run": True}, ()),
+    ],
+)
+def test_a_report_says_how_rows_were_verified(
+    options: dict[str, Any], verified: tuple[str, ...]
+) -> None:
+    report = run(build(3, 3), **options)
+    assert report.verified == verified
+    assert report.to_dict()["verified"] == list(verified)
