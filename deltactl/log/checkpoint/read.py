@@ -29,6 +29,7 @@ from deltactl.log.checkpoint.single_actions import (
 )
 from deltactl.log.commits.columns import NON_FILE_ACTIONS, find_shared_rows
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
+from deltactl.log.commits.info import find_actions
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
@@ -174,6 +175,25 @@ def read_removes(
     """Yield batches of tombstones with columns of :data:`REMOVE_SCHEMA`; see ``read_adds``."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "remove", columns)
+
+
+def read_metadata_nodes(store: Store, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
+    """Yield the metaData objects of a checkpoint as they are.
+
+    Raises:
+        CorruptLogError: a part cannot be read.
+    """
+    for name in checkpoint.names:
+        with _named(name, checkpoint.version):
+            if checkpoint.format == "json":
+                yield from find_actions(name, store.read(name), "metaData")
+                continue
+            with store.open_input(name) as source:
+                parquet = _open_parquet(source)
+                columns = {"metaData"} & set(parquet.schema_arrow.names)
+                for batch in parquet.iter_batches(_BATCH_ROWS, columns=list(columns)):
+                    for column in batch.columns:
+                        yield from column.drop_null().to_pylist(maps_as_pydicts="strict")
 
 
 def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.checkpoint.read import read_metadata_nodes
 from deltactl.log.commits.changes import ParsedCommits, parse_commits
 from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
@@ -99,6 +100,11 @@ def check_checkpoint_heads(
             broken.add(checkpoint)
             version, name = checkpoint.version, checkpoint.names[0]
             findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
+            continue
+        for metadata in read_metadata_nodes(store, checkpoint):
+            if (problem := _describe_lacking(metadata)) is not None:
+                version, name = checkpoint.version, checkpoint.names[0]
+                findings.add("SCHEMA_INVALID", problem, version=version, file=name)
     return frozenset(broken)
 
 
@@ -222,9 +228,8 @@ class CommitChecker:
             self.protocols[version] = parse_protocol(protocol)
         for metadata in find_actions(name, data, "metaData"):
             self.metadata[version] = parse_metadata(metadata)
-            if lacking := list(_find_lacking(metadata)):
-                problem = f"its metaData action has no {' and no '.join(lacking)}"
-                self._add("SCHEMA_INVALID", problem, version)
+            if (lack := _describe_lacking(metadata)) is not None:
+                self._add("SCHEMA_INVALID", lack, version)
 
     def _check_missing_schemas(self) -> None:
         """Find metaData actions without a schema, unless readers start from a later checkpoint."""
@@ -257,14 +262,16 @@ class CommitChecker:
         self._findings.add(code, problem, version=version, file=name)
 
 
-def _find_lacking(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield required members of a metaData action that are absent, or not an object as needed."""
+def _describe_lacking(metadata: Mapping[str, Any]) -> str | None:
+    """Return which required members are absent, or not an object as needed; or ``None``."""
+    lacking = []
     for member in _MEMBERS:
         value: Any = metadata
         for name in member.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if value is None or (member in _OBJECTS and not isinstance(value, dict)):
-            yield member
+            lacking.append(member)
+    return f"its metaData action has no {' and no '.join(lacking)}" if lacking else None
 
 
 def _read_version(info: Mapping[str, Any], version: int) -> int:

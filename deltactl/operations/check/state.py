@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.commits.file_actions import ADD_MEMBERS, find_incomplete
 from deltactl.log.find_files import find_path_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
@@ -22,6 +23,7 @@ from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.check.vector_index import VECTOR_COLUMNS, VectorIndex
+from deltactl.protocol.arrow_schemas import JSON_NAMES
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
 from deltactl.protocol.path_columns import holds_character, not_java_text_mask
 from deltactl.protocol.paths import is_absolute
@@ -37,6 +39,8 @@ STATE_COLUMNS: Final = (
     "deletion_vector",
     "base_row_id",
     "default_row_commit_version",
+    "modification_time_ms",
+    "data_change",
 )
 # Empty, with a NUL, or with an empty, "." or ".." part: every other path is valid.
 _ODD: Final = r"\x00|(?:^|/)\.{0,2}(?:/|$)"
@@ -98,6 +102,8 @@ class StateChecker:
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
             self._add("FILE_SIZE", "its size in the log is missing or negative", path)
+        if self.snapshot.head is not None:  # for commits, see COMMIT_UNREADABLE
+            self._check_members(batch)
         self.path_texts.take_live(batch)
         texts = batch["encoded_path"]
         if holds_character(texts, "%"):
@@ -105,6 +111,12 @@ class StateChecker:
             self._unlike_spark += len(unlike)
             if self._unlike_spark and not self._unlike_example:
                 self._unlike_example = unlike[0].as_py()
+
+    def _check_members(self, batch: pa.Table) -> None:
+        for name in find_incomplete(batch, set(ADD_MEMBERS) - {"size_bytes"}):
+            for path in batch["path"].filter(batch[name].is_null()).to_pylist():
+                problem = f"its {JSON_NAMES[name]} in the log is missing"
+                self._add("LOG_UNREADABLE", problem, path)
 
     def _note_paths(self) -> None:
         if self._unlike_spark:
