@@ -239,15 +239,15 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms:
             )
 
 
-def list_leased_runs(store: Store, now_ms: int) -> set[str]:
-    """Return the ids of the runs that hold a lease at a time, of any command.
+def list_leases(store: Store, now_ms: int) -> list[Holder]:
+    """Return the holders of the leases that are held at a time, of any command.
 
     Raises:
         StorageError: the store failed.
     """
     infos = store.list_from(_LEASES)
     holders = (_read(store, info) for info in infos if info.name.endswith(".json"))
-    return {holder.run_id for holder in holders if holder and holder.holds(now_ms)}
+    return [holder for holder in holders if holder and holder.holds(now_ms)]
 
 
 def _list(store: Store, command: str) -> dict[int, FileInfo]:

@@ -21,7 +21,7 @@ from typing import Final
 
 from deltactl.clock import Clock
 from deltactl.errors import AccessDeniedError, DeltactlError, ObjectNotFoundError, Warn
-from deltactl.operations.leases import Holder, list_leased_runs
+from deltactl.operations.leases import Holder, list_leases
 from deltactl.operations.trusted_time import ask_store
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store, Uploads
@@ -57,7 +57,7 @@ def find_uploading_run(store: Store, run_id: str, clock: Clock) -> UploadingRun 
     if store.uploads is None:
         return None
     try:
-        is_leased = run_id in list_leased_runs(store, clock.now_ms())
+        is_leased = run_id in (it.run_id for it in list_leases(store, clock.now_ms()))
     except DeltactlError as error:
         _log.warning("%s: the leases cannot be read: %s", store.uri, error.message)
         is_leased = False
@@ -96,7 +96,7 @@ def abort_ended_uploads(store: Store, clock: Clock, warn: Warn) -> None:
         infos = list(store.list_from(_NOTES))
         if infos:
             now_ms = min(now_ms, ask_store(store))
-            leased = list_leased_runs(store, now_ms)
+            leased = {it.run_id for it in list_leases(store, now_ms)}
     except DeltactlError as error:
         errors, infos = [error], []
     for info in infos:

@@ -6,7 +6,7 @@ Names that no vacuum lists or deletes are in ``protocol/vacuum_names``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -37,11 +37,12 @@ UNKNOWN = "not in the log, and not named by a Delta writer"
 CONVERTED = "not in the log, in the directory of a converted table"
 UNATTENDED = "not in the log, and this run is unattended"
 FOREIGN = "another table's"
+LEASED = "perhaps of a run that holds a lease"
 LINKED = "reached by a symbolic link"
 MANIFEST = "listed in a symlink manifest"
 UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED)
 # Files in the log that are kept for these reasons must be considered again by a later run.
-_HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
+_HOLDS_BACK = (YOUNG, LEASED, FOREIGN, LINKED, MANIFEST)
 
 
 @dataclass(slots=True)
@@ -51,7 +52,8 @@ class Filters:
     ``named``: the names in actions of the log; ``held_back``: the number of these that were kept.
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
-    files that do not exist.
+    files that do not exist. ``runs``: ids of the runs that hold a lease, which began at or after
+    ``runs_since_ms``.
     """
 
     store: Store
@@ -61,6 +63,8 @@ class Filters:
     ignore_manifests: bool
     named: pa.ChunkedArray
     spared: str | None = None
+    runs: Sequence[str] = ()
+    runs_since_ms: int | None = None
     foreign: frozenset[str] = frozenset()
     linked: frozenset[str] = frozenset()
     kept: Counter[str] = field(default_factory=Counter)
@@ -85,11 +89,16 @@ class Filters:
         names = self._drop(names, pc.or_(linked, _is_one_of(names, self.linked)), LINKED)
         if not self.include_unknown:
             names = self._drop_unnamed(names)
+        for run_id in self.runs:
+            names = self._drop(names, pc.match_substring(names, f"-{run_id}-"), LEASED)
         found = stat_files(self.store, names)
         self.absent = names.filter(pc.invert(pc.is_in(names, value_set=found["path"])))
         found = self._drop_rows(
             found, pc.greater_equal(found["modified_ms"], self.cutoff_ms), YOUNG
         )
+        if self.runs_since_ms is not None:
+            new = pc.greater_equal(found["modified_ms"], self.runs_since_ms)
+            found = self._drop_rows(found, new, LEASED)
         found = self._drop_manifest_names(found)
         return found.append_column("reason", self._reasons(found["path"])).cast(CANDIDATES)
 

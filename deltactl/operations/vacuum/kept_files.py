@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +39,15 @@ from deltactl.protocol.deletion_vectors import vector_files
 
 _REFERENCE = ("path", "deletion_vector")
 
+Role: TypeAlias = Literal["live", "retained", "possible"]
+"""Why a name is kept: it is live in the latest version, or needed for another reason.
+
+``possible`` names may be needed, and need not exist.
+"""
+
+Kept: TypeAlias = tuple[pa.ChunkedArray, Role]
+"""Names to keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeepRules:
@@ -59,7 +69,7 @@ class KeepRules:
     warn: Warn
 
 
-def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
+def live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
     """Yield the names of live files and their deletion vectors.
 
     An absolute name outside of the root may be another address of a file below it.
@@ -68,12 +78,13 @@ def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
         vectors = pc.unique(vector_files(batch["deletion_vector"]).drop_null())
         for names in (batch["path"], pa.chunked_array([vectors], pa.string())):
             located = locate(snapshot.store, names)
-            yield located.drop_null()
+            yield located.drop_null(), role
             if located.null_count:
-                yield from possible_names(names.filter(pc.is_null(located)).combine_chunks())
+                outside = names.filter(pc.is_null(located)).combine_chunks()
+                yield from ((ends, "possible") for ends in possible_names(outside))
 
 
-def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
+def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     """Yield all names to keep, in batches, with the names for which some reader takes them.
 
     Args:
@@ -84,26 +95,28 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         SafetyError: a file of the log cannot be located, or a noted clone cannot be read.
         TableError: a version to keep cannot be rebuilt, or a table to keep for does not exist.
     """
-    for names in _named_by_the_log(rules, oldest_kept):
-        yield names
-        yield misread_names(rules.snapshot.store, names)
+    for names, role in _named_by_the_log(rules, oldest_kept):
+        yield names, role
+        yield misread_names(rules.snapshot.store, names), "possible"
     others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
-    yield from others.names_for(rules.options.also_keep_for)
-    yield from others.names_for_clones(rules.clones)
+    for names in others.names_for(rules.options.also_keep_for):
+        yield names, "possible"
+    for names in others.names_for_clones(rules.clones):
+        yield names, "possible"
 
 
-def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
+def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     store = rules.snapshot.store
     yield from live_names(rules.snapshot)
     for batch in rules.snapshot.tombstone_batches((*_REFERENCE, "deletion_timestamp_ms")):
         young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.cutoff_ms)
-        yield file_names(store, batch.filter(pc.fill_null(young, False)))
+        yield file_names(store, batch.filter(pc.fill_null(young, False))), "retained"
     first = rules.sweep.first if rules.current_at_cutoff is None else rules.current_at_cutoff + 1
     if oldest_kept is not None:
         first = min(first, oldest_kept + 1)
     events = rules.sweep.events
-    yield event_names(store, events.filter(pc.greater_equal(events["version"], first)))
-    yield event_names(store, added_by_text(rules.sweep))
+    yield event_names(store, events.filter(pc.greater_equal(events["version"], first))), "retained"
+    yield event_names(store, added_by_text(rules.sweep)), "retained"
     versions = {*rules.options.keep_versions}
     if oldest_kept is not None:
         # Commits show all changes after the oldest; each checkpoint shows only its own version.
@@ -117,4 +130,4 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.
     for version in sorted(versions):
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
-            yield from live_names(kept)
+            yield from live_names(kept, "retained")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -97,15 +97,6 @@ def parent_directories(names: pa.ChunkedArray) -> set[str]:
             found.add(parent)
             parent = parent.rpartition("/")[0]
     return found
-
-
-def note_directories(
-    batches: Iterable[pa.ChunkedArray], directories: set[str]
-) -> Iterator[pa.ChunkedArray]:
-    """Yield the same batches of names; add their parent directories to ``directories``."""
-    for batch in batches:
-        directories |= parent_directories(batch)
-        yield batch
 
 
 def find_tables(store: Store, directories: Iterable[str], *, iceberg: bool) -> set[str]:

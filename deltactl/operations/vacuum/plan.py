@@ -15,6 +15,9 @@ from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS, U
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.retention import Retention
 
+NO_FILES = CANDIDATES.empty_table()
+NO_NAMES = pa.chunked_array([], pa.string())
+
 _SHOWN_FOLDERS = 10
 
 
@@ -28,7 +31,8 @@ class VacuumPlan:
     commit in the log references, including files beyond ``max_files``, and ``orphan_folders``
     describes their directories. ``kept`` counts by reason the files that no version needs but that
     are kept; ``foreign`` are directories of other tables. ``clones`` are the noted shallow clones
-    whose files are kept.
+    whose files are kept. ``missing`` are names of live files that do not exist, if ``mode`` is
+    ``full``.
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
     ``vacuumed_version`` is the value for ``_last_vacuum_info``: the version up to which this plan
@@ -55,6 +59,7 @@ class VacuumPlan:
     vacuumed_before: int | None = None
     current_at_cutoff: int | None = None
     horizon: Horizon | None = None
+    missing: pa.ChunkedArray = field(default_factory=lambda: NO_NAMES, repr=False)
     clones: tuple[CloneNote, ...] = ()
 
     @property
@@ -135,6 +140,3 @@ def limit_files(files: pa.Table, max_files: int | None) -> tuple[pa.Table, int]:
     if max_files is None or files.num_rows <= max_files:
         return ordered, 0
     return ordered.slice(0, max_files), files.num_rows - max_files
-
-
-NO_FILES = CANDIDATES.empty_table()

@@ -16,10 +16,11 @@ from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote
+from deltactl.operations.leases import list_leases
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.candidates import CONVERTED, HIDDEN, UNATTENDED, Filters
 from deltactl.operations.vacuum.horizon import find_horizon
-from deltactl.operations.vacuum.kept_files import KeepRules, keep_names
+from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
 from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.vacuum.listing import (
     Listing,
@@ -27,16 +28,23 @@ from deltactl.operations.vacuum.listing import (
     find_links,
     find_tables,
     list_files,
-    note_directories,
     parent_directories,
 )
 from deltactl.operations.vacuum.name_sets import distinct_names, without, without_few
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.operations.vacuum.plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
+from deltactl.operations.vacuum.plan import (
+    NO_FILES,
+    NO_NAMES,
+    VacuumPlan,
+    describe_orphans,
+    limit_files,
+)
 from deltactl.operations.vacuum.retention import Retention
+from deltactl.operations.vacuum.spellings import ensure_not_needed, find_missing
 from deltactl.protocol.actions import CONVERSION_APP_ID
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots, writer_mask
 from deltactl.storage.store import Store
+from deltactl.units import HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +164,11 @@ class Planner:
         found, filters, first = NO_FILES, self._filters(names), start
         if len(names):
             first = self._first_rebuildable()
-            names = without_few(names, self._keep_batches(sweep, current, first))
+            names, alike = without_few(names, self._keep_batches(sweep, current, first))
             self._find_tables_and_links(filters, parent_directories(names))
+            self._spare_runs(filters)
             found = filters.select(names)
+            ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(sweep, current, vacuumed_version, start))
         if found.num_rows:
             whole = self._sweep(min(start, max(first, first_commit(self.listing))), sweep)
@@ -176,8 +186,8 @@ class Planner:
         keep = self._keep_batches(sweep, current, first)
         kept_directories: set[str] = set()
         if self.options.inventory is not None:
-            keep = note_directories(keep, kept_directories)
-        names = without(listing.files, keep)
+            keep = _note_directories(keep, kept_directories)
+        names, unlisted = without(listing.files, keep)
         named, is_delta = self._named(sweep, names)
         filters = self._filters(named)
         filters.spared = self._find_reason_to_spare(sweep, listing, names, is_delta)
@@ -192,10 +202,17 @@ class Planner:
         if self.options.inventory is not None:
             self._find_tables_and_links(filters, parent_directories(names), kept_directories)
         filters.count_non_utf8(listing.non_utf8)
+        self._spare_runs(filters)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"
+        lost = NO_NAMES
+        if mode == "full":  # an inventory may be older than some live files
+            lost = find_missing(
+                self.store, unlisted["live"], listing, hidden, removes=found.num_rows > 0
+            )
+        ensure_not_needed(self.store, found, distinct_names(*unlisted.values()))
         plan = self._finish(mode, found, filters, _Log(sweep, current, vacuumed_version))
-        plan = self._with_directories(plan, listing, filters)
+        plan = replace(self._with_directories(plan, listing, filters), missing=lost)
         if found.num_rows:
             missing = self._missing(sweep, listing, hidden)
             horizon = find_horizon(self.store, sweep, first, plan.files, missing)
@@ -234,9 +251,7 @@ class Planner:
         filters.foreign |= find_tables(self.store, folders, iceberg=iceberg)
         filters.linked |= find_links(self.store, folders.union(kept))
 
-    def _keep_batches(
-        self, sweep: LogSweep, current: int | None, first: int
-    ) -> Iterator[pa.ChunkedArray]:
+    def _keep_batches(self, sweep: LogSweep, current: int | None, first: int) -> Iterator[Kept]:
         oldest_kept = None
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
@@ -254,6 +269,14 @@ class Planner:
             self.context.warn,
         )
         return keep_names(rules, oldest_kept)
+
+    def _spare_runs(self, filters: Filters) -> None:
+        """Find the other runs that hold a lease: they may be writing files of no commit yet."""
+        now_ms = self.retention.cutoff_ms + self.retention.retain_ms  # not in the future
+        holders = [it for it in list_leases(self.store, now_ms) if it.run_id != self.context.run_id]
+        filters.runs = [holder.run_id for holder in holders]
+        # The clocks of their machines may differ from that of the store.
+        filters.runs_since_ms = min((it.since_ms - HOUR_MS for it in holders), default=None)
 
     def _filters(self, named: pa.ChunkedArray) -> Filters:
         return Filters(
@@ -382,6 +405,13 @@ class Planner:
         if not len(names):
             return names
         return names.filter(pc.invert(pc.is_in(names, value_set=listing.files)))
+
+
+def _note_directories(batches: Iterator[Kept], directories: set[str]) -> Iterator[Kept]:
+    """Yield the same batches of names; add their parent directories to ``directories``."""
+    for names, role in batches:
+        directories |= parent_directories(names)
+        yield names, role
 
 
 def _removed_until(sweep: LogSweep, version: int) -> pa.Table:

@@ -9,6 +9,8 @@ from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.units import format_timestamp
 
+_SHOWN_MISSING = 100
+
 
 @dataclass(frozen=True, slots=True)
 class FileFailure:
@@ -71,6 +73,8 @@ class VacuumReport:
             "left_over_files": plan.left_over,
             "listed_files": plan.listed_files,
             "kept": dict(plan.kept),
+            "missing_files": len(plan.missing),
+            "missing": plan.missing.slice(0, _SHOWN_MISSING).to_pylist(),
             "foreign_tables": list(plan.foreign),
             "clones": [clone.to_dict() for clone in plan.clones],
             "horizon": None if plan.horizon is None else _horizon(plan.horizon),

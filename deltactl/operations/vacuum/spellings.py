@@ -1,0 +1,100 @@
+"""Refuse to remove a file that may be a needed file under another spelling of its name.
+
+Some file systems take several names for one file, if they differ only in upper and lower case or in
+their Unicode form: macOS, shared folders of Windows, ext4 with ``casefold``. A listing then shows
+one spelling, and the log may have another.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import SafetyError
+from deltactl.operations.vacuum.listing import Listing, stat_files
+from deltactl.protocol.vacuum_names import HiddenRule, below_mask
+from deltactl.storage.store import Store
+
+_HINT: Final = (
+    "Nothing was removed. Check which names the file system takes for one file. To copy the table "
+    "to a storage that distinguishes all names, use `deltactl clone --deep`."
+)
+
+
+def find_alike(names: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the names that are another spelling of one of the others."""
+    is_alike = pc.is_in(_fold(names), value_set=_fold(others))
+    found = names.filter(is_alike)
+    return found.filter(pc.invert(pc.is_in(found, value_set=others)))
+
+
+def _fold(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pc.all(pc.string_is_ascii(names)).as_py() is not False:
+        return pc.ascii_lower(names)
+    return pc.utf8_lower(pc.utf8_normalize(names, form="NFKC"))
+
+
+def find_missing(
+    store: Store, live: pa.ChunkedArray, listing: Listing, hidden: HiddenRule, *, removes: bool
+) -> pa.ChunkedArray:
+    """Return live files that do not exist, among those that the listing does not contain.
+
+    Args:
+        store: the store of the table.
+        live: names of live files that are not in the listing.
+        listing: of all files below the root, except those that a vacuum does not list.
+        hidden: the names that it does not list.
+        removes: whether the vacuum would remove a file.
+
+    Raises:
+        SafetyError: a file would be removed, and one of the live files exists: the listing shows
+            another spelling of its name.
+    """
+    is_unlisted = pc.or_(hidden.mask(live), below_mask(live, listing.links))
+    links = pa.array(listing.links, pa.string())
+    live = live.filter(pc.invert(pc.or_(is_unlisted, pc.is_in(live, value_set=links))))
+    found = stat_files(store, live)["path"]
+    if removes and len(found):
+        raise SafetyError(
+            f"{len(found):,} live files exist, but the listing of the table directory does not "
+            f"contain their names, such as {found[0].as_py()!r}. The file system may take several "
+            "spellings of a name for one file. So it is unknown which of the listed files are live",
+            hint=_HINT,
+        )
+    return live.filter(pc.invert(pc.is_in(live, value_set=found)))
+
+
+def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) -> None:
+    """Refuse planned files that may be needed files under another spelling.
+
+    They are different files only if both exist, with another size or modification time.
+
+    Args:
+        store: the store of the table.
+        planned: rows of ``FACTS``.
+        needed: names of needed files, without those that the listing contains, if there is one.
+
+    Raises:
+        SafetyError: there is such a file.
+    """
+    needed = find_alike(needed, planned["path"])
+    if not len(needed):
+        return
+    found = stat_files(store, needed)
+    twins = planned.take(pc.index_in(_fold(found["path"]), value_set=_fold(planned["path"])))
+    is_same = pc.and_(
+        pc.equal(found["size_bytes"], twins["size_bytes"]),
+        pc.equal(found["modified_ms"], twins["modified_ms"]),
+    )
+    different = found["path"].filter(pc.invert(is_same))
+    doubtful = needed.filter(pc.invert(pc.is_in(needed, value_set=different)))
+    if len(doubtful):
+        at = pc.index_in(_fold(doubtful.slice(0, 1)), value_set=_fold(planned["path"]))
+        raise SafetyError(
+            f"{planned['path'].take(at)[0].as_py()!r} would be removed, but the table needs "
+            f"{doubtful[0].as_py()!r}, which may be the same file: these names differ only in "
+            "upper and lower case or in their Unicode form",
+            hint=f"{_HINT} If it distinguishes them, rerun with --mode full.",
+        )

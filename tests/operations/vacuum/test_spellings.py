@@ -1,0 +1,138 @@
+"""Vacuums where a file system takes several names for one file, or the log and files differ."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import SafetyError
+from tests.support.folding_store import FoldingStore, rename
+from tests.support.stores import CountingStore
+from tests.support.vacuum_scenes import DAY, NOW, Scene
+
+LISTED = "the listing of the table directory does not contain"
+SAME = "may be the same file"
+
+
+def scene_with(*partitions: str, gone_days: float = 40) -> tuple[Scene, list[str], str]:
+    """A file in each partition; the paths in the log; and a file that was removed."""
+    scene = Scene()
+    *paths, gone = scene.append(60, *partitions, "gone")
+    scene.remove(gone_days, gone)
+    return scene, paths, gone
+
+
+CAFE = "p=a/caf\u00e9.parquet"
+
+
+def add_file(scene: Scene, name: str) -> None:
+    """A live file with this name."""
+    add = scene.builder.write_file(scene.rows(), name=name.rpartition("/")[2])
+    scene.store.set_modified(name, NOW - 60 * DAY)
+    scene.ago(60, lambda: scene.builder.commit(add))
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("p=a/de.parquet", "P=A/de.parquet"),
+        (CAFE, unicodedata.normalize("NFD", CAFE)),
+        ("p=a/stra\u00dfe.parquet", "p=a/STRASSE.parquet"),
+    ],
+)
+def test_a_live_file_that_is_listed_under_another_name_stops_a_full_vacuum(
+    name: str, stored: str
+) -> None:
+    scene, paths, gone = scene_with("a", "b")
+    add_file(scene, name)
+    rename(scene.store, name, stored)
+    before = scene.store.contents()
+    for options in ({}, {"include_unknown": False}):
+        with pytest.raises(SafetyError, match=LISTED):
+            scene.vacuum(FoldingStore(scene.dated()), **options)
+    assert scene.store.contents() == before
+
+
+def test_it_does_not_stop_a_vacuum_that_would_remove_nothing() -> None:
+    scene, [live], gone = scene_with("de", gone_days=2)
+    rename(scene.store, live, live.replace("de", "DE"))
+    assert scene.vacuum(FoldingStore(scene.dated()), include_unknown=False).plan.is_empty
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_file_of_the_retention_that_is_listed_under_another_name_stops_it(
+    is_stored: bool,
+) -> None:
+    """Also if the store does not find the file by its name in the log."""
+    scene, [live, young], gone = scene_with("a", "de")
+    scene.remove(2, young)
+    rename(scene.store, young, young.replace("de", "DE"))
+    before = scene.store.contents()
+    store = FoldingStore(scene.dated()) if is_stored else scene.dated()
+    with pytest.raises(SafetyError, match=f"'p=DE/.*'p=de/.*{SAME}"):
+        scene.vacuum(store)
+    assert scene.store.contents() == before
+
+
+def test_one_file_that_is_live_and_removed_stops_a_lite_vacuum() -> None:
+    scene, [live], gone = scene_with("DE")
+    twin = {"path": live.replace("DE", "de"), "deletionTimestamp": NOW - 40 * DAY}
+    scene.ago(40, lambda: scene.builder.commit({"remove": {**twin, "dataChange": True}}))
+    before = scene.store.contents()
+    with pytest.raises(SafetyError, match=f"'p=de/.*'p=DE/.*{SAME}"):
+        scene.vacuum(FoldingStore(scene.dated()), mode="lite")
+    assert scene.store.contents() == before
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_two_files_whose_names_differ_by_case_are_two(mode: str) -> None:
+    scene, [live, twin], gone = scene_with("DE", "de")
+    name = twin.replace(twin.rpartition("/")[2], live.rpartition("/")[2])
+    add = {**scene.builder.find(twin), "path": name}
+    rename(scene.store, twin, name)
+    scene.store.put(name, b"other")
+    scene.store.set_modified(name, NOW - 60 * DAY)
+    scene.ago(50, lambda: scene.builder.commit({"add": add}))
+    scene.remove(40, name, twin)
+    assert set(scene.plan(mode=mode)) == {name, gone}
+
+
+def test_an_inventory_may_lack_new_files(tmp_path: Path) -> None:
+    scene, [live], gone = scene_with("de")
+    inventory = tmp_path / "listing.csv"
+    rows = [f"{scene.store.uri}/{gone},1,false,0"]
+    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
+    found = scene.vacuum(dry_run=True, mode="auto", inventory=str(inventory)).plan
+    assert found.files["path"].to_pylist() == [gone]
+    assert not len(found.missing)
+
+
+def test_live_files_that_do_not_exist_are_reported() -> None:
+    scene, [live, lost], gone = scene_with("a", "b")
+    scene.store.delete_many([lost])
+    report = scene.vacuum()
+    assert report.files_removed == 1
+    assert report.plan.missing.to_pylist() == [lost]
+    result = json.loads(json.dumps(report.to_dict()))
+    assert (result["missing_files"], result["missing"]) == (1, [lost])
+
+
+def test_a_lost_live_file_is_not_removed_under_another_name() -> None:
+    """A copy through another file system changed the name: the rows are still there."""
+    scene, paths, gone = scene_with("a")
+    add_file(scene, CAFE)
+    rename(scene.store, CAFE, unicodedata.normalize("NFD", CAFE))
+    before = scene.store.contents()
+    with pytest.raises(SafetyError, match=SAME):
+        scene.vacuum()
+    assert scene.store.contents() == before
+
+
+def test_a_listed_live_file_is_not_looked_up() -> None:
+    scene, paths, gone = scene_with("a", "b", "c")
+    store = CountingStore(scene.dated())
+    scene.vacuum(store, dry_run=True)
+    assert not set(store.names["stat_many"]) & set(paths)
