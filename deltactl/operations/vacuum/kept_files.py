@@ -126,7 +126,7 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     is_kept = pc.or_(
         pc.greater_equal(changes["version"], first), pc.is_in(changes["version"], wanted)
     )
-    yield locate(store, changes.filter(is_kept)["path"]).drop_null()
+    yield locate(store, changes.filter(is_kept)["path"]).drop_null(), "retained"
     for version in sorted(versions):
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
