@@ -17,28 +17,48 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.footer_bytes import Footer, broken_footer
+from deltactl.parquet.format import FileMetaData
+from deltactl.parquet.thrift import CompactReader, ThriftError
 
+_ARROW_SCHEMA: Final = b"ARROW:schema"
 _MIN_BUFFER_BYTES: Final = 16
-_NO_OFFSET: Final = 1 << 63
 
 
-def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[int]]:
+def group_by_schema(footers: Sequence[Footer]) -> list[list[int]]:
     """Return the indices of footers, grouped by schema, in the order of each group's first footer.
 
-    Args:
-        footers: pairs of a footer and its schema as Arrow reads it.
+    Parquet's comparison ignores names of groups. So the stored bytes up to the end of the schema
+    are compared too, and the Arrow schema in the footer.
     """
-    groups: list[tuple[pq.ParquetSchema, pa.Schema, list[int]]] = []
-    for index, (footer, arrow_schema) in enumerate(footers):
-        schema = footer.metadata.schema
-        for known, known_arrow, members in groups:
-            # Parquet's comparison ignores names of groups; Arrow's ignores annotations of leaves.
-            if schema.equals(known) and arrow_schema.equals(known_arrow):
+    groups: list[tuple[Footer, bytes, bytes | None, list[int]]] = []
+    for index, footer in enumerate(footers):
+        metadata = footer.metadata
+        schema = metadata.schema
+        stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)
+        for known, head, known_stored, members in groups:
+            if (
+                footer.data.startswith(head)
+                and stored == known_stored
+                and schema.equals(known.metadata.schema)
+            ):
                 members.append(index)
                 break
         else:
-            groups.append((schema, arrow_schema, [index]))
-    return [members for _, _, members in groups]
+            groups.append((footer, _schema_bytes(footer.data), stored, [index]))
+    return [members for *_, members in groups]
+
+
+def _schema_bytes(data: bytes) -> bytes:
+    """Return the bytes of a footer up to the end of its schema."""
+    reader = CompactReader(data)
+    try:
+        for number, kind in reader.fields():
+            reader.skip(kind)
+            if number == FileMetaData.SCHEMA:
+                return data[: reader.position]
+    except ThriftError:
+        pass  # Arrow accepts more: then no other footer has these bytes
+    return data
 
 
 def find_broken_footers(footers: Sequence[Footer]) -> dict[int, DataFileError]:
@@ -130,7 +150,10 @@ def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequenc
                 stored = chunk.physical_type
                 if stored != kind:
                     raise OSError(f"column {index} is declared as {kind} and stored as {stored}")
-                start = min(chunk.data_page_offset, chunk.dictionary_page_offset or _NO_OFFSET)
+                start = chunk.data_page_offset
+                dictionary = chunk.dictionary_page_offset
+                if dictionary and dictionary < start:
+                    start = dictionary
                 if start < 0 or start + chunk.total_compressed_size > size_bytes:
                     raise OSError(f"column {index} is beyond the end of the file")
 

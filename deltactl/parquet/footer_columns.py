@@ -9,14 +9,15 @@ Three facts stay unknown:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from itertools import accumulate, compress
+from operator import ne
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.parquet.alike_footers import AlikeFooters
 from deltactl.parquet.calendar import is_in_legacy_calendar
 from deltactl.parquet.footer import TIME_UNITS, LeafColumn, index_leaves
 from deltactl.protocol.stats import Path
@@ -24,8 +25,6 @@ from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.protocol.stats_encoding import LeafColumns, encode_bounds
 
 Decode: TypeAlias = Callable[[Any], Any]
-_Chunks: TypeAlias = tuple[list[int | None], list[Any], list[Any]]
-_File: TypeAlias = tuple[int | None, Any, Any]
 
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _UNSIGNED_BITS = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
@@ -38,46 +37,12 @@ def read_leaf_columns(
     if not footers:
         return {}
     readers, unknown = _choose_readers(footers, columns)
-    groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
-    # Most files have one row group. Then one pass reads a leaf of all files.
-    single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
-    return _unknown(unknown, len(footers)) | {
-        reader.leaf.path: reader.finish(
-            reader.read_chunks(single) if single is not None else reader.read_files(groups),
-            columns.string_prefix,
-        )
-        for reader in readers
+    _read_chunks(footers, readers)
+    ends = list(accumulate(footer.num_row_groups for footer in footers))
+    spans = list(zip([0, *ends], ends, strict=False))
+    return {path: LeafColumns(pa.nulls(len(footers), pa.int64())) for path in unknown} | {
+        reader.leaf.path: reader.finish(spans, columns.string_prefix) for reader in readers
     }
-
-
-def read_alike_columns(
-    footers: AlikeFooters, samples: Mapping[int, pq.FileMetaData], columns: StatsColumns
-) -> dict[Path, LeafColumns] | None:
-    """Return the result of :func:`read_leaf_columns` for footers that were decoded together.
-
-    Args:
-        footers: the decoded footers.
-        samples: some of these footers as Arrow reads them, by their index.
-        columns: the leaves.
-
-    Returns:
-        The statistics; ``None`` if Arrow reads other values from a sample.
-    """
-    readers, unknown = _choose_readers(list(samples.values()), columns)
-    found = {}
-    for reader in readers:
-        chunks = reader.read_alike(footers)
-        for place, sample in samples.items():
-            # The values are compared as texts, because 1 and True are equal in Python.
-            expected = [repr(column) for column in reader.read_chunks([sample.row_group(0)])]
-            if [repr(column[place : place + 1]) for column in chunks] != expected:
-                return None
-        found[reader.leaf.path] = reader.finish(chunks, columns.string_prefix)
-    return _unknown(unknown, len(footers)) | found
-
-
-def _unknown(paths: Sequence[Path], num_files: int) -> dict[Path, LeafColumns]:
-    return {path: LeafColumns(pa.nulls(num_files, pa.int64())) for path in paths}
 
 
 def _choose_readers(
@@ -87,6 +52,7 @@ def _choose_readers(
     schema = footers[0].schema
     arrow_schema = schema.to_arrow_schema()
     found = index_leaves(arrow_schema)
+    legacy: dict[str, bool] = {}
     readers, unknown = [], []
     for leaf in columns.leaves:
         column = found.get(leaf.path)
@@ -98,32 +64,63 @@ def _choose_readers(
             stored = schema.column(column.index).physical_type
             with_bounds = leaf.has_bounds and leaf.kind != "float" and stored != "INT96"
             if with_bounds and leaf.kind in _TIMES:
-                with_bounds = not any(is_in_legacy_calendar(footer, stored) for footer in footers)
+                if stored not in legacy:
+                    legacy[stored] = any(is_in_legacy_calendar(f, stored) for f in footers)
+                with_bounds = not legacy[stored]
             readers.append(_LeafReader(leaf, column, with_bounds))
     return readers, unknown
 
 
+def _read_chunks(footers: Sequence[pq.FileMetaData], readers: Sequence[_LeafReader]) -> None:
+    """Let each reader collect the facts of its column chunks, in the order of the row groups.
+
+    This is one loop without calls of functions, and footer by footer, because a directory may have
+    millions of chunks.
+    """
+    sinks = [(r.index, r.sizes.append, r.nulls.append, r.bounds.append) for r in readers]
+    for footer in footers:
+        for number in range(footer.num_row_groups):
+            column = footer.row_group(number).column
+            for index, add_size, add_nulls, add_bounds in sinks:
+                chunk = column(index)
+                stats = chunk.statistics
+                size = chunk.num_values
+                add_size(size)
+                if stats is None:
+                    # Arrow writes no statistics for a chunk without values.
+                    add_nulls(None if size else 0)
+                    add_bounds(None)
+                else:
+                    add_nulls(stats.null_count if stats.has_null_count else None)
+                    add_bounds((stats.min_raw, stats.max_raw) if stats.has_min_max else None)
+
+
 class _LeafReader:
-    """Read one leaf of many footers."""
+    """The facts of one leaf of many footers: of each column chunk, ``None`` if unknown."""
 
     def __init__(self, leaf: StatsLeaf, column: LeafColumn, with_bounds: bool) -> None:
         self.leaf = leaf
-        self._index = column.index
+        self.index = column.index
+        self.sizes: list[int] = []
+        self.nulls: list[int | None] = []
+        self.bounds: list[tuple[Any, Any] | None] = []
         self._type = column.type
         self._with_bounds = with_bounds
 
-    def read_files(self, files: Sequence[Sequence[pq.RowGroupMetaData]]) -> _Chunks:
-        """Return null counts and bounds of each file; a file is given as its row groups."""
-        merged = [self._merge(groups) for groups in files]
-        nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
-        return nulls, lower, upper
+    def finish(self, spans: Sequence[tuple[int, int]], prefix: int) -> LeafColumns:
+        """Return the facts of files as columns.
 
-    def finish(self, found: _Chunks, prefix: int) -> LeafColumns:
-        """Return the facts as columns; strings are truncated to ``prefix``."""
-        nulls, lower, upper = found
-        counts = pa.array(nulls, pa.int64())
+        Args:
+            spans: the first row group of each file, and the one after its last.
+            prefix: the number of characters to which strings are truncated.
+        """
+        parts = [self.nulls[start:end] for start, end in spans]
+        counts = pa.array(
+            [None if None in part else sum(filter(None, part)) for part in parts], pa.int64()
+        )
         if not self._with_bounds:
             return LeafColumns(counts)
+        lower, upper = self._merge(spans)
         if pa.types.is_timestamp(self._type):
             times, over = TIME_UNITS[self._type.unit]
             lower = [None if v is None else v * times // over for v in lower]
@@ -135,51 +132,24 @@ class _LeafReader:
             encode_bounds(upper, kind, prefix, upper=True),
         )
 
-    def read_chunks(self, groups: Sequence[pq.RowGroupMetaData]) -> _Chunks:
-        """Return null counts and bounds of the leaf in each row group; ``None`` if unknown."""
-        index = self._index
-        chunks = [group.column(index) for group in groups]
-        found = [chunk.statistics for chunk in chunks]
-        nulls = [
-            (stats.null_count if stats.has_null_count else None)
-            if stats is not None
-            # Arrow writes no statistics for a chunk without values.
-            else (0 if chunk.num_values == 0 else None)
-            for stats, chunk in zip(found, chunks, strict=True)
-        ]
-        if not self._with_bounds:
-            return nulls, [], []
-        bounded = [stats if stats is not None and stats.has_min_max else None for stats in found]
-        lower = [None if stats is None else stats.min_raw for stats in bounded]
-        upper = [None if stats is None else stats.max_raw for stats in bounded]
-        return nulls, self._decode(lower), self._decode(upper)
-
-    def read_alike(self, footers: AlikeFooters) -> _Chunks:
-        """Return null counts and bounds of the only row group of each footer."""
-        nulls = footers.null_counts(self._index)
-        if not self._with_bounds:
-            return nulls, [], []
-        lower, upper = footers.bounds(self._index)
-        return nulls, self._decode(lower), self._decode(upper)
-
-    def _decode(self, bounds: list[Any]) -> list[Any]:
-        decode = _decoder(self._type)
-        if decode is None:
-            return bounds
-        return [None if raw is None else decode(raw) for raw in bounds]
-
-    def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
-        """Merge the row groups of a file. A fact that one of them lacks is unknown for the file."""
-        nulls, lower, upper = self.read_chunks(groups)
-        sizes = [group.column(self._index).num_values for group in groups]
+    def _merge(self, spans: Sequence[tuple[int, int]]) -> tuple[list[Any], list[Any]]:
+        """Return minimum and maximum of each file; both unknown if a row group lacks them."""
+        bounds: list[tuple[Any, Any] | None] = self.bounds
+        if (decode := _decoder(self._type)) is not None:
+            bounds = [None if b is None else (decode(b[0]), decode(b[1])) for b in bounds]
         # A chunk with only nulls has no bounds. The bounds of the other chunks are still valid.
-        held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]
-        lower, upper = [lower[i] for i in held], [upper[i] for i in held]
-        return (
-            None if None in nulls else sum(n for n in nulls if n is not None),
-            None if not lower or None in lower else min(lower),
-            None if not upper or None in upper else max(upper),
-        )
+        held = list(map(ne, self.nulls, self.sizes))
+        lower: list[Any] = []
+        upper: list[Any] = []
+        for start, end in spans:
+            found = list(compress(bounds[start:end], held[start:end]))
+            if not found or None in found:
+                lower.append(None)
+                upper.append(None)
+            else:
+                lower.append(min(b[0] for b in found if b))
+                upper.append(max(b[1] for b in found if b))
+        return lower, upper
 
 
 def _decoder(type_: pa.DataType) -> Decode | None:

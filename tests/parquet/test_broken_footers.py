@@ -17,7 +17,11 @@ from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet import fixed_bounds
-from deltactl.parquet.broken_footers import ensure_valid_columns, find_broken_footers
+from deltactl.parquet.broken_footers import (
+    ensure_valid_columns,
+    find_broken_footers,
+    group_by_schema,
+)
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.open import open_store
@@ -43,6 +47,28 @@ def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match=f"is broken: {message}"):
         read_valid_footer(store, "x.parquet", len(data))
+
+
+def test_footers_are_grouped_by_all_of_their_schema() -> None:
+    """Parquet's comparison ignores names of groups, and Arrow's schema has types of its own."""
+    pair = pa.struct([("x", pa.int64())])
+    schemas = [
+        pa.schema([("a", pair), ("b", pa.int64())]),
+        pa.schema([("z", pair), ("b", pa.int64())]),
+        pa.schema([("a", pair), ("b", pa.int64(), False)]),
+        pa.schema([("a", pair), ("b", pa.duration("s"))]),
+        pa.schema([("a", pair), ("b", pa.int64()), ("c", pa.int64())]),
+    ]
+    footers = []
+    for number, schema in enumerate([*schemas, *schemas]):
+        sink = io.BytesIO()
+        rows = [{"a": {"x": n}, "z": {"x": n}, "b": n, "c": n} for n in range(number * 100)]
+        pq.write_table(pa.Table.from_pylist(rows, schema), sink)
+        data = sink.getvalue()
+        store = MemoryStore("memory://groups-of-footers")
+        store.put("x.parquet", data)
+        footers.append(parse_footer(store, "x.parquet", len(data)))
+    assert group_by_schema(footers) == [[n, n + 5] for n in range(5)]
 
 
 @pytest.mark.parametrize(

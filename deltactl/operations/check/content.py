@@ -118,7 +118,7 @@ class ContentChecker:
         read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
         parsed = [found for found in read if found is not None]
         valid: list[_Opened] = []
-        for alike in group_by_schema([(footer, file.schema) for file, footer in parsed]):
+        for alike in group_by_schema([footer for _, footer in parsed]):
             broken = find_broken_footers([parsed[place][1] for place in alike])
             for index, place in enumerate(alike):
                 file = parsed[place][0]

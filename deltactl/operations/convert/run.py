@@ -24,7 +24,6 @@ from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.plan import ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
-from deltactl.operations.convert.unnamed_files import count_unnamed_files
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERSION_APP_ID, Txn
 from deltactl.protocol.names import LOG_DIR
@@ -132,6 +131,9 @@ def _describe_table(store: Store, context: RunContext, *, dry_run: bool) -> Conv
     listing = list_log(store)
     if listing.latest_version is None:
         return None
+    # A conversion does not need this module.
+    from deltactl.operations.convert.unnamed_files import count_unnamed_files
+
     snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
     return ConvertReport(
         None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 
@@ -12,7 +12,6 @@ from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
 from deltactl.operations.convert.hidden_columns import CHANGE_TYPE
 from deltactl.operations.convert.partitions import Problem
-from deltactl.parquet.alike_footers import AlikeFooters, Numbers, Shape, match_footers
 from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer_bytes import (
@@ -21,7 +20,7 @@ from deltactl.parquet.footer_bytes import (
     parse_footer_bytes,
     read_footer_bytes,
 )
-from deltactl.parquet.footer_columns import read_alike_columns, read_leaf_columns
+from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns
@@ -37,12 +36,6 @@ FILE_SCHEMA: Final = pa.schema(
         ("num_rows", pa.int64()),
     ]
 )
-
-
-_Stored: TypeAlias = tuple[FileInfo, bytes]
-
-_MOST_SHAPES: Final = 8
-_LEAST_ALIKE: Final = 8  # for fewer, Arrow takes no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +79,7 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
     store = open_store(spec.uri, spec.storage_options)
     problems: list[Problem] = []
     left_out: list[LeftOut] = []
-    found: list[_Stored] = []
+    found: list[tuple[FileInfo, bytes]] = []
     for name, (info, data) in zip(names, _read_all(store, names), strict=True):
         if isinstance(data, bytes) and info is not None:
             found.append((info, data))
@@ -94,8 +87,7 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
             problems.append((name, None, str(data)))
         else:
             left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
-    groups, rest = _read_alike(spec, found)
-    groups += _read_one_by_one(spec, rest, problems, left_out)
+    groups = _read_groups(spec, found, problems, left_out)
     return FooterBatch(tuple(groups), tuple(problems), tuple(left_out))
 
 
@@ -115,76 +107,13 @@ def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | N
     return map_requests(store, read, names)
 
 
-def _read_alike(
-    spec: FooterSpec, found: Sequence[_Stored]
-) -> tuple[list[FooterGroup], list[_Stored]]:
-    """Decode footers of one shape together; return also those that were not decoded."""
-    groups: list[FooterGroup] = []
-    rest, alone = list(found), []
-    for _ in range(_MOST_SHAPES):
-        if len(rest) < _LEAST_ALIKE:
-            break
-        shape = _shape_of(*rest[0])
-        alike = None if shape is None else match_footers(shape, *_data_and_sizes(rest))
-        if alike is None or len(alike.chosen) < _LEAST_ALIKE:
-            alone.append(rest.pop(0))
-            continue
-        members = [rest[index] for index in alike.chosen]
-        group = _describe_alike(spec, members, alike.footers)
-        if group is None:
-            alone += members
-        else:
-            groups.append(group)
-        chosen = set(alike.chosen)
-        rest = [stored for index, stored in enumerate(rest) if index not in chosen]
-    return groups, sorted([*alone, *rest], key=lambda stored: stored[0].name)
-
-
-def _data_and_sizes(found: Sequence[_Stored]) -> tuple[list[bytes], list[int]]:
-    return [data for _, data in found], [info.size_bytes for info, _ in found]
-
-
-def _shape_of(info: FileInfo, data: bytes) -> Shape | None:
-    footer = _parse_valid(info, data)
-    return None if footer is None else Shape.of(footer)
-
-
-def _parse_valid(info: FileInfo, data: bytes) -> Footer | None:
-    """Return a footer as Arrow reads it; ``None`` if it is not valid."""
-    try:
-        footer = parse_footer_bytes(data, info.size_bytes)
-        footer.metadata.schema.to_arrow_schema()
-    except (DataFileError, pa.ArrowException):
-        return None
-    return None if find_broken_footers([footer]) else footer
-
-
-def _describe_alike(
-    spec: FooterSpec, members: Sequence[_Stored], footers: AlikeFooters
-) -> FooterGroup | None:
-    """Return the facts of the footers; ``None`` if Arrow reads other values from a sample."""
-    samples = {}
-    for place in (0, len(members) - 1):
-        sample = _parse_valid(*members[place])
-        if sample is None:
-            return None
-        samples[place] = sample.metadata
-    try:
-        schema = read_file_schema(samples[0])
-    except DataFileError:
-        return None
-    leaves = read_alike_columns(footers, samples, _wanted_columns(spec, schema))
-    if leaves is None or any(
-        metadata.num_rows != footers.num_rows[place] for place, metadata in samples.items()
-    ):
-        return None
-    return FooterGroup(schema, _describe_files([m[0] for m in members], footers.num_rows), leaves)
-
-
-def _read_one_by_one(
-    spec: FooterSpec, stored: Sequence[_Stored], problems: list[Problem], left_out: list[LeftOut]
+def _read_groups(
+    spec: FooterSpec,
+    stored: Sequence[tuple[FileInfo, bytes]],
+    problems: list[Problem],
+    left_out: list[LeftOut],
 ) -> Iterator[FooterGroup]:
-    """Parse each footer by Arrow; footers of one schema are read together."""
+    """Yield the files of each schema."""
     found: list[tuple[FileInfo, Footer]] = []
     for info, data in stored:
         try:
@@ -194,8 +123,7 @@ def _read_one_by_one(
                 problems.append((info.name, None, error.message))
             else:
                 left_out.append(LeftOut(info.name, NOT_PARQUET_INSIDE))
-    schemas = [(footer, footer.metadata.schema.to_arrow_schema()) for _, footer in found]
-    for alike in group_by_schema(schemas):
+    for alike in group_by_schema([footer for _, footer in found]):
         members = _only_valid([found[index] for index in alike], problems)
         if not members:
             continue
@@ -221,7 +149,7 @@ def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, Footer]]) -> F
     return FooterGroup(schema, files, read_leaf_columns(footers, _wanted_columns(spec, schema)))
 
 
-def _describe_files(infos: Sequence[FileInfo], num_rows: Sequence[int] | Numbers) -> pa.Table:
+def _describe_files(infos: Sequence[FileInfo], num_rows: Sequence[int]) -> pa.Table:
     return pa.table(
         [
             [info.name for info in infos],

@@ -125,7 +125,8 @@ def test_what_fails_at_any_call_leaves_before_or_after(
         assert {name: found[name] for name in before} == before
         run(store)  # the next run completes what was not done, and doubles nothing
         assert ids(store) == [1, 2]
-    assert failures >= (len(points) if action == "crash" else len(points) - 2)
+    # The put of the commit, and the looks at it and after it, are repeated.
+    assert failures >= (len(points) if action == "crash" else len(points) - 3)
 
 
 def test_a_put_that_lies_is_settled_by_reading_back(store: MemoryStore) -> None:
@@ -146,9 +147,9 @@ def test_a_put_that_lies_is_settled_by_reading_back(store: MemoryStore) -> None:
 def test_each_converted_table_has_a_mark_that_does_not_expire(
     store: MemoryStore, options: ConvertOptions
 ) -> None:
-    run(store, options)
+    run(store, options, now_ms=1_600_000_000_000)
     assert CONVERSION_APP_ID in Table(store.uri, store=store).snapshot().txns
-    other = {"txn": {"appId": "other", "version": 1, "lastUpdated": 1_700_000_100_000}}
+    other = {"txn": {"appId": "other", "version": 1, "lastUpdated": 1}}
     store.put(f"_delta_log/{1:020d}.json", json.dumps(other).encode())
     checkpoint_table(store, CheckpointOptions(), context(1_700_000_100_000 + _YEAR_MS))
     store.delete_many([f"_delta_log/{version:020d}.json" for version in range(2)])
