@@ -65,5 +65,5 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with s3_server(python, tmp_path_factory.mktemp("moto") / "log") as address:
         store = open_store(f"s3://{S3_BUCKET}", s3_options(address))
         assert isinstance(store, FsspecStore)
-        store._fs.call("create_bucket", Bucket=S3_BUCKET)
+        store._fs.call_s3("create_bucket", Bucket=S3_BUCKET)
         yield address

@@ -88,14 +88,15 @@ def test_an_address_opens_a_store_that_hides_its_secrets(
     assert store._keys.readable("x/y") == f"{root}/x/y"
     assert store._keys.readable(alias) == "o/x"
     assert store._exclusive_create
-    if not address.startswith("s3"):  # whose client keeps no listings
-        assert not store._fs.dircache.use_listings_cache
+    assert not store._fs.dircache.use_listings_cache
     for secret in ("k3y", "s3cr3t", "czNjcjN0"):
         assert secret not in repr(store)
     # One file system per endpoint and credentials, and another for others.
     assert open_store(f"{address.rstrip('/')}/sub", options)._fs is store._fs  # type: ignore[attr-defined]
-    other = open_store(address, {**options, "default_block_size": "1"} | {"use_ssl": "true"})
+    caches = {"use_listings_cache": "true", "skip_instance_cache": "false"}
+    other = open_store(address, {**options, **caches})
     assert other._fs is not store._fs  # type: ignore[attr-defined]
+    assert not other._fs.dircache.use_listings_cache  # type: ignore[attr-defined]
 
 
 def test_a_failed_connection_shows_no_options() -> None:

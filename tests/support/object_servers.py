@@ -275,7 +275,7 @@ SERVERS: Final[Mapping[str, Callable[[Path], AbstractContextManager[ObjectServer
 
 def _s3(kind: str, endpoint: str) -> ObjectServer:
     server = ObjectServer(kind, endpoint, "s3://lake", s3_options(endpoint))
-    _service(server).call("create_bucket", Bucket="lake")
+    _service(server).call_s3("create_bucket", Bucket="lake")
     return server
 
 

@@ -33,7 +33,7 @@ ALL_SERVERS = choose_servers(*SERVERS)
 
 
 def shorten_pauses(patch: pytest.MonkeyPatch) -> None:
-    """Let requests that failed be sent again at once: by us, botocore and gcsfs.
+    """Let requests that failed be sent again at once: by us, botocore (DynamoDB) and gcsfs.
 
     For clients that are made afterwards. How often they are sent does not change.
     """

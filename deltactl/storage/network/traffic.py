@@ -5,7 +5,6 @@ The library calls a hook for each request that it sends, so that its own retries
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -39,13 +38,6 @@ class Traffic:
             await asyncio.sleep(delay)
         count(Requests(**{kind: 1}))
 
-    def leave_now(self, kind: Kind) -> None:
-        """Wait and count as ``leave`` does, in a thread that may sleep."""
-        delay = self.pacer.reserve()
-        if delay > 0:
-            time.sleep(delay)
-        count(Requests(**{kind: 1}))
-
     def arrived(self, status: int, num_bytes: int = 0) -> None:
         """Count an answer, by its HTTP status and size."""
         if status in _THROTTLED:
@@ -56,17 +48,18 @@ class Traffic:
             count(Requests(bytes_read=num_bytes))
 
 
-def watch_s3(session: Any, traffic: Traffic) -> None:
-    """Count the requests of clients of a botocore session, and limit their rate."""
+def s3_session(profile: str | None, traffic: Traffic) -> Any:
+    """Return a session of aiobotocore that counts requests of its clients and limits their rate."""
+    from aiobotocore.session import AioSession
 
-    def leave(request: Any, **_: Any) -> None:
+    async def leave(request: Any, **_: Any) -> None:
         query = request.url.partition("?")[2]
         kind = _BY_METHOD.get(request.method, "others")
         if kind == "gets" and "list-type=" in query:
             kind = "lists"
         elif request.method == "POST" and query == "delete":
             kind = "deletes"
-        traffic.leave_now(kind)
+        await traffic.leave(kind)
 
     def arrived(response_dict: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
         if response_dict is not None:
@@ -75,8 +68,26 @@ def watch_s3(session: Any, traffic: Traffic) -> None:
             has_content = not event_name.rpartition(".")[2].startswith("Head")
             traffic.arrived(response_dict["status_code"], _number(length) if has_content else 0)
 
+    session = AioSession(profile=profile)
     session.register("before-send.s3", leave)
     session.register("response-received.s3", arrived)
+    return session
+
+
+def s3_http_session() -> type:
+    """Return the class of the HTTP sessions of aiobotocore; they never send a request twice.
+
+    If a connection breaks, aiohttp would send a PUT again, also a conditional one.
+    """
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class SendOnceSession(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: str | None) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._retry_connection = False
+            return session
+
+    return SendOnceSession
 
 
 def gcs_session_settings(traffic: Traffic) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from fsspec.config import apply_config
+
 from deltactl.errors import DeltactlError, StorageError
 from deltactl.storage.network.pacing import RATE_OPTION, Pacer, parse_rate
 from deltactl.storage.network.retry import RetryPolicy
@@ -18,7 +20,8 @@ from deltactl.storage.network.traffic import (
     Traffic,
     azure_transport,
     gcs_session_settings,
-    watch_s3,
+    s3_http_session,
+    s3_session,
 )
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.secrets import load_nested
@@ -75,20 +78,22 @@ def _environment() -> int:
 
 
 def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
-    from botocore.session import Session
+    from deltactl.storage.objects.s3 import S3Files, S3Service
 
-    from deltactl.storage.objects.s3 import S3Service
-    from deltactl.storage.objects.s3_client import S3Client, fsspec_settings
-
-    settings = {**fsspec_settings("s3", "s3a"), **settings}
+    settings = apply_config(S3Files, settings)
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
     region = settings.pop("region", None) or os.environ.get("AWS_REGION")
     if region:
         nested = settings.get("client_kwargs") or {}
         settings["client_kwargs"] = {"region_name": region, **nested}
-    session = Session(profile=settings.pop("profile", None))
-    watch_s3(session, traffic)
-    return S3Service(S3Client(session, settings, _CONNECTIONS))
+    settings["config_kwargs"] = {
+        "max_pool_connections": _CONNECTIONS,
+        **(settings.get("config_kwargs") or {}),
+        "retries": {"max_attempts": 0},
+        "http_session_cls": s3_http_session(),
+    }
+    settings["session"] = s3_session(settings.pop("profile", None), traffic)
+    return S3Service(S3Files(**{**settings, **_NO_CACHES}))
 
 
 def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
@@ -99,12 +104,13 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
 
     from deltactl.storage.objects.gcs import GcsService
 
+    settings = apply_config(GCSFileSystem, settings)
     settings.setdefault(
         "requests_timeout",
         ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS),
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
-    file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
+    file_system = GCSFileSystem(**{**settings, **_NO_CACHES}, session_kwargs=nested)
     # gcsfs tries each request six times; this cannot be changed.
     return GcsService(file_system, RetryPolicy(attempts=2))
 
@@ -115,10 +121,11 @@ def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> Comm
 
     from deltactl.storage.objects.azure import AzureService, split_azure_uri
 
+    settings = apply_config(AzureBlobFileSystem, settings)
     account = split_azure_uri(uri)[0]
     if account is not None:
         settings.setdefault("account_name", account)
-    file_system = AzureBlobFileSystem(**settings, **_NO_CACHES)
+    file_system = AzureBlobFileSystem(**{**settings, **_NO_CACHES})
     client = file_system.service_client
     file_system.service_client = BlobServiceClient(
         client.url,

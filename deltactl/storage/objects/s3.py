@@ -1,4 +1,8 @@
-"""Send requests to Amazon S3 and compatible stores."""
+"""Send requests to Amazon S3 and compatible stores, with s3fs.
+
+Most requests are calls of the file system's own client (``call_s3``): the methods of s3fs would
+first request the size, check for a directory, or list from the first key.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from fsspec.asyn import sync
+from s3fs import S3FileSystem
+
 from deltactl.errors import StorageError
 from deltactl.storage.file_copies import StoredFacts
-from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.s3_client import S3Client
 from deltactl.storage.objects.s3_parts import NO_COPIES, S3Parts, error_code
 from deltactl.storage.objects.services import (
     CannotCopyError,
@@ -20,11 +25,8 @@ from deltactl.storage.objects.services import (
     Entry,
     split_directory,
 )
-from deltactl.storage.parallel import each_in_parallel
 
 _PAGE_KEYS: Final = 1000
-_CHUNK_BYTES: Final = 1 << 20
-_PART_BYTES: Final = 50 << 20
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096
@@ -32,6 +34,17 @@ _NOTED_ETAGS: Final = 4096
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 })  # fmt: skip
+
+
+class S3Files(S3FileSystem):  # type: ignore[misc]
+    """s3fs without retries: only `RetryPolicy` retries, and never a conditional put."""
+
+    retries = 1
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        """Return bucket and name. s3fs would drop ``?versionId=`` and the text after it."""
+        bucket, _, name = path.partition("/")
+        return bucket, name, None
 
 
 class S3Service(CommonService):
@@ -45,14 +58,14 @@ class S3Service(CommonService):
     keeps_parts: bool = True
     whole_below_bytes: int | None = 100 << 20
 
-    def __init__(self, client: S3Client, retry: RetryPolicy | None = None) -> None:
-        """Send requests with ``client``, and retry them as ``retry`` allows."""
-        super().__init__(client, retry)
+    def __init__(self, file_system: S3Files) -> None:
+        """Send requests with the client of a file system."""
+        super().__init__(file_system)
         self._etags: dict[str, str] = {}
 
     def find_endpoint(self) -> str:
         """Return the client's endpoint, from options, variables and configuration files."""
-        return str(self._fs.endpoint)
+        return str(self._fs.s3.meta.endpoint_url)
 
     def key_of(self, uri: str) -> str:
         """Return bucket and name of an address."""
@@ -91,12 +104,18 @@ class S3Service(CommonService):
     ) -> tuple[bytes, Entry]:
         asked = {"Range": wanted, "IfMatch": if_match}
         conditions = {name: value for name, value in asked.items() if value is not None}
-        return self._retry.call(lambda: self._get(key, conditions))
+        found: tuple[bytes, Entry] = self._retry.call(
+            lambda: sync(self._fs.loop, self._get, key, conditions)
+        )
+        return found
 
-    def _get(self, key: str, conditions: Mapping[str, str]) -> tuple[bytes, Entry]:
+    async def _get(self, key: str, conditions: Mapping[str, str]) -> tuple[bytes, Entry]:
         bucket, _, name = key.partition("/")
-        with self._fs.answer("get_object", Bucket=bucket, Key=name, **conditions) as answer:
-            data = answer["Body"].read()
+        answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name, **conditions)
+        try:
+            data = await answer["Body"].read()
+        finally:
+            answer["Body"].close()
         place, _, total = answer.get("ContentRange", "").rpartition("/")
         size = int(total) if total.isdigit() else len(data)
         if place.endswith(f"-{size - 1}"):
@@ -120,16 +139,8 @@ class S3Service(CommonService):
 
     def download(self, key: str, path: str) -> None:
         """Download a whole object. After an error, start again, so that versions do not mix."""
-        self._retry.call(lambda: self._download(key, path))
-
-    def _download(self, key: str, path: str) -> None:
-        bucket, _, name = key.partition("/")
-        with (
-            self._fs.answer("get_object", Bucket=bucket, Key=name) as answer,
-            open(path, "wb") as file,
-        ):
-            while chunk := answer["Body"].read(_CHUNK_BYTES):
-                file.write(chunk)
+        # With more than one, s3fs would send several requests, for parts of several versions.
+        self._retry.call(lambda: self._fs.get_file(key, path, max_concurrency=1))
 
     def stat(self, key: str) -> Entry | None:
         """Return facts of an object with one request; s3fs would also check for a directory."""
@@ -234,36 +245,6 @@ class S3Service(CommonService):
         with suppress(FileNotFoundError):
             self.call("abort_multipart_upload", **place)
 
-    def put(self, key: str, data: bytes) -> None:
-        """Write or replace a whole object, in one request up to 5 GB."""
-        bucket, _, name = key.partition("/")
-        self.call("put_object", Bucket=bucket, Key=name, Body=data)
-
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Create a whole object with one attempt, on condition that the name is free."""
-        bucket, _, name = key.partition("/")
-        place = {"Bucket": bucket, "Key": name}
-        if part_bytes is None and len(data) < (self.whole_below_bytes or 0):
-            self._fs.call("put_object", **place, Body=data, IfNoneMatch="*")
-            return
-        part_bytes = part_bytes or _PART_BYTES
-        place["UploadId"] = self._fs.call("create_multipart_upload", **place)["UploadId"]
-
-        def send(first: int) -> dict[str, Any]:
-            number, part = first // part_bytes + 1, data[first : first + part_bytes]
-            answer = self._fs.call("upload_part", **place, PartNumber=number, Body=part)
-            return {"PartNumber": number, "ETag": answer["ETag"]}
-
-        try:
-            parts = {"Parts": list(each_in_parallel(send, range(0, len(data), part_bytes)))}
-            self._fs.call(
-                "complete_multipart_upload", **place, MultipartUpload=parts, IfNoneMatch="*"
-            )
-        except BaseException:
-            with suppress(Exception):
-                self._fs.call("abort_multipart_upload", **place)
-            raise
-
     def copy(self, key: str, target: str) -> None:
         """Copy an object; in parts if one request cannot copy it."""
         before = self.facts(key)
@@ -283,7 +264,7 @@ class S3Service(CommonService):
 
     def call_anew(self, operation: str, request: Callable[[], Mapping[str, Any]]) -> Any:
         """Send a request that may be sent twice; ``request`` makes it anew for each attempt."""
-        return self._retry.call(lambda: self._fs.call(operation, **request()))
+        return self._retry.call(lambda: self._fs.call_s3(operation, **request()))
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 keys."""

@@ -6,19 +6,16 @@ accepts them in any order.
 
 from __future__ import annotations
 
-import io
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from deltactl.storage.objects.services import CannotCopyError, Entry
 from deltactl.storage.parallel import PARALLEL_REQUESTS
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 NO_COPIES: Final = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied"})
 """Error codes of services that do not copy parts."""
@@ -139,7 +136,7 @@ class S3Parts:
                 return
             wait(left, return_when=FIRST_COMPLETED)
 
-    def _send(self, number: int, body: Callable[[], bytes | io.BufferedReader]) -> _Part:
+    def _send(self, number: int, body: Callable[[], bytes | BinaryIO]) -> _Part:
         answer = self._service.call_anew(
             "upload_part", lambda: {**self._place, "PartNumber": number, "Body": body()}
         )
@@ -173,43 +170,17 @@ class S3Parts:
         except CannotCopyError:
             self._copies = False
 
-        def body() -> io.BufferedReader:
-            range_body = _Range(source, *range_, self._service.read_range_as_noted)
-            return io.BufferedReader(range_body, _READ_BYTES)
+        offset, length = range_
+        with tempfile.TemporaryFile() as file:
+            for start in range(offset, offset + length, _READ_BYTES):
+                size = min(_READ_BYTES, offset + length - start)
+                file.write(self._service.read_range_as_noted(source, start, size))
 
-        return self._send(number, body)
+            def body() -> BinaryIO:
+                file.seek(0)
+                return file
 
-
-class _Range(io.RawIOBase):
-    """A range of an object, to be sent as a part."""
-
-    def __init__(
-        self, source: str, offset: int, length: int, read: Callable[[str, int, int], bytes]
-    ) -> None:
-        super().__init__()
-        self._source, self._offset, self._length, self._read_range = source, offset, length, read
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        self._position = base + offset
-        return self._position
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        wanted = max(0, min(len(view), self._length - self._position))
-        if wanted:
-            data = self._read_range(self._source, self._offset + self._position, wanted)
-            view[: len(data)] = data
-            self._position += len(data)
-            return len(data)
-        return 0
+            return self._send(number, body)
 
 
 def _describe(number: int, answer: Mapping[str, Any]) -> _Part:

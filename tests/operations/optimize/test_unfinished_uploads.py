@@ -83,7 +83,7 @@ class Scene:
         for key, upload_id in self.uploads():
             bucket, _, name = key.partition("/")
             try:
-                answer = service.call("list_parts", Bucket=bucket, Key=name, UploadId=upload_id)
+                answer = service.call_s3("list_parts", Bucket=bucket, Key=name, UploadId=upload_id)
             except FileNotFoundError:  # no such upload
                 continue
             count += len(answer.get("Parts", ()))

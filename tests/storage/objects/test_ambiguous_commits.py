@@ -59,7 +59,7 @@ class Server:
     method: str
     target: str
     body: str = ""
-    tries_again: bool = True
+    tries_again: bool = False
     log_store: DynamoDbLogStore | None = None
 
     def open(self) -> Store:
@@ -81,8 +81,8 @@ class Server:
 def _s3(request: pytest.FixtureRequest) -> Iterator[Server]:
     shorten_pauses(request.getfixturevalue("monkeypatch"))
     with fault_proxy(request.getfixturevalue("moto")) as proxy:
-        # Short of patience, so that a library gives up and tries again within a test's time.
-        impatient = '{"read_timeout": 1, "connect_timeout": 1, "retries": {"max_attempts": 2}}'
+        # Short of patience, so that a library gives up within a test's time.
+        impatient = '{"read_timeout": 1, "connect_timeout": 1}'
         options = s3_options(proxy.endpoint, config_kwargs=impatient)
         uri = f"s3://{S3_BUCKET}/ambiguous/{next(_numbers)}/a table"
         yield Server(proxy, uri, options, "PUT", "/{}$")
@@ -105,13 +105,12 @@ def _gcs(request: pytest.FixtureRequest) -> Iterator[Server]:
     patch.setattr(connect, "_SILENCE_SECONDS", 1.0)
     shorten_pauses(patch)
     for server in _behind_a_proxy("fake-gcs", request):
-        yield replace(server, method="POST", target="/upload/", body='/{}"')
+        yield replace(server, method="POST", target="/upload/", body='/{}"', tries_again=True)
 
 
 def _azure(request: pytest.FixtureRequest) -> Iterator[Server]:
     request.getfixturevalue("monkeypatch").setattr(connect, "_SILENCE_SECONDS", 1.0)
-    for server in _behind_a_proxy("azurite", request):
-        yield replace(server, tries_again=False)
+    yield from _behind_a_proxy("azurite", request)
 
 
 def _behind_a_proxy(kind: str, request: pytest.FixtureRequest) -> Iterator[Server]:

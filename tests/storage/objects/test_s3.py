@@ -49,7 +49,8 @@ def test_a_listing_begins_at_a_key_and_comes_in_pages(
     names = [f"log/{number:020}.json" for number in range(43)]
     for name in names:
         store.put(name, b"")
-    service = s3_service.S3Service(file_system(store))
+    assert isinstance(store, FsspecStore)
+    service = store._service
     key = service.key_of(f"{root}/log")
     assert [len(page) for page in service.pages(key, "", deep=False)] == [20, 20, 3]
     # One shorter than the key: a few that sort before may come too, and no more.
@@ -64,8 +65,8 @@ def test_a_vacuum_of_a_bucket_with_versions_is_undone(server: ObjectServer) -> N
     bucket = f"versions-{uuid.uuid4().hex[:8]}"
     store = open_store(f"s3://{bucket}/table", server.options)
     service = file_system(store)
-    service.call("create_bucket", Bucket=bucket)
-    service.call(
+    service.call_s3("create_bucket", Bucket=bucket)
+    service.call_s3(
         "put_bucket_versioning", Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
     )
     options = delta_rs_options(server.endpoint)
@@ -87,7 +88,7 @@ def test_a_vacuum_of_a_bucket_with_versions_is_undone(server: ObjectServer) -> N
     assert table.scan(version=0).read_all()["id"].to_pylist() == [1]
     # Deleted twice over: two markers lie on the content.
     for _ in range(2):
-        service.call("delete_object", Bucket=bucket, Key=f"table/{path}")
+        service.call_s3("delete_object", Bucket=bucket, Key=f"table/{path}")
     assert store.versions is not None
     assert store.versions.undelete_many([path]) == {}
     assert store.read(path) == content

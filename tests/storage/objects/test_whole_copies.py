@@ -54,7 +54,7 @@ def _uploads(store: Store) -> list[str]:
     assert isinstance(store, FsspecStore)
     bucket, _, folder = store._keys.root.partition("/")
     fs: Any = store._fs
-    answer = fs.call("list_multipart_uploads", Bucket=bucket)
+    answer = fs.call_s3("list_multipart_uploads", Bucket=bucket)
     keys = [upload["Key"] for upload in answer.get("Uploads") or ()]
     return [key for key in keys if key.startswith(f"{folder}/")]  # other tests share the bucket
 
