@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deltactl.cli.confirm import ask
+from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
@@ -116,7 +116,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     The command deletes log files only with --cleanup or --cleanup-only. Versions that are younger
     than delta.logRetentionDuration stay readable. Before this, the command asks if no commit shows
-    that the clock of this machine is right. If there is no terminal to ask on, give --yes.
+    that the clock of this machine is right. Without a terminal and --yes, it keeps these files.
 
     \b
     Examples:
@@ -170,12 +170,13 @@ def _checkpoint(
     from deltactl.operations.checkpoint.run import checkpoint_table
 
     store = session.open_table(table, read_only=dry_run)
+    may_ask = yes or can_ask(session)
     with session.run_context("checkpoint") as context:
         report = checkpoint_table(
             store,
             options,
             context,
-            confirm=lambda question: yes or ask(session, question),
+            confirm=(lambda question: yes or ask(session, question)) if may_ask else None,
             dry_run=dry_run,
         )
         if report.interrupted:

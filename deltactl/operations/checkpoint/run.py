@@ -7,6 +7,7 @@ deletion is last. After a crash at any point the log reads as before.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -220,6 +221,8 @@ class _Job:
         for warning in cleanup.warnings:
             self._context.warn(warning)
         if confirm is None:
+            if proven_ms < now_ms and not self._options.if_enabled:
+                self._warn_of_kept(self._plan_cleanup(plan, now_ms), cleanup)
             return cleanup
         if proven_ms < now_ms and not self._is_proven(plan, cleanup, proven_ms):
             newest = format_timestamp(proven_ms - DAY_MS)
@@ -234,6 +237,16 @@ class _Job:
                 raise SafetyError("not confirmed: nothing was written or deleted")
             self._is_confirmed = True
         return cleanup
+
+    def _warn_of_kept(self, by_clock: CleanupPlan, proven: CleanupPlan) -> None:
+        """Warn if files are kept that have expired only by this machine's clock."""
+        kept = set(by_clock.files) - set(proven.files)
+        if kept:
+            self._context.warn(
+                f"{format_count(len(kept), 'log file is', 'log files are')} kept: only this "
+                "machine's clock shows that they have expired. If it is right, run `deltactl "
+                f"checkpoint {shlex.quote(self._store.uri)} --cleanup-only --yes`"
+            )
 
     @cached_property
     def _latest(self) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -126,19 +127,34 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
 
 
 def test_a_cleanup_asks_if_only_the_clock_of_this_machine_shows_the_time(
-    cli: RunCli, table: TableBuilder, tmp_path: Path
+    cli: RunCli, table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_old(tmp_path / "events", 60)
     before = names(table)
+    monkeypatch.setattr("deltactl.cli.commands.checkpoint.can_ask", lambda session: True)
+    monkeypatch.setattr("deltactl.cli.commands.checkpoint.ask", lambda session, question: False)
     shown = cli("checkpoint", "events", "--cleanup", "--dry-run")
     assert shown.code == 0
     assert "a real run asks this question: This machine's clock says " in shown.err
+    assert "Delete 2 log files?" in shown.err
     refused = cli("checkpoint", "events", "--cleanup")
     assert refused.code == 6
-    assert "Delete 2 log files?" in refused.err
-    assert "rerun with --yes" in refused.err
     assert names(table) == before
     assert cli("checkpoint", "events", "--cleanup", "--yes").code == 0
+    assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
+
+
+def test_without_a_terminal_a_cleanup_keeps_what_only_the_clock_calls_expired(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old(tmp_path / "events", 60)
+    before = names(table)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    ran = cli("checkpoint", "events", "--cleanup")
+    assert ran.code == 0
+    assert "warning: 2 log files are kept: only this machine's clock shows" in ran.err
+    assert names(table) == before | {CLASSIC, "_last_checkpoint"}
+    assert cli("checkpoint", "events", "--cleanup-only", "--yes").code == 0
     assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
 
 
