@@ -254,7 +254,7 @@ CASES = (
         ours=lambda path: sides.python(sides.OURS_LOAD, path),
         theirs=_load,
         what="1,000 JSON commits of 1,000 adds, no checkpoint",
-        time_goal=0.4,
+        time_goal=0.45,
     ),
     _history("history-all", "history", "20,000 commits, no checkpoint: all", 0.3, None),
     _history("history-20", "history", "20,000 commits, no checkpoint: newest 20", 0.1, 20),

@@ -166,9 +166,9 @@ class _Gathered:
         if self._stores is None:
             self._parts.append(part)
             # Other threads parse the next commits meanwhile.
-            for hashes, table in zip(self._hashes, (part.raw_adds, part.removes), strict=True):
+            for hashes, table in zip(self._hashes, (part.adds, part.removes), strict=True):
                 hashes.append(hash_texts(text_keys(table)))
-            self._size_bytes += part.raw_adds.nbytes + part.removes.nbytes
+            self._size_bytes += part.adds.nbytes + part.removes.nbytes
             if self._size_bytes > _HELD_BYTES:
                 self._move_to_disk()
         else:
@@ -193,16 +193,14 @@ class _Gathered:
             if any(store.has_other_texts for store in self._stores):
                 result.by_text = _reconcile_stored(*self._stores, by_text=True)
             return result
-        are_escaped = all(p.has_escaped_stats or not p.raw_adds.num_rows for p in self._parts)
-        parts = [p.raw_adds if are_escaped else p.adds for p in self._parts]
-        adds = _concat(parts, ADD_SCHEMA)
+        adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
         removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes[0], *self._hashes[1]])
-        result = reconcile(adds, removes, text_keys, hashes, has_escaped_stats=are_escaped)
+        result = reconcile(adds, removes, text_keys, hashes)
         paths = [table["encoded_path"] for table in (adds, removes)]
         if all(normalize_paths(column) is column for column in paths):
             return result  # then both keys are the same
-        by_path = reconcile(adds, removes, file_keys, has_escaped_stats=are_escaped)
+        by_path = reconcile(adds, removes, file_keys)
         by_path.by_text = result
         return by_path
 
@@ -233,13 +231,10 @@ def reconcile(
     removes: pa.Table,
     keys_of: _KeysOf,
     hashes: Hashes | None = None,
-    *,
-    has_escaped_stats: bool = False,
 ) -> Tail:
     """Keep the newest action of each key: the action with the greatest ``seq``.
 
-    ``hashes`` are those of the keys, of adds and then of removes, if they are known. Escaped
-    ``stats`` of adds are those of ``cut_adds``.
+    ``hashes`` are those of the keys, of adds and then of removes, if they are known.
     """
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
@@ -252,7 +247,7 @@ def reconcile(
         adds, removes = adds.filter(array_of(adds_won)), removes.filter(array_of(removes_won))
         keys = keys.filter(array_of(won))
     return Tail(
-        HeldRows(adds.drop_columns("seq"), has_escaped_stats=has_escaped_stats),
+        HeldRows(adds.drop_columns("seq")),
         HeldRows(removes.drop_columns("seq")),
         KeyTexts(keys),
     )

@@ -102,6 +102,8 @@ def describe_lack(metadata: Metadata) -> str | None:
 def _column_problems(metadata: Metadata) -> Iterator[str]:
     """Yield columns that differ only in case, and columns that cannot be partition columns."""
     for struct in _structs(metadata.schema):
+        if not struct.fields and struct is not metadata.schema:
+            yield "a struct has no fields"
         names = Counter(field.name.lower() for field in struct.fields)
         for name, times in sorted(names.items()):
             if times > 1:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from typing import Any
-from unittest.mock import patch
 
-from deltactl.errors import CorruptLogError, ignore_warning
+from deltactl.errors import ignore_warning
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.log.checkpoint.read import (
@@ -18,11 +15,8 @@ from deltactl.log.checkpoint.read import (
     read_head,
     read_removes,
 )
-from deltactl.log.commits import parser as parser_module
 from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
-from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.parser import CommitParser
 from deltactl.log.hint import read_hint
 from deltactl.log.history.columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
@@ -108,39 +102,6 @@ def run_commit(data: bytes) -> None:
     tail = replay_tail(STORE, [stored(f"{LOG}/{name}", data)], ("p",))
     _use_non_file_actions(tail.non_file_actions)
     _use_files(tail)
-
-
-def _alike_adds() -> list[bytes]:
-    """Commits whose adds are written alike, so that they are cut out of their lines."""
-    one = {"path": "p=1/a", "partitionValues": {"p": "1"}, "size": 12, "dataChange": True}
-    stats = '{"numRecords":3,"maxValues":{"a":"\u00e9"}}'
-    two = {**one, "path": "p=2/bcd", "size": 123_456_789_012, "dataChange": False}
-    nulls = {"tags": None, "baseRowId": None, "clusteringProvider": None}
-    found = [
-        [one, two, one],
-        [{**one, "stats": stats}, {**two, "stats": ""}],
-        [{**one, **nulls}, {**two, **nulls}],
-    ]
-    return [
-        "\n".join(json.dumps({"add": it}, ensure_ascii=False) for it in adds).encode()
-        for adds in found
-    ]
-
-
-def _read_adds(data: bytes) -> list[dict[str, Any]] | str:
-    try:
-        parts = list(CommitParser(("p",)).parse([CommitBytes("0.json", data)]))
-    except CorruptLogError as error:
-        return error.message
-    return [row for part in parts for row in part.adds.to_pylist()]
-
-
-def run_alike_adds(data: bytes) -> None:
-    """A commit whose adds may be cut out of their lines: the JSON readers read the same rows."""
-    with patch.object(parser_module, "_LEAST_CUT_LINES", 1):
-        cut = _read_adds(data)
-        with patch.object(parser_module, "cut_adds", lambda *_: None):
-            assert cut == _read_adds(data)
 
 
 def run_commit_info(data: bytes) -> None:
@@ -234,7 +195,6 @@ def _names() -> list[bytes]:
 
 TARGETS = (
     Target("commit", run_commit, _commits, 200_000, "json", _WORDS, 8192, by_arrow=True),
-    Target("alike-adds", run_alike_adds, _alike_adds, 100_000, "json", _WORDS, by_arrow=True),
     Target("commit-info", run_commit_info, _commits, 250_000, "json", _WORDS, 8192),
     Target(
         "checkpoint",

@@ -66,7 +66,6 @@ def test_replay_by_hashes_of_a_byte_equals_the_model(data: st.DataObject) -> Non
         patch.object(replay, "hash_texts", lambda texts: whole(texts) & np.uint64(255)),
         patch.object(key_sets, "_FEW", 0),
         patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000, 8 << 20]))),
-        patch.object(parser, "_LEAST_CUT_LINES", 1),
     ):
         _check_replay(data)
 
@@ -78,7 +77,6 @@ def test_replay_of_a_tail_on_disk_equals_the_model(data: st.DataObject) -> None:
     with (
         patch.object(replay, "_HELD_BYTES", data.draw(st.sampled_from([0, 2000, 10_000]))),
         patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000]))),
-        patch.object(parser, "_LEAST_CUT_LINES", data.draw(st.sampled_from([1, 1000]))),
         patch.object(file_rows, "SPILL_BYTES", data.draw(st.sampled_from([0, 5000]))),
     ):
         _check_replay(data)

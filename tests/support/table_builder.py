@@ -836,7 +836,7 @@ def checkpoint_parquet(actions: Sequence[Action], columns: Sequence[str] = ()) -
     """Actions as Parquet, one action a row."""
     names = columns or CHECKPOINT_SCHEMA.names
     schema = pa.schema([CHECKPOINT_SCHEMA.field(name) for name in names])
-    rows = [{name: _pairs(body) for name, body in action.items()} for action in actions]
+    rows = [{name: body and _pairs(body) for name, body in action.items()} for action in actions]
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema), sink)
     return sink.getvalue()

@@ -103,7 +103,7 @@ class EventCollector:
         """Add the file actions of parsed commits."""
         found = [commit_version(name) for name in parsed.names]
         versions = np.array([_NO_COMMIT if it is None else it for it in found], np.int64)
-        for files, is_add in ((parsed.raw_adds, True), (parsed.removes, False)):
+        for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
             if not files.num_rows:
                 continue
             commits = parsed.find_commits(files)

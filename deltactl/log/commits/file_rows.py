@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -10,14 +9,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from deltactl.log.commits.alike_lines import unescape_texts
 from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.keyed_hash import Hashes, hash_pairs
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
 
 SPILL_BYTES: Final = 64 << 20
-_RELEASED_CHUNKS: Final = 8
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -41,55 +38,21 @@ class FileRows(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class HeldRows:
-    """File actions in memory. Escaped ``stats`` are unescaped when they are first read."""
+    """File actions in memory: ``table`` has all of them."""
 
-    __slots__ = ("_escaped", "_lock", "_names", "_table")
-
-    def __init__(self, table: pa.Table, *, has_escaped_stats: bool = False) -> None:
-        """Hold actions. Escaped ``stats`` are those of ``cut_adds``."""
-        self._lock = threading.Lock()
-        self._names = table.column_names
-        self._escaped: list[pa.Array] | None = None
-        if has_escaped_stats:
-            self._escaped = table["stats"].chunks
-            table = table.drop_columns("stats")
-        self._table = table
+    table: pa.Table = field(repr=False)
 
     @property
     def num_rows(self) -> int:
         """Return the number of actions."""
-        return int(self._table.num_rows)
-
-    @property
-    def has_escaped_stats(self) -> bool:
-        """Return whether ``stats`` are still escaped, because nobody has read them."""
-        return self._escaped is not None
-
-    @property
-    def table(self) -> pa.Table:
-        """Return all actions."""
-        with self._lock:
-            if self._escaped is not None:
-                self._unescape(self._escaped)
-            return self._table
-
-    def _unescape(self, escaped: list[pa.Array]) -> None:
-        # Replace part by part, so that the memory has only a part twice. After an error, some texts
-        # are unescaped, which does not change them again.
-        for place in range(len(escaped)):
-            escaped[place] = unescape_texts(escaped[place])
-            if place % _RELEASED_CHUNKS == _RELEASED_CHUNKS - 1:
-                pa.default_memory_pool().release_unused()
-        stats = pa.chunked_array(escaped, pa.string())
-        self._table = self._table.append_column("stats", stats).select(self._names)
-        self._escaped = None
+        return int(self.table.num_rows)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the actions with the given columns, all in one batch."""
         if self.num_rows:
-            table = self.table if "stats" in columns else self._table
-            yield table.select(columns)
+            yield self.table.select(columns)
 
 
 @dataclass(frozen=True, slots=True)

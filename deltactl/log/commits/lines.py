@@ -81,15 +81,6 @@ class CommitLines:
         found: Positions = np.flatnonzero(self._kinds == _KINDS.index(kind))
         return found
 
-    @property
-    def data(self) -> bytearray:
-        """Return the joined log files. At least ten bytes follow the last line."""
-        return self._data
-
-    def spans(self, places: Positions) -> tuple[Positions, Positions]:
-        """Return the first byte and the end of the lines at some indexes."""
-        return self._starts[places], self._ends[places]
-
     def line(self, place: int) -> bytes:
         """Return the text of the line at an index."""
         return bytes(self._data[self._starts[place] : self._ends[place]])

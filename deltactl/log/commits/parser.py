@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError
-from deltactl.log.commits.alike_lines import cut_adds, unescape_stats
 from deltactl.log.commits.columns import (
     FILE_ACTIONS,
     NON_FILE_ACTIONS,
@@ -46,7 +45,6 @@ _CHUNK_BYTES = 8 << 20
 # How many chunks are parsed at the same time, each by one thread. With two threads for each chunk,
 # Arrow needs a fifth more processor time. This number limits the memory.
 _THREADED_BYTES: Final = 64 << 20  # several threads parse a chunk of one large file
-_LEAST_CUT_LINES: Final = 64  # Arrow reads fewer lines as fast
 
 
 @dataclass(slots=True)
@@ -56,22 +54,14 @@ class ParsedActions:
     ``adds`` and ``removes`` have a column ``seq``: the index of the row among all rows that were
     read, in log order. So the action with the greatest ``seq`` of a key is the latest. ``names``
     are the files; ``ends`` has, for each file, the index of the row after its last row.
-
-    ``raw_adds`` is ``adds``, but with ``has_escaped_stats``, its ``stats`` are escaped.
     """
 
-    raw_adds: pa.Table
+    adds: pa.Table
     removes: pa.Table
     names: Sequence[str]
     ends: Positions
-    has_escaped_stats: bool = False
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     sidecars: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def adds(self) -> pa.Table:
-        """Return the adds. Where ``stats`` are not needed, ``raw_adds`` is faster."""
-        return unescape_stats(self.raw_adds) if self.has_escaped_stats else self.raw_adds
 
     def find_commits(self, files: pa.Table) -> Positions:
         """Return, for each row of ``adds`` or ``removes``, the index in ``names`` of its file."""
@@ -88,7 +78,6 @@ class _Rows:
     removes: tuple[pa.ChunkedArray, Positions]
     nodes: list[dict[str, Any]]
     keys: frozenset[str]
-    has_escaped_stats: bool = False
 
 
 class CommitParser:
@@ -99,7 +88,6 @@ class CommitParser:
         self._partition_keys = frozenset(partition_keys)
         self._readers = {kind: FileActionReader(kind) for kind in FILE_ACTIONS}
         self._rows_seen = 0
-        self._are_alike = True
 
     def parse(self, files: Iterable[CommitBytes]) -> Iterator[ParsedActions]:
         """Parse files in chunks of bounded bytes, a few chunks at the same time.
@@ -189,23 +177,9 @@ class CommitParser:
         ends = lines.ends_of_contents()
         removes, keys = self._read_actions(lines, "remove", lines.take("remove"), keys, use_threads)
         remove_rows = removes, lines.places("remove")
-        cut = self._cut_adds(lines, keys)
-        if cut is not None:
-            has_stats = cut.type.get_field_index("stats") >= 0
-            add_rows = pa.chunked_array([cut]), lines.places("add")
-            return _Rows(ends, add_rows, remove_rows, nodes, keys, has_escaped_stats=has_stats)
         places = lines.places("add")
         adds, keys = self._read_actions(lines, "add", lines.keep_only("add"), keys, use_threads)
         return _Rows(ends, (adds, places), remove_rows, nodes, keys)
-
-    def _cut_adds(self, lines: CommitLines, keys: frozenset[str]) -> pa.StructArray | None:
-        """Return the adds if all are alike. After some that are not, do not try again."""
-        is_small = len(lines.places("add")) < _LEAST_CUT_LINES
-        if is_small or not self._are_alike or len(lines.data) > _THREADED_BYTES:
-            return None
-        found = cut_adds(lines, keys)
-        self._are_alike = found is not None
-        return found
 
     def _read_actions(
         self,
@@ -239,11 +213,10 @@ class CommitParser:
             return convert(found[0]).append_column("seq", array_of(seq))
 
         parsed = ParsedActions(
-            raw_adds=select(rows.adds, adds_from_struct),
+            adds=select(rows.adds, adds_from_struct),
             removes=select(rows.removes, removes_from_struct),
             names=[file.name for file in files],
             ends=ends,
-            has_escaped_stats=rows.has_escaped_stats,
         )
         for node in reversed(rows.nodes) if newest_first else rows.nodes:
             parsed.non_file_actions.apply(node)

@@ -39,10 +39,10 @@ class ZOrderCommits:
         """Add the file actions of parsed commits."""
         if self._ordered.isdisjoint(parsed.names):
             return
-        commits = parsed.find_commits(parsed.raw_adds)
+        commits = parsed.find_commits(parsed.adds)
         for number, name in enumerate(parsed.names):
             if name in self._ordered:
-                added = parsed.raw_adds["path"].filter(pa.array(commits == number))
+                added = parsed.adds["path"].filter(pa.array(commits == number))
                 self._paths[name] = added.chunks
 
     def parse(self, files: Iterable[CommitBytes]) -> None:

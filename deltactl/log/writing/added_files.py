@@ -174,8 +174,8 @@ def _read_names(name: str, content: bytes) -> pa.ChunkedArray:
     """Return the decoded names of all files that a commit adds, and of their deletion vectors."""
     chunks: list[pa.Array] = []
     for parsed in CommitParser().parse(_blocks(name, content)):
-        vectors = vector_files(parsed.raw_adds["deletion_vector"]).drop_null()
-        chunks += [*parsed.raw_adds["path"].chunks, vectors.unique()]
+        vectors = vector_files(parsed.adds["deletion_vector"]).drop_null()
+        chunks += [*parsed.adds["path"].chunks, vectors.unique()]
     return pa.chunked_array(chunks, pa.string())
 
 

@@ -104,6 +104,7 @@ def test_a_metadata_action_without_a_member_that_readers_need(member: str, value
         ({"nullable": "true"}, "'nullable' is not true or false"),
         ({"metadata": None}, "the metadata of field"),
         ({"metadata": ...}, "has no metadata"),
+        ({"type": {"type": "struct", "fields": []}}, "a struct has no fields"),
     ],
 )
 def test_a_field_of_the_schema_without_a_member(change: dict[str, Any], problem: str) -> None:
