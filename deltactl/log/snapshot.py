@@ -60,6 +60,12 @@ class Snapshot:
         """Return the reconciled actions of the commits after the checkpoint."""
         return self._tail
 
+    @property
+    def older_metadata(self) -> list[Metadata]:
+        """Return earlier ``metaData`` actions, as far as the files that were read have them."""
+        head = None if self._head is None else self._head.non_file_actions.metadata
+        return [*([] if head is None else [head]), *self._tail.non_file_actions.older_metadata]
+
     @cached_property
     def timestamp(self) -> int:
         """Return the time of the commit (ms): the in-commit timestamp, or the file's time."""

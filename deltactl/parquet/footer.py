@@ -94,7 +94,7 @@ def _merge_row_groups(
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column.index)
         stats = chunk.statistics
-        nulls = _chunk_nulls(chunk)
+        nulls = count_chunk_nulls(chunk)
         null_count = None if nulls is None or null_count is None else null_count + nulls
         if not with_bounds or nulls == chunk.num_values:
             continue
@@ -152,14 +152,15 @@ def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
 def _null_slots(metadata: pq.FileMetaData, index: int, name: str) -> int:
     total = 0
     for group in range(metadata.num_row_groups):
-        nulls = _chunk_nulls(metadata.row_group(group).column(index))
+        nulls = count_chunk_nulls(metadata.row_group(group).column(index))
         if nulls is None:
             raise DataFileError(f"the Parquet footer has no null count of column {name!r}")
         total += nulls
     return total
 
 
-def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
+def count_chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
+    """Return the null count of a column chunk; ``None`` if the footer has none."""
     if chunk.num_values == 0:
         return 0  # an empty row group: Arrow writes no statistics for it
     stats = chunk.statistics

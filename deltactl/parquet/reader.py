@@ -259,6 +259,16 @@ class RowReader:
         self._latest[:] = [(schema, sources)]
         return sources
 
+    def find_columns(self, schema: pa.Schema, path: str) -> dict[str, str | None]:
+        """Return the column of a file that is read for each column; ``None``: nulls are returned.
+
+        Partition columns and ``extra`` are not included. The keys are names in ``schema``.
+        """
+        partition = {f.name for f in self.partition_fields}
+        constants = {i for i, f in enumerate(self._fields) if f.name in partition}
+        names = self._find_sources(schema, constants, path).names
+        return {self.schema.names[i]: n for i, n in enumerate(names) if i not in constants}
+
     def _convert(
         self, batch: pa.RecordBatch, names: Sequence[str | None], constants: Mapping[int, _Constant]
     ) -> list[pa.Array]:

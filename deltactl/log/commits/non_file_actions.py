@@ -28,12 +28,14 @@ class NonFileActions:
     """The latest ``protocol`` and ``metaData``, ``txn`` by application, and domains by name.
 
     Removed domains are kept and marked, because they must cancel older actions of the same domain.
+    ``older_metadata`` are the ``metaData`` actions that were replaced, oldest first.
     """
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     txns: dict[str, Txn] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    older_metadata: list[Metadata] = field(default_factory=list, compare=False)
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class NonFileActions:
             if (protocol := node.get("protocol")) is not None:
                 self.protocol = parse_protocol(protocol)
             if (metadata := node.get("metaData")) is not None:
-                self.metadata = parse_metadata(metadata)
+                self._replace_metadata(parse_metadata(metadata))
             if (txn := node.get("txn")) is not None:
                 parsed = parse_txn(txn)
                 self.txns[parsed.app_id] = parsed
@@ -71,6 +73,13 @@ class NonFileActions:
     def update(self, newer: NonFileActions) -> None:
         """Apply the actions of a later part of the log."""
         self.protocol = newer.protocol or self.protocol
-        self.metadata = newer.metadata or self.metadata
+        self.older_metadata += newer.older_metadata
+        if newer.metadata is not None:
+            self._replace_metadata(newer.metadata)
         self.txns |= newer.txns
         self.domains |= newer.domains
+
+    def _replace_metadata(self, newer: Metadata) -> None:
+        if self.metadata is not None:
+            self.older_metadata.append(self.metadata)
+        self.metadata = newer

@@ -11,6 +11,7 @@ from typing import Any
 from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.copy_groups import CopyRule, spread_files
+from deltactl.operations.optimize.input_columns import explain_columns
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
@@ -57,6 +58,7 @@ def build_spec(
         storage_options=context.storage_options,
         run_id=run_id,
         reader=_reader(snapshot),
+        explained=explain_columns(snapshot),
         write_options=write_options,
         stats_columns=_stats_columns(snapshot),
         verify=options.verify,

@@ -6,8 +6,8 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal
@@ -29,8 +29,9 @@ from deltactl.operations.optimize.copy_groups import (
     open_sources,
     plan_steps,
 )
+from deltactl.operations.optimize.input_columns import InputColumns
 from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
-from deltactl.operations.optimize.verify import ensure_equal_rows
+from deltactl.operations.optimize.verify import ensure_equal_rows, ensure_nulls
 from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
@@ -54,7 +55,10 @@ _LEAST_CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RewriteSpec:
-    """The values that all bins of a run share; without ``copy``, all row groups are encoded."""
+    """The values that all bins of a run share; without ``copy``, all row groups are encoded.
+
+    ``explained``: see ``explain_columns``.
+    """
 
     table_uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -63,6 +67,7 @@ class RewriteSpec:
     write_options: WriteOptions
     stats_columns: StatsColumns
     verify: Literal["counts", "full"]
+    explained: frozenset[str] | None
     row_tracking: RowTrackingColumns | None = None
     copy: CopyRule | None = None
     uploading: UploadingRun | None = None
@@ -104,7 +109,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     """
     store = note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
     name = name_output(spec, task, attempt)
-    counts = _Counts()
+    counts = _Counts(InputColumns(spec.reader, spec.explained))
     if _is_copied_by_service(spec, task):
         leave_core()
     with (
@@ -118,6 +123,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
         written = writer.close() if spec.verify == "full" else writer.close(leave_core)
     try:
         _ensure_counts(name, counts, written)
+        _ensure_columns(store, spec, task.files, counts)
         if spec.verify == "full":
             ensure_equal_rows(store, spec.reader, task.files, name, spec.row_tracking)
         if not written.num_rows:
@@ -143,8 +149,12 @@ _Opened = tuple[DataFile, pa.NativeFile | None, Source | DataFileError | None]
 
 @dataclass(slots=True)
 class _Counts:
-    """Counts of the input: live rows, and nulls by column; rows of each file that ended."""
+    """Counts of the input: live rows, and nulls by column; rows of each file that ended.
 
+    ``columns`` has the nulls by the footers.
+    """
+
+    columns: InputColumns
     rows: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
     first_rows: list[int] = field(default_factory=list)
@@ -169,6 +179,22 @@ class _Counts:
         self._uncounted_rows = 0
         for name, column in zip(table.column_names, table.columns, strict=True):
             self.nulls[name] += count_nulls(column)
+
+    @contextmanager
+    def comparing(self, footer: pq.FileMetaData, path: str, *, is_whole: bool) -> Iterator[None]:
+        """Add the nulls of a file that is read in this context, from its footer.
+
+        If not all rows are read here, add the nulls that the reader finds.
+        """
+        self.columns.add(footer, path, counts=is_whole)
+        if is_whole:
+            yield
+            return
+        self.count_nulls()
+        before = Counter(self.nulls)
+        yield
+        self.count_nulls()
+        self.columns.nulls += self.nulls - before
 
     def inputs(self) -> pa.RecordBatch:
         """Return the table of ``RewriteResult.inputs``."""
@@ -259,6 +285,9 @@ def _rewrite_file(
             steps: Sequence[Step] = [_encode_whole(spec, file, source, opened, counts)]
         else:
             steps = _plan_steps(store, spec, source, deleted, writer=writer, counts=counts)
+        is_whole = deleted is None and all(isinstance(step, Encode) for step in steps)
+        footer = source.metadata if isinstance(source, Source) else opened().metadata
+        stack.enter_context(counts.comparing(footer, file.path, is_whole=is_whole))
         for step in steps:
             if isinstance(step, Skip):
                 physical_rows += step.num_rows
@@ -357,6 +386,16 @@ def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
                 f"{name}: column {column!r} had {counts.nulls[column]} nulls when read "
                 f"but {nulls} when written"
             )
+
+
+def _ensure_columns(
+    store: Store, spec: RewriteSpec, files: Sequence[DataFile], counts: _Counts
+) -> None:
+    """Compare the columns that were read with the footers of the inputs."""
+    counts.columns.ensure_explained()
+    column = counts.columns.find_difference(counts.nulls)
+    if column is not None:
+        ensure_nulls(store, spec.reader, files, nulls=counts.nulls, column=column)
 
 
 def new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:

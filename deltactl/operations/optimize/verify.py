@@ -8,7 +8,7 @@ used only for nested columns that a file stores with an older type, and for vari
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, VerificationError
+from deltactl.operations.optimize.input_columns import find_column
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import RowReader, read_batches
-from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void
 from deltactl.storage.store import Store
@@ -71,6 +71,29 @@ def ensure_equal_rows(
             done += want.num_rows
 
 
+def ensure_nulls(
+    store: Store,
+    reader: RowReader,
+    files: Sequence[DataFile],
+    *,
+    nulls: Mapping[str, int],
+    column: str,
+) -> None:
+    """Count the nulls of a column of the inputs again, and compare with those that were read.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    source = _PlainReader(reader.select({column}), None)
+    batches = (batch for file in files for batch in source.read(store, file))
+    found = sum(batch.column(column).null_count for batch in batches)
+    if found != nulls[column]:
+        raise VerificationError(
+            f"column {column!r} has {found} nulls in {len(files)} input files, such as "
+            f"{files[0].path!r}, but {nulls[column]} nulls were read"
+        )
+
+
 @dataclass(frozen=True)
 class _PlainReader:
     """Read live rows of files in the columns of a reader, with independent code."""
@@ -84,7 +107,7 @@ class _PlainReader:
         Raises:
             VerificationError: the message has the first column with another name or id.
         """
-        found = self._find(present)
+        found = self._find(present, name)
         partition = {field.physical_name for field in self.reader.partition_fields}
         for column in self.reader.schema.names:
             if column not in partition and found.get(column) != column:
@@ -97,7 +120,7 @@ class _PlainReader:
         deleted = _deleted_rows(store, file)
         with naming_file(file.path), store.open_input(file.path) as source:
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-            stored = self._find(parquet.schema_arrow)
+            stored = self._find(parquet.schema_arrow, file.path)
             first_row = 0
             for group in range(parquet.num_row_groups):
                 for batch in _read_group(parquet, group, set(stored.values())):
@@ -111,12 +134,12 @@ class _PlainReader:
     def _fields(self) -> list[Field]:
         return [field for field in self.reader.struct.fields if not is_void(field.type)]
 
-    def _find(self, present: pa.Schema) -> dict[str, str]:
+    def _find(self, present: pa.Schema, path: str) -> dict[str, str]:
         """Map each wanted column to its name in the file; omit those that the file lacks."""
         found = {e.name: e.name for e in self.reader.extra if e.name in present.names}
         partition = {field.name for field in self.reader.partition_fields}
         for field in self._fields:
-            name = _find_column(field, present, self.reader.mapping_mode)
+            name = find_column(field, present, self.reader.mapping_mode, path)
             if name is not None and field.name not in partition:
                 found[field.physical_name] = name
         return found
@@ -162,17 +185,6 @@ class _PlainReader:
             base = file.base_row_id
             return pa.array(rows + base) if base is not None else pa.nulls(len(rows), pa.int64())
         return pa.array([file.default_row_commit_version] * len(rows), pa.int64())
-
-
-def _find_column(field: Field, present: pa.Schema, mode: str) -> str | None:
-    if mode == "id":
-        ids = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in present}
-        return ids.get(str(field.field_id).encode())
-    wanted = field.physical_name if mode == "name" else field.name
-    if wanted in present.names or mode == "name":
-        return wanted if wanted in present.names else None
-    alike = [name for name in present.names if name.lower() == wanted.lower()]
-    return alike[0] if len(alike) == 1 else None
 
 
 def _read_group(parquet: pq.ParquetFile, group: int, names: set[str]) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import RewriteCounts
+from deltactl.operations.optimize.input_columns import InputColumns
 from deltactl.operations.optimize.layout.placement import Placement
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.sample import (
@@ -42,10 +44,12 @@ from deltactl.operations.optimize.tasks import (
     rewrite_files,
     with_row_ids,
 )
+from deltactl.operations.optimize.verify import ensure_nulls
 from deltactl.operations.row_proofs import FileDigester
 from deltactl.operations.uploads import note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
+from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import Reason
 from deltactl.parquet.writer import DataFileWriter
@@ -215,10 +219,12 @@ class _Job:
         self, files: Sequence[DataFile], digests: list[RowDigest]
     ) -> Iterator[pa.RecordBatch]:
         rewrite = self.spec
+        columns, nulls = InputColumns(rewrite.reader, rewrite.explained), Counter[str]()
         for file, source in zip(files, open_in_turn(self.store, files), strict=True):
             deleted = read_deletion_vector(self.store, file)
             live_rows = physical_rows = 0
             with rewrite.reader.open(self.store, file, source) as parquet:
+                columns.add(parquet.metadata, file.path, counts=deleted is None)
                 rows_at_once = choose_batch_rows(parquet.metadata, _READ_BYTES)
                 for live in rewrite.reader.read_groups(
                     parquet, file, deleted, batch_rows=rows_at_once
@@ -228,8 +234,15 @@ class _Job:
                     live_rows += rows.num_rows
                     physical_rows += live.num_physical_rows
                     digests.append(self._digester.digest(rows, file))
+                    if deleted is None:
+                        nulls.update({n: count_nulls(rows.column(n)) for n in rows.schema.names})
                     yield rows
             ensure_live_rows(file, physical_rows, live_rows)
+        columns.ensure_explained()
+        column = columns.find_difference(nulls)
+        if column is not None:
+            whole = [file for file in files if file.deletion_vector is None]
+            ensure_nulls(self.store, rewrite.reader, whole, nulls=nulls, column=column)
 
     def key(
         self, batch: pa.RecordBatch, first_row: int

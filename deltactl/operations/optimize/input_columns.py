@@ -1,0 +1,197 @@
+"""Find the columns of input files and count their nulls, apart from the reader.
+
+The reader feeds the writer, so a column that it misreads would be lost: the counts of rows and
+nulls that it read are those that were written. This module uses only footers that are read anyway.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import SafetyError, VerificationError
+from deltactl.log.snapshot import Snapshot
+from deltactl.parquet.footer import count_chunk_nulls
+from deltactl.parquet.nested import walk_leaves
+from deltactl.parquet.projection import Matcher, convert
+from deltactl.parquet.reader import RowReader
+from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
+from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void, walk_fields
+
+# Columns that Delta on Spark wrote while a table had row tracking.
+_ROW_TRACKING: Final = ("_row-id-col-", "_row-commit-version-col-")
+
+
+def explain_columns(snapshot: Snapshot) -> frozenset[str] | None:
+    """Return physical names that files may have beside the schema; ``None`` means any name.
+
+    These are the columns of older schemas and of row tracking. If column mapping has used more ids
+    than the schema has, columns were dropped, and their names may not be known any more.
+    """
+    metadata, properties = snapshot.metadata, snapshot.properties
+    if metadata.column_mapping_mode != "none":
+        num_ids = sum(1 for _ in walk_fields(metadata.schema))
+        if properties.integer("delta.columnMapping.maxColumnId", 0) > num_ids:
+            return None
+    names = {name for name in properties.row_tracking_columns if name is not None}
+    for older in snapshot.older_metadata:
+        names |= {column.physical_name for column in older.schema.fields}
+    return frozenset(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A column of files: its name, the index of its first leaf, and its type."""
+
+    name: str
+    leaf: int
+    type: pa.DataType
+
+
+@dataclass(slots=True)
+class InputColumns:
+    """The columns of the input files of a bin. Not thread-safe.
+
+    ``nulls`` has the null counts of flat columns by physical name, as far as all footers have them;
+    the others are in ``uncounted``. ``explained``: see ``explain_columns``.
+    """
+
+    reader: RowReader
+    explained: Set[str] | None
+    nulls: Counter[str] = field(default_factory=Counter)
+    uncounted: set[str] = field(default_factory=set)
+    _found: set[str] = field(default_factory=set)
+    _unclaimed: dict[str, pa.DataType] = field(default_factory=dict)
+    _latest: tuple[pq.ParquetSchema, Mapping[str, _Place | None], list[_Place]] | None = None
+
+    def add(self, footer: pq.FileMetaData, path: str, *, counts: bool) -> None:
+        """Find the columns of a file; with ``counts``, add the nulls of all its rows.
+
+        Raises:
+            VerificationError: the reader finds other columns, or ids and names disagree.
+        """
+        if self._latest is None or not self._latest[0].equals(footer.schema):
+            self._latest = (footer.schema, *self._find(footer, path))
+        _, places, others = self._latest
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        for name, place in places.items() if counts else ():
+            nulls = footer.num_rows if place is None else _sum_nulls(groups, place)
+            if nulls is None:
+                self.uncounted.add(name)
+            else:
+                self.nulls[name] += nulls
+        self._found |= {name for name, place in places.items() if place is not None}
+        for other in others:
+            if other.name not in self._unclaimed and _sum_nulls(groups, other) != footer.num_rows:
+                self._unclaimed[other.name] = other.type
+
+    def find_difference(self, nulls: Mapping[str, int]) -> str | None:
+        """Return a column whose nulls differ from those of the footers; ``None`` if there is none.
+
+        Footers of some writers are wrong, so a difference must be checked with the rows.
+        """
+        counted = (column for column in self._columns() if column not in self.uncounted)
+        return next((column for column in counted if nulls[column] != self.nulls[column]), None)
+
+    def ensure_explained(self) -> None:
+        """Refuse files with values that no column of the table takes, if a column may be lost.
+
+        Raises:
+            SafetyError: no file has some column, and a column that no schema explains fits it.
+        """
+        if self.explained is None:
+            return
+        lacking = {name: f for name, f in self._columns().items() if name not in self._found}
+        for name, kind in self._unclaimed.items():
+            for column in lacking.values() if name not in self.explained else ():
+                if _fits(kind, column, self.reader):
+                    raise SafetyError(
+                        f"the files have a column {name!r} with values, which is not in the "
+                        f"table's schema, and none of them has the column {column.name!r} of a "
+                        "type that fits: the values would be lost",
+                        hint="Let the writer of the table correct the schema. `deltactl check` and "
+                        "`deltactl describe-history` show the log.",
+                    )
+
+    def _columns(self) -> dict[str, Field]:
+        partition = {f.name for f in self.reader.partition_fields}
+        fields = (f for f in self.reader.struct.fields if not is_void(f.type))
+        return {f.physical_name: f for f in fields if f.name not in partition}
+
+    def _find(
+        self, footer: pq.FileMetaData, path: str
+    ) -> tuple[Mapping[str, _Place | None], list[_Place]]:
+        schema = footer.schema.to_arrow_schema()
+        columns, mode = self._columns(), self.reader.mapping_mode
+        found = {name: find_column(f, schema, mode, path) for name, f in columns.items()}
+        read = self.reader.find_columns(schema, path)
+        for name, column in found.items():
+            if read[name] != column:
+                raise VerificationError(
+                    f"{path!r}: the column {columns[name].name!r} of the table is {column!r} in "
+                    f"the file, but {read[name]!r} would be read",
+                    hint="Report this error. Nothing was committed; the table is as before.",
+                )
+        places = {place.name: place for place in _list_places(schema)}
+        partition = {f.physical_name for f in self.reader.partition_fields}
+        taken = {*found.values(), *(e.name for e in self.reader.extra), *partition}
+        others = [
+            place
+            for name, place in places.items()
+            if name not in taken and not name.startswith(_ROW_TRACKING)
+        ]
+        return {n: None if c is None else places[c] for n, c in found.items()}, others
+
+
+def _list_places(schema: pa.Schema) -> Iterator[_Place]:
+    leaf = 0
+    for member in schema:
+        yield _Place(member.name, leaf, member.type)
+        leaf += sum(1 for _ in walk_leaves(member.type))
+
+
+def _sum_nulls(groups: list[pq.RowGroupMetaData], place: _Place) -> int | None:
+    """Return the nulls of a flat column; ``None`` if it is nested, or the footer has no count."""
+    if place.type.num_fields or isinstance(place.type, pa.BaseExtensionType):
+        return None
+    counts = [count_chunk_nulls(group.column(place.leaf)) for group in groups]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _fits(stored: pa.DataType, column: Field, reader: RowReader) -> bool:
+    target = reader.schema.field(column.physical_name).type
+    try:
+        convert(pa.array([], stored), column.type, target, Matcher(reader.mapping_mode))
+    except (pa.ArrowException, NotImplementedError):
+        return False
+    return not isinstance(column.type, PrimitiveType) or not is_variant(column.type)
+
+
+def find_column(field: Field, present: pa.Schema, mode: str, path: str) -> str | None:
+    """Return the name that a column has in a file; ``None`` if the file lacks it.
+
+    Raises:
+        VerificationError: a file has the id and the physical name in different columns.
+    """
+    ids = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in present}
+    by_id = None if field.field_id is None else ids.get(str(field.field_id).encode())
+    if mode == "none":
+        if field.name in present.names:
+            return field.name
+        alike = [name for name in present.names if name.lower() == field.name.lower()]
+        return alike[0] if len(alike) == 1 else None
+    by_name = field.physical_name if field.physical_name in present.names else None
+    # A file can be older than the mapping: then its ids are those of its writer. Only new columns
+    # have other physical names than logical names.
+    has_own_ids = mode == "name" and field.physical_name == field.name
+    if by_id != by_name and None not in (by_id, by_name) and not has_own_ids:
+        raise VerificationError(
+            f"{path!r}: the column {field.name!r} is {by_id!r} by its id {field.field_id}, but "
+            f"{by_name!r} by its physical name"
+        )
+    return by_id if mode == "id" else by_name

@@ -1,0 +1,212 @@
+"""Faults of the reader, and files with columns that fit no schema, do not lose values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import SafetyError, VerificationError
+from deltactl.operations.optimize import input_columns
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.parquet.projection import FileFields, Matcher
+from deltactl.parquet.reader import RowReader
+from deltactl.protocol.schema import Field
+from deltactl.table import Table
+from tests.support.table_builder import Column, struct_of
+
+ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+MERGE = OptimizeOptions()
+CLUSTER = OptimizeOptions(cluster_by=["k"])
+NUM_FILES = 6
+
+ROWS = {"k": [1, 2, None], "v": [10, None, None], "w": ["a", "b", "c"]}
+
+
+class MappedTable:
+    """A table of six equal files; names of files are `col-k` and so on if columns are mapped."""
+
+    def __init__(self, root: Path, mode: str, *, upper: bool = False) -> None:
+        self.root, self.mode, self.version = root, mode, 0
+        (root / "_delta_log").mkdir()
+        self.define(["k", "v", "w"])
+        names = {name: self.physical(name) for name in ROWS}
+        self.stored = {names[n]: n.upper() if upper else names[n] for n in ROWS}
+
+    def physical(self, name: str) -> str:
+        return name if self.mode == "none" else f"col-{name}"
+
+    def define(self, names: list[str], *, max_id: int = 3) -> None:
+        types = {"w": "string", "x": "string"}
+        ids = {name: place for place, name in enumerate(["k", "v", "w", "x"], 1)}
+        columns = [
+            Column(n, types.get(n, "long"), metadata={ID: ids[n], NAME: f"col-{n}"}) for n in names
+        ]
+        mapping = {"delta.columnMapping.mode": self.mode, "delta.columnMapping.maxColumnId": max_id}
+        metadata = {
+            "id": "1",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(struct_of(*columns)),
+            "partitionColumns": [],
+            "configuration": {} if self.mode == "none" else {k: str(v) for k, v in mapping.items()},
+            "createdTime": 1,
+        }
+        protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
+        self.commit({"protocol": protocol}, {"metaData": metadata})
+
+    def commit(self, *actions: dict[str, Any]) -> None:
+        lines = "".join(json.dumps(action) + "\n" for action in actions)
+        (self.root / "_delta_log" / f"{self.version:020d}.json").write_text(lines)
+        self.version += 1
+
+    def append(self, ids: dict[str, int] | None = None) -> None:
+        ids = ids or {"k": 1, "v": 2, "w": 3}
+        arrays = {n: pa.array(v, pa.string() if n == "w" else pa.int64()) for n, v in ROWS.items()}
+        fields = [
+            pa.field(self.stored[self.physical(n)], arrays[n].type, metadata=self._id(ids[n]))
+            for n in ROWS
+        ]
+        for number in range(NUM_FILES):
+            file = self.root / f"part-{number}.parquet"
+            pq.write_table(pa.table(list(arrays.values()), schema=pa.schema(fields)), file)
+            add = {
+                "path": file.name,
+                "partitionValues": {},
+                "size": file.stat().st_size,
+                "modificationTime": 1,
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": 3}),
+            }
+            self.commit({"add": add})
+
+    def _id(self, number: int) -> dict[str, str] | None:
+        return None if self.mode == "none" else {"PARQUET:field_id": str(number)}
+
+    def optimize(self, options: OptimizeOptions) -> None:
+        Table(str(self.root), warn=lambda message: None).optimize(options)
+
+    @property
+    def commits(self) -> int:
+        return len(list((self.root / "_delta_log").glob("*.json")))
+
+
+Find = Callable[[Matcher, Field, FileFields], int | None]
+_FIND = Matcher.find
+
+
+def find_neighbour(self: Matcher, wanted: Field, present: FileFields) -> int | None:
+    """Two columns are swapped: both have the type long."""
+    index = _FIND(self, wanted, present)
+    return {0: 1, 1: 0}.get(index, index) if index is not None else None
+
+
+def find_wrong_id(self: Matcher, wanted: Field, present: FileFields) -> int | None:
+    return present.by_id.get(str((wanted.field_id or 0) % 2 + 1).encode())
+
+
+def find_exact_case_only(self: Matcher, wanted: Field, present: FileFields) -> int | None:
+    return present.by_name.get(wanted.name)
+
+
+def find_nothing(self: Matcher, wanted: Field, present: FileFields) -> int | None:
+    return None if wanted.name == "v" else _FIND(self, wanted, present)
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+@pytest.mark.parametrize(
+    ("mode", "fault"),
+    [
+        ("none", find_neighbour),
+        ("none", find_exact_case_only),
+        ("none", find_nothing),
+        ("name", find_neighbour),
+        ("name", find_nothing),
+        ("id", find_wrong_id),
+        ("id", find_nothing),
+    ],
+)
+def test_a_reader_that_finds_the_wrong_column_is_caught(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    fault: Find,
+    options: OptimizeOptions,
+) -> None:
+    table = MappedTable(tmp_path, mode, upper=fault is find_exact_case_only)
+    table.append()
+    before = table.commits
+    monkeypatch.setattr(Matcher, "find", fault)
+    with pytest.raises(VerificationError, match="would be read"):
+        table.optimize(options)
+    assert table.commits == before
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+def test_a_reader_that_loses_values_is_caught_by_the_nulls_of_the_footers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: OptimizeOptions
+) -> None:
+    table = MappedTable(tmp_path, "name")
+    table.append()
+    column = RowReader._column
+
+    def lose(self: RowReader, batch: Any, name: Any, index: int, matcher: Matcher) -> pa.Array:
+        found = column(self, batch, name, index, matcher)
+        return pa.nulls(len(found), found.type) if name == "col-v" else found
+
+    monkeypatch.setattr(RowReader, "_column", lose)
+    flat = RowReader.__post_init__
+
+    def never_flat(self: RowReader) -> None:
+        flat(self)
+        object.__setattr__(self, "_is_flat", False)
+
+    monkeypatch.setattr(RowReader, "__post_init__", never_flat)
+    with pytest.raises(VerificationError, match=r"column 'col-v' has \d+ nulls"):
+        table.optimize(options)
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+def test_wrong_null_counts_in_footers_do_not_stop_a_rewrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: OptimizeOptions
+) -> None:
+    table = MappedTable(tmp_path, "none")
+    table.append()
+    monkeypatch.setattr(input_columns, "count_chunk_nulls", lambda chunk: 0)
+    table.optimize(options)
+    read = Table(str(tmp_path), warn=lambda message: None).scan().read_all()
+    assert read["v"].null_count == 2 * NUM_FILES
+
+
+def test_ids_and_names_of_a_file_that_disagree_are_refused(tmp_path: Path) -> None:
+    table = MappedTable(tmp_path, "id")
+    table.append({"k": 2, "v": 1, "w": 3})
+    with pytest.raises(VerificationError, match="by its id 1, but 'col-k' by its physical name"):
+        table.optimize(MERGE)
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+def test_values_that_no_schema_explains_are_not_lost(
+    tmp_path: Path, options: OptimizeOptions
+) -> None:
+    table = MappedTable(tmp_path, "none")
+    table.append()
+    first = tmp_path / "_delta_log" / f"{0:020d}.json"
+    first.write_text(first.read_text().replace('\\"name\\": \\"w\\"', '\\"name\\": \\"x\\"'))
+    with pytest.raises(SafetyError, match="column 'w' with values.*has the column 'x'"):
+        table.optimize(options)
+
+
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_a_dropped_column_and_a_new_one_are_explained(tmp_path: Path, mode: str) -> None:
+    table = MappedTable(tmp_path, mode)
+    table.append()
+    table.define(["k", "v", "x"], max_id=4)
+    table.optimize(MERGE)
+    read = Table(str(tmp_path), warn=lambda message: None).scan().read_all()
+    assert read["x"].null_count == 3 * NUM_FILES
+    assert read["v"].null_count == 2 * NUM_FILES
