@@ -286,7 +286,7 @@ FULL: tuple[Mode, ...] = ("full",)
 MUTATIONS: dict[Callable[[Patch], None], tuple[Mode, ...]] = {
     shift_deletion_vector: FULL,
     forget_deletion_vector: BOTH,
-    swap_when_reading: FULL,
+    swap_when_reading: BOTH,
     swap_when_writing: BOTH,
     swap_members_when_reading: FULL,
     swap_members_when_writing: FULL,
@@ -298,7 +298,7 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[Mode, ...]] = {
     cast_wrongly_when_reading: FULL,
     cast_wrongly_when_writing: FULL,
     shift_time_when_reading: FULL,
-    fill_nulls_when_reading: FULL,
+    fill_nulls_when_reading: BOTH,
     fill_nulls_when_writing: BOTH,
     empty_lists_when_writing: FULL,
 }
