@@ -22,7 +22,7 @@ from tests.support.table_builder import Column, struct_of
 
 ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 MERGE = OptimizeOptions()
-CLUSTER = OptimizeOptions(cluster_by=["k"])
+CLUSTER = OptimizeOptions(cluster_by="k")
 NUM_FILES = 6
 
 ROWS = {"k": [1, 2, None], "v": [10, None, None], "w": ["a", "b", "c"]}
