@@ -26,6 +26,7 @@ from tests.support.table_builder import Column, TableBuilder
 
 QUESTION = "Delete 1 file (1 KiB)? 1 version will no longer be readable. [y/N]: "
 OLD_S = 1_600_000_000  # 2020-09-13: older than any retention
+FORCE = "--force-retention"  # the clock is trusted, although the last commit is long ago
 
 
 def make_table(root: Path) -> TableBuilder:
@@ -106,7 +107,7 @@ class Person:
 @pytest.fixture
 def asked(table: Path, request: pytest.FixtureRequest) -> Iterator[Person]:
     """Somebody whom the question stands before."""
-    with Person("vacuum", str(table), *getattr(request, "param", ())) as person:
+    with Person("vacuum", str(table), FORCE, *getattr(request, "param", ())) as person:
         person.wait_for("[y/N]: ")
         yield person
 
@@ -162,7 +163,7 @@ def test_a_signal_ends_it_and_no_later_answer_counts(
 
 def test_the_time_limit_ends_it(table: Path) -> None:
     before = contents(table)
-    with Person("vacuum", str(table), "--timeout", "5s") as person:
+    with Person("vacuum", str(table), FORCE, "--timeout", "5s") as person:
         person.wait_for("[y/N]: ")
         assert person.end() == (1, "")
     assert "\r\nerror: stopped by --timeout 5s before it started\r\n" in person.seen
@@ -184,7 +185,7 @@ def test_of_several_tables_a_signal_ends_all(tmp_path: Path) -> None:
     for name in ("a", "b"):
         make_table(tmp_path / name)
     before = contents(tmp_path)
-    with Person("vacuum", str(tmp_path / "a"), str(tmp_path / "b")) as person:
+    with Person("vacuum", FORCE, str(tmp_path / "a"), str(tmp_path / "b")) as person:
         person.wait_for("[y/N]: ")
         person.child.send_signal(signal.SIGINT)
         code, out = person.end()

@@ -124,7 +124,8 @@ SCENES = (
         "vacuum",
         "vacuum",
         build_table,
-        [["--yes", "--mode", "full", "--max-orphan-fraction", "1", "--include-unknown", *more]
+        [["--yes", "--force-retention", "--mode", "full", "--max-orphan-fraction", "1",
+          "--include-unknown", *more]
          for more in ([], ["--quarantine"])],
         _vacuumed,
     ),

@@ -216,8 +216,9 @@ def test_a_vacuum_deletes_nothing_elsewhere(tmp_path: Path, deltactl: Cli, path:
     builder.commit({"add": {**add, "path": path}})
     builder.commit({"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}})
     age(tmp_path)
+    options = ("--yes", "--force-retention", "--no-lease")
     for mode in ("lite", "full"):
-        ran = deltactl("vacuum", str(tmp_path / "t"), "--mode", mode, "--yes", "--no-lease")
+        ran = deltactl("vacuum", str(tmp_path / "t"), "--mode", mode, *options)
         assert ran.code in (0, 1, 6), ran.err
     assert (outside / "precious").read_bytes() == b"precious"
     assert len(Table(str(tmp_path / "t")).scan().read_all()) == 12
@@ -235,7 +236,8 @@ def test_names_that_differ_by_case_are_two(tmp_path: Path, deltactl: Cli) -> Non
     builder.commit({"add": twin})
     builder.commit({"remove": {"path": twin_name, "deletionTimestamp": 1, "dataChange": True}})
     age(root)
-    ran = deltactl("vacuum", str(root), "--mode", "full", "--yes", "--max-orphan-fraction", "1")
+    options = ("--mode", "full", "--yes", "--force-retention", "--max-orphan-fraction", "1")
+    ran = deltactl("vacuum", str(root), *options)
     assert ran.code == 0, ran.err
     assert (root / live).exists()
     assert folds or not (root / twin_name).exists()
