@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from benchmarks.columns import chosen, decimals, join, uuids, with_nulls
 from benchmarks.log_tables import PROTOCOL, commit_info, metadata_of, write_commit
 from deltactl.parquet.footer import RowFacts, read_file_stats
-from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+from deltactl.protocol.stats_encoding import encode_stats
 
 _SEED = 731
 _START_MS = 1_704_067_200_000

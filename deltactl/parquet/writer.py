@@ -27,8 +27,8 @@ from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import count_footer
 from deltactl.parquet.nested import walk_types
-from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.protocol.stats_encoding import encode_stats
 from deltactl.storage.store import Store
 
 DEFAULT_ROW_GROUP_BYTES: Final = 128 << 20

@@ -1,30 +1,34 @@
-"""Encode statistics of many files at once, as columns.
+"""Encode statistics of files as the JSON of ``add.stats``: one way for one and for many files.
 
-``protocol/stats`` encodes the statistics of one new file and contains the rules for the truncation
-of bounds. The Arrow kernels in this module compute the same result. Source: PROTOCOL.md, "Per-file
-Statistics".
+If PROTOCOL.md, "Per-file Statistics", allows several forms, the form of Delta on Spark is used,
+unless this form would be wrong for some reader.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import copysign, isinf, isnan
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.protocol.stats import Path, truncate_maximum, truncate_minimum
+from deltactl.protocol.stats import FileStats, LeafStats, Path
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
-from deltactl.protocol.stats_json import encode_strings, join_objects, quote_texts
 
 # The first and last date that readers parse (years 1 and 9999), in days and in microseconds.
 _FIRST_DAY: Final = -719162
 _LAST_DAY: Final = 2932896
 _DAY_US: Final = 86_400_000_000
 _UNDECODED: Final = "\ufffd"
+_ASCII_TIE: Final = "\x7f"
+_UNICODE_TIE: Final = "\U0010ffff"
+_INFINITIES: Final = {True: '"Infinity"', False: '"-Infinity"'}
+_TIGHT: Final = '"tightBounds":true'
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,46 @@ class LeafColumns:
     upper: pa.Array | None = None
 
 
+def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
+    """Return ``add.stats`` of one file, with the fields and the order of Delta on Spark."""
+    stats = {leaf: file_stats.leaves.get(leaf.path, LeafStats()) for leaf in columns.leaves}
+    lower: dict[Path, str | None] = {}
+    upper: dict[Path, str | None] = {}
+    prefix = columns.string_prefix
+    for kind in dict.fromkeys(leaf.kind for leaf in columns.leaves if leaf.has_bounds):
+        of_kind = {leaf.path: it for leaf, it in stats.items() if leaf.kind == kind}
+        minima = encode_bounds([it.minimum for it in of_kind.values()], kind, prefix, upper=False)
+        maxima = encode_bounds([it.maximum for it in of_kind.values()], kind, prefix, upper=True)
+        lower |= zip(of_kind, minima.to_pylist(), strict=True)
+        upper |= zip(of_kind, maxima.to_pylist(), strict=True)
+    nulls = {
+        leaf.path: None if it.null_count is None else str(it.null_count)
+        for leaf, it in stats.items()
+    }
+    return _render(_arrange(columns, str(file_stats.num_records), (lower, upper, nulls), "true"))
+
+
+def _render(tree: Mapping[str, Any]) -> str:
+    members = (
+        f"{json.dumps(name, ensure_ascii=False)}:{_render(it) if isinstance(it, dict) else it}"
+        for name, it in tree.items()
+        if it is not None
+    )
+    return "{" + ",".join(members) + "}"
+
+
+def loosen_bounds(stats: str) -> str:
+    """Return encoded ``stats`` with ``tightBounds`` false, for a file with a deletion vector."""
+    members = stats.removesuffix("}").removesuffix(_TIGHT).removesuffix(",")
+    return members + ',"tightBounds":false}'
+
+
 def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper: bool) -> pa.Array:
     """Return bounds of one leaf of many files as JSON.
 
     Args:
-        values: days, microseconds, integers, decimals, or UTF-8 bytes; ``None`` if unknown.
-        kind: as in :class:`~deltactl.protocol.stats_columns.StatsLeaf`, except floats.
+        values: days, microseconds, numbers, or strings or their UTF-8 bytes; ``None`` if unknown.
+        kind: as in :class:`~deltactl.protocol.stats_columns.StatsLeaf`.
         string_prefix: the number of characters to which strings are truncated.
         upper: whether the values are maxima.
     """
@@ -55,13 +93,16 @@ def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper
         case "decimal":
             texts = [None if v is None else format(Decimal(v), "f") for v in values]
             return pa.array(texts, pa.string())
+        case "float":
+            floats = [None if v is None else _encode_float(float(v), upper=upper) for v in values]
+            return pa.array(floats, pa.string())
         case "boolean":
             return pa.array(values, pa.bool_()).cast(pa.string())
         case _:
             return pa.array(values, pa.int64()).cast(pa.string())
 
 
-def _encode_texts(values: Sequence[bytes | None], prefix: int, upper: bool) -> pa.Array:
+def _encode_texts(values: Sequence[bytes | str | None], prefix: int, upper: bool) -> pa.Array:
     raw = pa.array(values, pa.binary())
     long = pc.fill_null(pc.greater(pc.binary_length(raw), max(prefix, 0)), False)
     try:
@@ -77,8 +118,8 @@ def _encode_texts(values: Sequence[bytes | None], prefix: int, upper: bool) -> p
     return encode_strings(texts)
 
 
-def _decode(value: bytes | None) -> str | None:
-    text = None if value is None else value.decode(errors="replace")
+def _decode(value: bytes | str | None) -> str | None:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
     return None if text is None or _UNDECODED in text else text
 
 
@@ -108,6 +149,65 @@ def _within(values: pa.Array, least: int, greatest: int) -> pa.Array:
     return pc.if_else(is_within, values, pa.scalar(None, pa.int64()))
 
 
+def truncate_minimum(value: str, prefix: int) -> str:
+    """Return at most ``prefix`` characters that sort at or before ``value``."""
+    return value[: max(prefix, 0)]
+
+
+def truncate_maximum(value: str, prefix: int) -> str | None:
+    """Return a short string that sorts, by UTF-8 bytes, at or after ``value``.
+
+    The prefix is counted in UTF-16 code units, as in Spark. If no greater character exists after
+    the prefix, the prefix is extended, up to twice its length. If that is not enough, return
+    ``None``.
+    """
+    end = _skip_units(value, max(prefix, 0))
+    if end >= len(value):
+        return value
+    if prefix <= 0:
+        return None
+    units = _utf16_length(value[:end])
+    while units <= 2 * prefix:
+        if end == len(value):
+            return value
+        if value[end] < _ASCII_TIE:
+            return value[:end] + _ASCII_TIE
+        if value[end] < _UNICODE_TIE:
+            return value[:end] + _UNICODE_TIE
+        units, end = units + 2, end + 1
+    return None
+
+
+def _skip_units(value: str, limit: int) -> int:
+    """Return how many characters the first ``limit`` UTF-16 units have; pairs are not divided."""
+    if value.isascii():
+        return min(limit, len(value))
+    units = 0
+    for index, character in enumerate(value):
+        if units >= limit:
+            return index
+        units += 1 if character <= "\uffff" else 2
+    return len(value)
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + (0 if text.isascii() else sum(c > "\uffff" for c in text))
+
+
+def _encode_float(value: float, *, upper: bool) -> str | None:
+    if isnan(value):
+        # Readers order NaN differently: a column with NaN gets no bounds.
+        return None
+    if isinf(value):
+        return _INFINITIES[value > 0]
+    if value == 0:
+        # -0.0 and 0.0 are equal in SQL, but some readers distinguish them: the bounds include both.
+        value = copysign(0.0, 1 if upper else -1)
+    # Write a float32 with the digits of the equal double. Otherwise a reader that parses 1.1 as a
+    # double (as after type widening) would skip a file that has 1.1f.
+    return repr(value)
+
+
 def encode_stats_of_files(
     num_records: pa.Array, leaves: Mapping[Path, LeafColumns], columns: StatsColumns
 ) -> pa.Array:
@@ -121,7 +221,6 @@ def encode_stats_of_files(
     """
     rows = len(num_records)
     unknown = pa.nulls(rows, pa.string())
-    bounded = [leaf for leaf in columns.leaves if leaf.has_bounds]
     lower, upper, nulls = {}, {}, {}
     for leaf in columns.leaves:
         known = leaves.get(leaf.path)
@@ -129,25 +228,37 @@ def encode_stats_of_files(
         if leaf.has_bounds:
             lower[leaf.path] = unknown if known is None or known.lower is None else known.lower
             upper[leaf.path] = unknown if known is None or known.upper is None else known.upper
-    members = [("numRecords", num_records.cast(pa.string()))]
+    tight = pa.array(np.full(rows, "true")).cast(pa.string())
+    numbers = num_records.cast(pa.string())
+    return _join(_arrange(columns, numbers, (lower, upper, nulls), tight), rows)
+
+
+def _arrange(
+    columns: StatsColumns, num_records: Any, leaves: Sequence[Mapping[Path, Any]], tight: Any
+) -> dict[str, Any]:
+    """Return the members of statistics, nested as in the JSON.
+
+    ``leaves`` are the minima, the maxima and the null counts of the leaves.
+    """
+    lower, upper, nulls = leaves
+    members: dict[str, Any] = {"numRecords": num_records}
     if columns.leaves:
-        if bounded:
-            members += [("minValues", _nest(bounded, lower, rows))]
-            members += [("maxValues", _nest(bounded, upper, rows))]
-        members += [("nullCount", _nest(columns.leaves, nulls, rows))]
+        if bounded := [leaf for leaf in columns.leaves if leaf.has_bounds]:
+            members |= {"minValues": _nest(bounded, lower), "maxValues": _nest(bounded, upper)}
+        members["nullCount"] = _nest(columns.leaves, nulls)
     if columns.tight_bounds:
-        members += [("tightBounds", pa.array(np.full(rows, "true")).cast(pa.string()))]
-    return join_objects(members, rows)
+        members["tightBounds"] = tight
+    return members
 
 
-def _nest(leaves: Sequence[StatsLeaf], texts: Mapping[Path, pa.Array], rows: int) -> pa.Array:
+def _nest(leaves: Sequence[StatsLeaf], values: Mapping[Path, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for leaf in leaves:
         node = tree
         for name in leaf.path[:-1]:
             node = node.setdefault(name, {})
-        node[leaf.path[-1]] = texts[leaf.path]
-    return _join(tree, rows)
+        node[leaf.path[-1]] = values[leaf.path]
+    return tree
 
 
 def _join(tree: Mapping[str, Any], rows: int) -> pa.Array:
@@ -155,3 +266,88 @@ def _join(tree: Mapping[str, Any], rows: int) -> pa.Array:
         (name, _join(node, rows) if isinstance(node, dict) else node) for name, node in tree.items()
     ]
     return join_objects(members, rows)
+
+
+def encode_stats_column(structs: pa.StructArray) -> pa.StringArray:
+    """Return the JSON of each ``stats_parsed`` struct, without null members; null if null."""
+    return _encode(structs)
+
+
+def _encode(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _encode_struct(array)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return encode_strings(array.cast(pa.string()))
+    if pa.types.is_floating(kind):
+        return _encode_floats(array)
+    if pa.types.is_timestamp(kind):
+        return _encode_timestamps(array)
+    if pa.types.is_date(kind):
+        return quote_texts(array.cast(pa.string()))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        return array.cast(pa.string())
+    # Binary and nested leaves have no minimum or maximum in the protocol.
+    return pa.nulls(len(array), pa.string())
+
+
+def _encode_struct(array: pa.StructArray) -> pa.Array:
+    kind = array.type
+    members = [
+        (kind.field(i).name, _encode(array.field(i)).cast(pa.string()))
+        for i in range(kind.num_fields)
+    ]
+    text = join_objects(members, len(array))
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+
+
+def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.Array:
+    """Return a JSON object for each row from the JSON of its members, without null members."""
+    if not members:
+        return pa.array(["{}"] * num_rows, pa.string())
+    # Arrow's join would drop a row whose members are all null. The leading "" keeps this row; the
+    # comma that it adds is removed.
+    joined = pc.binary_join_element_wise(
+        "",
+        *(
+            pc.binary_join_element_wise(f"{json.dumps(name, ensure_ascii=False)}:", text, "")
+            for name, text in members
+        ),
+        ",",
+        null_handling="skip",
+    )
+    body = pc.utf8_slice_codeunits(joined, 1)
+    return pc.binary_join_element_wise("{", body, "}", "")
+
+
+def quote_texts(texts: pa.Array) -> pa.Array:
+    """Return each text as a JSON string; the texts must not need escapes."""
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def encode_strings(texts: pa.Array) -> pa.Array:
+    """Return each text as a JSON string; nulls stay null."""
+    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+        # Control characters are rare, so the json module is fast enough.
+        return pa.array(
+            [None if t is None else json.dumps(t, ensure_ascii=False) for t in texts.to_pylist()],
+            pa.string(),
+        )
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    return quote_texts(escaped)
+
+
+def _encode_floats(array: pa.Array) -> pa.Array:
+    # JSON has no number for NaN and infinity: Delta on Spark writes them as strings.
+    text = array.cast(pa.string())
+    spelled = pc.if_else(pc.is_nan(array), '"NaN"', text)
+    infinite = pc.is_inf(array)
+    sign = pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"')
+    return pc.if_else(infinite, sign, spelled)
+
+
+def _encode_timestamps(array: pa.Array) -> pa.Array:
+    zoned = array.type.tz is not None
+    micros = array.cast(pa.timestamp("us", "UTC" if zoned else None), safe=False)
+    text = pc.replace_substring(micros.cast(pa.string()), " ", "T")
+    return quote_texts(text)

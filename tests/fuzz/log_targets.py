@@ -6,7 +6,6 @@ from functools import cache
 
 from deltactl.errors import ignore_warning
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
-from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.log.checkpoint.read import (
     FILE_COLUMNS,
     TOMBSTONE_COLUMNS,
@@ -29,6 +28,7 @@ from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import parse_log_name
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_decoding import parsed_stats_type
 from tests.fuzz.target import STORE, Target, as_text, stored
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import LOG, TableBuilder, build_sample, commit_path

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.checkpoint.parsed_stats import parse_stats, parsed_stats_type
 from deltactl.operations.check.stats import FileFacts, Statistics, find_contradictions
 from deltactl.operations.convert.partitions import find_partition_names, plan_partitions
 from deltactl.parquet.open_files import load_deletion_vector
@@ -46,6 +45,7 @@ from deltactl.protocol.schema import (
 )
 from deltactl.protocol.stats import LeafStats, num_records
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
+from deltactl.protocol.stats_decoding import parse_stats, parsed_stats_type
 from tests.fuzz.target import STORE, Target, as_text, stored
 from tests.support.deletion_vectors import encode_bitmap, encode_vector_file, unique_id
 from tests.support.table_builder import COLUMNS, Column, bitmap_bytes, struct_of, z85

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import arrow_schema
-from deltactl.protocol.stats import StatsColumns, choose_stats_columns
+from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns
 
 # The years 1 to 9999, for which Python has values.
 MICROS = st.integers(-62135596800000000, 253402300799999999)

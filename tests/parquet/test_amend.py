@@ -23,7 +23,7 @@ from deltactl.protocol.schema import (
     StructType,
     variant_groups,
 )
-from deltactl.protocol.stats import StatsColumns
+from deltactl.protocol.stats_columns import StatsColumns
 from tests.parquet.tables import tables
 from tests.support.stores import MemoryStore
 

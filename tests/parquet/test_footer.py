@@ -19,8 +19,8 @@ from deltactl.parquet.footer import (
     read_null_counts,
 )
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.stats import LeafStats, StatsColumns
-from deltactl.protocol.stats_columns import StatsLeaf
+from deltactl.protocol.stats import LeafStats
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from tests.parquet.tables import null_slots, tables
 
 

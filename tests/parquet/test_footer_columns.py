@@ -18,9 +18,8 @@ from deltactl.errors import DataFileError
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats
 from deltactl.parquet.footer_columns import read_leaf_columns
-from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
-from deltactl.protocol.stats_encoding import encode_stats_of_files
+from deltactl.protocol.stats_encoding import encode_stats, encode_stats_of_files
 from tests.support.footers import read_valid_footer
 from tests.support.stores import CountingStore, MemoryStore
 

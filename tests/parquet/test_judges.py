@@ -16,7 +16,7 @@ import pytest
 from deltactl.parquet.writer import DataFileWriter, WriteOptions
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import arrow_schema
-from deltactl.protocol.stats import choose_stats_columns
+from deltactl.protocol.stats_columns import choose_stats_columns
 from deltactl.storage.open import open_store
 from tests.support.duckdb_delta import connect_duckdb
 

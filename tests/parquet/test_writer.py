@@ -16,7 +16,7 @@ from deltactl.parquet.footer import COUNTS_NULL_LISTS, count_nulls
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
-from deltactl.protocol.stats import StatsColumns
+from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store

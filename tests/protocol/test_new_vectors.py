@@ -19,7 +19,7 @@ from deltactl.protocol.deletion_vectors import (
     read_framed,
 )
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.stats import loosen_bounds
+from deltactl.protocol.stats_encoding import loosen_bounds
 from deltactl.protocol.z85 import z85_decode, z85_encode
 
 _positions = st.sets(st.integers(0, 300) | st.integers(0, 1 << 40))

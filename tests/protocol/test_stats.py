@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.protocol.stats import (
-    FileStats,
-    LeafStats,
-    StatsColumns,
-    Value,
-    encode_stats,
-    num_records,
-    truncate_maximum,
-    truncate_minimum,
-)
-from deltactl.protocol.stats_columns import StatsLeaf
+from deltactl.protocol.stats import FileStats, LeafStats, Value, num_records
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+from deltactl.protocol.stats_encoding import encode_stats, truncate_maximum, truncate_minimum
 
 EMOJI = "\U0001f600"
 LAST = "\U0010ffff"

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.stats import choose_stats_columns
-from deltactl.protocol.stats_columns import parse_column_list
+from deltactl.protocol.stats_columns import choose_stats_columns, parse_column_list
 
 PLAIN = Protocol(1, 2)
 

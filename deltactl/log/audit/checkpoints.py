@@ -18,7 +18,6 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
-from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
@@ -27,6 +26,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
 from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
+from deltactl.protocol.stats_decoding import parsed_stats_type
 from deltactl.storage.store import FileInfo, Store
 
 Trust: TypeAlias = Literal["good", "unproven", "bad", "ambiguous"]

@@ -13,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.keyed_hash import add_sums, sum_of_hashes
 from deltactl.parquet.nested import walk_arrays
 from deltactl.protocol.partitions import lookup_map
+from deltactl.protocol.stats_decoding import parse_stats
 
 _NUMBERS = ("size_bytes", "base_row_id", "default_row_commit_version")
 STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)

@@ -20,7 +20,6 @@ from deltactl.errors import (
     ObjectNotFoundError,
     first_line,
 )
-from deltactl.log.checkpoint.parsed_stats import zone_times
 from deltactl.log.checkpoint.single_actions import (
     count_nulls,
     ensure_no_shared_rows,
@@ -38,7 +37,8 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
-from deltactl.protocol.stats_json import encode_stats_column
+from deltactl.protocol.stats_decoding import zone_times
+from deltactl.protocol.stats_encoding import encode_stats_column
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:  # only a table with a checkpoint needs the Parquet reader

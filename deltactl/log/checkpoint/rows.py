@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.log.checkpoint.schema import CheckpointLayout
 from deltactl.protocol.arrow_schemas import JSON_NAMES, STRING_MAP
 from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_partition_column
+from deltactl.protocol.stats_decoding import parse_stats
 
 _OURS = {theirs: ours for ours, theirs in JSON_NAMES.items()} | {"path": "encoded_path"}
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.checkpoint.compat import Compat
-from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE, STRING_MAP, arrow_type
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.stats_decoding import parsed_stats_type
 
 _STRINGS: Final = pa.list_(pa.field("element", pa.string()))
 _TXN: Final = pa.struct(

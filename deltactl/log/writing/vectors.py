@@ -24,7 +24,7 @@ from deltactl.protocol.deletion_vectors import (
 )
 from deltactl.protocol.features import DELETION_VECTORS, forbids_vectors, has_feature
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.stats import loosen_bounds
+from deltactl.protocol.stats_encoding import loosen_bounds
 from deltactl.storage.store import Store
 
 _MOST_INLINE_BYTES: Final = 256

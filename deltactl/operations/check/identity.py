@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.operations.check.findings import Findings
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field
+from deltactl.protocol.stats_decoding import parse_stats
 
 _MARK = "delta.identity.highWaterMark"
 _STEP = "delta.identity.step"

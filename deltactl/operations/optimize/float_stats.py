@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.skipping.bounds import nest_types, parse_bounds
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.stats_columns import choose_stats_columns
+from deltactl.protocol.stats_decoding import parse_stats, stats_type
 
 
 def float_stats_type(snapshot: Snapshot) -> pa.StructType | None:
@@ -21,16 +21,7 @@ def float_stats_type(snapshot: Snapshot) -> pa.StructType | None:
     paths = [leaf.path for leaf in leaves if leaf.kind == "float"]
     if not paths:
         return None
-    bounds = nest_types(dict.fromkeys(paths, pa.float64()))
-    return pa.struct(
-        [
-            ("numRecords", pa.int64()),
-            ("minValues", bounds),
-            ("maxValues", bounds),
-            ("nullCount", nest_types(dict.fromkeys(paths, pa.int64()))),
-            ("tightBounds", pa.bool_()),
-        ]
-    )
+    return stats_type(dict.fromkeys(paths, pa.float64()), paths, tight=True)
 
 
 def keep_float_stats(files: pa.Table, kind: pa.StructType, min_bytes: int) -> pa.ChunkedArray:
@@ -40,7 +31,7 @@ def keep_float_stats(files: pa.Table, kind: pa.StructType, min_bytes: int) -> pa
     """
     wanted = pc.and_(pc.greater_equal(files["size_bytes"], min_bytes), files["stats"].is_valid())
     mask = pc.fill_null(wanted, False)
-    chunks = parse_bounds(files["stats"].filter(mask), kind).chunks
+    chunks = parse_stats(files["stats"].filter(mask), kind).chunks
     offsets = np.concatenate([[0], np.cumsum(mask.to_numpy())]).astype(np.int32)
     values = pa.concat_arrays(chunks or [pa.array([], kind)])
     return pa.chunked_array([pa.ListArray.from_arrays(array_of(offsets), values)])

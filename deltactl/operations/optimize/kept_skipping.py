@@ -10,8 +10,8 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
 from deltactl.operations.skipping.change import RewrittenSets
+from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 _READ_COLUMNS = ("path", "partition_values", "stats")
 
@@ -38,7 +38,7 @@ def expect_kept_skipping(
         matched = batch
         if predicate is not None:
             matched = batch.filter(predicate.evaluate(batch["partition_values"]))
-        bounds += parse_bounds(matched["stats"], kind).chunks
+        bounds += parse_stats(matched["stats"], kind).chunks
         rows = pc.index_in(matched["path"], value_set=plan.files["path"])
         numbers = pc.fill_null(pc.take(bins, rows), -1)
         sets.append(numbers.to_numpy())

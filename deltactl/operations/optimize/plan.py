@@ -42,13 +42,13 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
-from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
 from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.parquet.data_file import FLOAT_STATS
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 from deltactl.units import format_count
 
 BOUNDS = "bounds"
@@ -280,7 +280,7 @@ def load_files(
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         counted = batch.append_column("num_records", num_records(batch["stats"]))
         if kind is not None:
-            counted = counted.append_column(BOUNDS, parse_bounds(batch["stats"], kind))
+            counted = counted.append_column(BOUNDS, parse_stats(batch["stats"], kind))
         if floats is not None and copies_from_bytes is not None:
             kept = keep_float_stats(batch, floats, copies_from_bytes)
             counted = counted.append_column(FLOAT_STATS, kept)

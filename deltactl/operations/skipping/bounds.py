@@ -5,21 +5,15 @@ Source: PROTOCOL.md, "Per-file Statistics".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint.parsed_stats import parse_stats
-from deltactl.protocol.actions import Metadata
-from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.schema import StructType
+from deltactl.protocol.stats import Path
 
-Path = tuple[str, ...]
 Flags = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.float64]
 
@@ -50,45 +44,8 @@ class FileBounds:
         return np.asarray(ordered).astype(np.bool_) & self.has_values
 
 
-def bounds_type(metadata: Metadata, paths: Sequence[Path]) -> pa.StructType:
-    """Return the type of the statistics of the columns with these physical paths."""
-    bounds = nest_types({path: _leaf_type(metadata.data_schema, path) for path in paths})
-    nulls = nest_types({path: pa.int64() for path in paths})
-    return pa.struct(
-        [
-            pa.field("numRecords", pa.int64()),
-            pa.field("minValues", bounds),
-            pa.field("maxValues", bounds),
-            pa.field("nullCount", nulls),
-        ]
-    )
-
-
-def _leaf_type(schema: StructType, path: Path) -> pa.DataType:
-    level: Any = schema
-    for name in path:
-        level = next(field.type for field in level.fields if field.physical_name == name)
-    return arrow_type(level, "physical")
-
-
-def nest_types(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
-    """Return the struct of leaves with these paths."""
-    firsts = dict.fromkeys(path[0] for path in leaves)
-    members = []
-    for first in firsts:
-        below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first}
-        members.append(pa.field(first, below.get(()) or nest_types(below)))
-    return pa.struct(members)
-
-
-def parse_bounds(stats: pa.ChunkedArray, kind: pa.StructType) -> pa.ChunkedArray:
-    """Return the statistics of one type from ``add.stats``; values that do not fit are null."""
-    chunks = [parse_stats(chunk.cast(pa.string()), kind) for chunk in stats.chunks]
-    return pa.chunked_array(chunks, kind)
-
-
 def select_bounds(parsed: pa.ChunkedArray, path: Path) -> FileBounds:
-    """Return one column of the result of :func:`parse_bounds`."""
+    """Return one column of the result of :func:`~deltactl.protocol.stats_decoding.parse_stats`."""
     structs = parsed.combine_chunks()
     if isinstance(structs, pa.ChunkedArray):
         structs = pa.concat_arrays(structs.chunks or [pa.array([], structs.type)])

@@ -57,8 +57,9 @@ from deltactl.parquet.writer import (
     ensure_storable,
     new_parquet,
 )
-from deltactl.protocol.stats import Path, encode_stats
+from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.protocol.stats_encoding import encode_stats
 from deltactl.storage.assembly import StreamedAssembly, open_assembly
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store

@@ -5,8 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltactl.operations.skipping.bounds import FileBounds, bounds_type, parse_bounds, select_bounds
+from deltactl.operations.skipping.bounds import FileBounds, select_bounds
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 FIELDS = [
     {"name": "a", "type": "long", "nullable": True, "metadata": {}},
@@ -27,7 +28,7 @@ def bounds(path: tuple[str, ...], *stats: Any) -> FileBounds:
     metadata = Metadata(id="t", schema_string=schema, partition_columns=(), configuration={})
     kind = bounds_type(metadata, [("a",), ("s", "x")])
     texts = [None if s is None else s if isinstance(s, str) else json.dumps(s) for s in stats]
-    return select_bounds(parse_bounds(pa.chunked_array([pa.array(texts, pa.string())]), kind), path)
+    return select_bounds(parse_stats(pa.chunked_array([pa.array(texts, pa.string())]), kind), path)
 
 
 def stats_of(low: Any, high: Any, rows: int | None = 10, nulls: int | None = 0) -> dict[str, Any]:

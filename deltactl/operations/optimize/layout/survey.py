@@ -24,12 +24,12 @@ from deltactl.operations.optimize.layout.select import count_outputs
 from deltactl.operations.optimize.layout.tags import COLUMNS_TAG, LAYOUT_TAG, is_laid_out
 from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout
 from deltactl.operations.partition_groups import group_partitions
-from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
 from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.partitions import lookup_map
+from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 OPTION: Final = "--layout"
 _READ_COLUMNS: Final = ("path", "size_bytes", "partition_values", "tags", "stats")
@@ -84,7 +84,7 @@ class LayoutSurvey:
 
     def _parse(self, batch: pa.Table, request: LayoutRequest) -> list[pa.Array]:
         kind = bounds_type(self._snapshot.metadata, request.paths)
-        return list(parse_bounds(batch["stats"], kind).chunks)
+        return list(parse_stats(batch["stats"], kind).chunks)
 
     def _form_sets(self) -> RewrittenSets:
         """Return the partitions of the table, as if each is placed again."""

@@ -1,4 +1,4 @@
-"""Convert statistics from JSON strings to the struct of ``add.stats_parsed``, as Arrow columns.
+"""Decode ``add.stats``: JSON strings become structs of Arrow columns of a given type.
 
 If a value does not fit the type of its column, it becomes null (unknown). Source: PROTOCOL.md,
 "Per-file Statistics", "Checkpoint Schema".
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -20,40 +20,69 @@ from deltactl.errors import CorruptLogError
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
-from deltactl.protocol.stats import whole_number
-from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns
+from deltactl.protocol.stats import Path, whole_number
+from deltactl.protocol.stats_columns import choose_stats_columns
 
 _LEAST_BLOCK: Final = 1 << 20
 _SPECIAL_FLOATS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
-_Tree = dict[str, Any]
 _ZONES: Final[Mapping[DeltaType | None, str | None]] = {
     PrimitiveType("timestamp"): "UTC",
     PrimitiveType("timestamp_ntz"): None,
 }
 
 
+def stats_type(
+    bounds: Mapping[Path, pa.DataType], nulls: Iterable[Path], *, tight: bool = False
+) -> pa.StructType:
+    """Return the type of statistics with bounds and null counts of the leaves with these paths.
+
+    Structs without such leaves are omitted, because Parquet has no empty groups. ``tight`` adds
+    ``tightBounds``.
+    """
+    members = [pa.field("numRecords", pa.int64())]
+    if bounds:
+        members += [pa.field(name, _nest(bounds)) for name in ("minValues", "maxValues")]
+    if counts := dict.fromkeys(nulls, pa.int64()):
+        members.append(pa.field("nullCount", _nest(counts)))
+    if tight:
+        members.append(pa.field("tightBounds", pa.bool_()))
+    return pa.struct(members)
+
+
 def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     """Return the type of ``stats_parsed``: the leaves that have statistics, by physical name.
-
-    Structs without such leaves are omitted, because Parquet has no empty groups.
 
     Raises:
         UnsupportedFeatureError: deltactl does not know a column type.
     """
     columns = choose_stats_columns(metadata, protocol)
-    bounds: _Tree = {}
-    nulls: _Tree = {}
-    for leaf in columns.leaves:
-        if leaf.has_bounds and leaf.kind != "boolean":  # as in Delta on Spark
-            _put(bounds, leaf.path, arrow_type(_find(metadata.schema, leaf), "physical"))
-        _put(nulls, leaf.path, pa.int64())
-    members = [pa.field("numRecords", pa.int64())]
-    if bounds:
-        members += [pa.field(name, _struct(bounds)) for name in ("minValues", "maxValues")]
-    if nulls:
-        members.append(pa.field("nullCount", _struct(nulls)))
-    if columns.tight_bounds:
-        members.append(pa.field("tightBounds", pa.bool_()))
+    bounds = {
+        leaf.path: _leaf_type(metadata.schema, leaf.path)
+        for leaf in columns.leaves
+        if leaf.has_bounds and leaf.kind != "boolean"  # as in Delta on Spark
+    }
+    return stats_type(bounds, [leaf.path for leaf in columns.leaves], tight=columns.tight_bounds)
+
+
+def bounds_type(metadata: Metadata, paths: Sequence[Path]) -> pa.StructType:
+    """Return the type of the statistics of the columns with these physical paths."""
+    return stats_type({path: _leaf_type(metadata.data_schema, path) for path in paths}, paths)
+
+
+def _leaf_type(schema: StructType, path: Path) -> pa.DataType:
+    level: Any = schema
+    for name in path:
+        level = next(field.type for field in level.fields if field.physical_name == name)
+    return arrow_type(level, "physical")
+
+
+def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+    """Return the struct of leaves with these paths."""
+    firsts = dict.fromkeys(path[0] for path in leaves)
+    members = []
+    for first in firsts:
+        below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first}
+        members.append(pa.field(first, below.get(()) or _nest(below)))
     return pa.struct(members)
 
 
@@ -95,28 +124,13 @@ def _zone(type_: pa.DataType, known: DeltaType | None) -> pa.DataType:
     return pa.timestamp(type_.unit, _ZONES[known])
 
 
-def _find(struct: StructType, leaf: StatsLeaf) -> DeltaType:
-    found: DeltaType = struct
-    for name in leaf.path:
-        assert isinstance(found, StructType)
-        found = next(f.type for f in found.fields if f.physical_name == name)
-    return found
-
-
-def _put(tree: _Tree, path: tuple[str, ...], type_: pa.DataType) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = type_
-
-
-def _struct(tree: Mapping[str, Any]) -> pa.StructType:
-    return pa.struct(
-        [(n, _struct(below) if isinstance(below, dict) else below) for n, below in tree.items()]
-    )
-
-
-def parse_stats(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
+def parse_stats(
+    texts: pa.Array | pa.ChunkedArray, type_: pa.StructType
+) -> pa.StructArray | pa.ChunkedArray:
     """Return the structs of JSON strings; a null string gives a null struct."""
+    if isinstance(texts, pa.ChunkedArray):
+        chunks = [parse_stats(chunk.cast(pa.string()), type_) for chunk in texts.chunks]
+        return pa.chunked_array(chunks, type_)
     try:
         return _parse_columns(texts, type_)
     except (pa.ArrowException, ValueError):

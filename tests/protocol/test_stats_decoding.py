@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.log.checkpoint.parsed_stats import parse_stats, parsed_stats_type
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.stats_decoding import parse_stats, parsed_stats_type
 from tests.support.table_builder import Column, array_of, map_of, struct_of
 
 BOUNDS = pa.struct(
