@@ -177,6 +177,8 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
         b'{"protocol":{"minReaderVersion":"x","minWriterVersion":1}}\n',
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2,"readerFeatures":7}}\n',
         b'{"txn":{"version":"x"}}\n',
+        b'{"txn":{"appId":"x","version":99999999999999999999}}\n',
+        b'{"metaData":{"id":"x","createdTime":99999999999999999999}}\n',
         b'{"domainMetadata":{}}\n',
         b'{"domainMetadata":[]}\n',
         b'{"add":{"path":"x","partitionValues":[],"size":1}}\n',
@@ -184,7 +186,7 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
         b'{"txn":' + b"[" * 5000 + b"]" * 5000 + b"}\n",
         b'{"metaData":{"configuration":' + b"[" * 5000 + b"]" * 5000 + b"}}\n",
     ],
-    ids=range(30),
+    ids=range(32),
 )
 def test_a_broken_commit_is_named(place: Path, deltactl: Cli, text: bytes) -> None:
     builder = build(place / "t")

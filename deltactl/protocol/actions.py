@@ -153,12 +153,14 @@ def to_text(value: Any) -> str:
 
 
 def to_integer(value: Any) -> int:
-    """Return a whole number; raise ``TypeError`` or ``ValueError`` for any other value."""
+    """Return a whole number of 64 bits; raise an error of ``MALFORMED`` for any other value."""
     if isinstance(value, bool):
         raise TypeError(f"{value!r} is not a number")
     number = int(value)
     if isinstance(value, float) and number != value:
         raise ValueError(f"{value!r} is not a whole number")
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OverflowError(f"{value!r} has more than 64 bits")
     return number
 
 
