@@ -84,7 +84,7 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
 def noted(
     snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Write notes of the clone to its source, and to the tables whose files the source references.
+    """Write notes of the clone to the tables that own its files.
 
     Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
     in the context, delete these notes; otherwise delete the notes of other clones at the address.
@@ -97,7 +97,7 @@ def noted(
         return
     host = socket.gethostname() if is_local_uri(target.uri) else ""
     note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id, host)
-    owners = [snapshot.store, *_find_owners(plan, context)]
+    owners = _find_owners(snapshot.store, plan, context)
     started: list[Store] = []
     try:
         for store in owners:
@@ -110,7 +110,7 @@ def noted(
         for store in started:
             _drop(store, note)
         raise
-    for store in owners:
+    for store in {id(it): it for it in (snapshot.store, *owners)}.values():
         with suppress(DeltactlError):  # a vacuum names them
             drop_other_notes(store, note)
 
@@ -144,11 +144,18 @@ def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tupl
         return ()
 
 
-def _find_owners(plan: ClonePlan, context: RunContext) -> list[Store]:
-    """Return the tables of files outside of the source (if the source is a shallow clone)."""
+def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[Store]:
+    """Return the tables that own the clone's files.
+
+    These are the source and, if it is a shallow clone itself, other tables. The source is omitted
+    if it owns none: a vacuum of it would look for files in vain, and refuse to run.
+    """
     owners: dict[str, Store] = {}
     lost = 0
-    for directory in _directories_outside(plan):
+    directories = _list_directories(plan)
+    root = plan.source_uri.rstrip("/")
+    outside = [directory for directory in directories if not _is_below(directory, root)]
+    for directory in outside:
         if any(_is_below(directory, root) for root in owners):
             continue
         store = _open_owner(directory, context)
@@ -162,15 +169,15 @@ def _find_owners(plan: ClonePlan, context: RunContext) -> list[Store]:
             "tables, but deltactl did not find these tables. A vacuum of such a table may delete "
             "the files, although the clone uses them"
         )
-    return list(owners.values())
+    needs_source = lost or not owners or len(outside) < len(directories)
+    return [*([source] if needs_source else []), *owners.values()]
 
 
-def _directories_outside(plan: ClonePlan) -> list[str]:
-    """Return the directories of the clone's files and vectors outside of the source, each once."""
+def _list_directories(plan: ClonePlan) -> list[str]:
+    """Return the directories of the clone's files and vectors, each once."""
     vectors = vector_files(plan.files["deletion_vector"]).drop_null()
     names = pa.chunked_array([*plan.files["path"].chunks, *vectors.chunks], pa.string())
-    found = pc.unique(pc.replace_substring_regex(names, r"/[^/]*$", "")).to_pylist()
-    return sorted(it for it in found if not _is_below(it, plan.source_uri.rstrip("/")))
+    return sorted(pc.unique(pc.replace_substring_regex(names, r"/[^/]*$", "")).to_pylist())
 
 
 def _is_below(directory: str, root: str) -> bool:
