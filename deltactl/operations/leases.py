@@ -41,7 +41,7 @@ from deltactl.errors import (
 )
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store
-from deltactl.units import format_timestamp
+from deltactl.units import DAY_MS, format_timestamp
 
 LEASE_MS: Final = 15 * 60 * 1000
 """How long a lease is valid after its last renewal, in ms."""
@@ -261,10 +261,13 @@ def _list(store: Store, command: str) -> dict[int, FileInfo]:
 def _read(store: Store, info: FileInfo) -> Holder | None:
     """Return the holder in a lease file.
 
-    An invalid file is respected until it would have expired.
+    An invalid file is respected until it would have expired. A holder whose clock is ahead holds
+    for at most a day longer.
     """
     try:
-        return Holder.parse(json.loads(store.read(info.name)))
+        holder = Holder.parse(json.loads(store.read(info.name)))
+        latest_ms = info.modified_ms + LEASE_MS + DAY_MS
+        return replace(holder, expires_ms=min(holder.expires_ms, latest_ms))
     except ObjectNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):

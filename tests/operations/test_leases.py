@@ -83,6 +83,22 @@ def test_what_a_crash_leaves_expires_and_is_taken_over() -> None:
     assert store.contents() == {}
 
 
+def test_a_lease_from_a_clock_that_is_ahead_ends_a_day_after_its_last_renewal() -> None:
+    scene, store = Scene(), new_store()
+    day_ms = 24 * 60 * 60 * 1000
+    ahead = replace(holder_at(scene.clock), expires_ms=scene.clock._now_ms + 400 * day_ms)
+    store.put("_deltactl/leases/optimize.00000007.json", leases._encode(ahead))
+    scene.clock.advance(day_ms)
+    store.advance(day_ms)
+    with pytest.raises(LeaseHeldError), scene.hold(store, "two"):
+        pass
+    scene.clock.advance(LEASE_MS + 1000)
+    store.advance(LEASE_MS + 1000)
+    with scene.hold(store, "two"):
+        pass
+    assert store.contents() == {}
+
+
 def test_a_clock_that_is_ahead_takes_over_no_lease() -> None:
     """The clock of the store decides."""
     scene, store = Scene(), new_store()

@@ -153,8 +153,8 @@ def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[St
     owners: dict[str, Store] = {}
     lost = 0
     directories = _list_directories(plan)
-    root = plan.source_uri.rstrip("/")
-    outside = [directory for directory in directories if not _is_below(directory, root)]
+    source_root = plan.source_uri.rstrip("/")
+    outside = [directory for directory in directories if not _is_below(directory, source_root)]
     for directory in outside:
         if any(_is_below(directory, root) for root in owners):
             continue
