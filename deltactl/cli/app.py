@@ -22,6 +22,7 @@ from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import ReaderGone, stdout_errors
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
+from deltactl.cli.startup import share_free_memory
 from deltactl.engine.memory import limit_of_address_space
 from deltactl.errors import DeltactlError
 
@@ -157,7 +158,7 @@ def main() -> NoReturn:
     # numpy's BLAS library starts threads when it is loaded; deltactl does not use it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if limit_of_address_space() is not None:
-        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")  # the default reserves 1 GiB
+        share_free_memory()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -1,9 +1,12 @@
-"""Load Arrow without pandas, which deltactl does not use."""
+"""Configure the process before Arrow is loaded, and load it without pandas."""
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+from typing import Any, Final
+
+_M_ARENA_MAX: Final = -8  # of mallopt(3)
 
 
 class _NoPandas:
@@ -31,3 +34,17 @@ def load_arrow() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(finder)
+
+
+def share_free_memory() -> None:
+    """Let all threads allocate from one arena of the C library, if the address space is limited.
+
+    Otherwise glibc reserves 64 MiB of address space for each thread, and mimalloc 1 GiB: under
+    `ulimit -v`, the process would abort although most of this memory is never used.
+    """
+    import ctypes
+
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_ARENA_MAX, 1)
