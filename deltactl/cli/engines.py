@@ -173,16 +173,16 @@ class ChosenEngine(Engine):
 
     def _spark(self, reason: str) -> Engine:
         from deltactl.engine.spark.engine import SparkEngine
-        from deltactl.storage.open import package_of
+        from deltactl.storage.providers import provider_of
 
         self.note(f"starting Spark ({reason})")
         session = self.spark.open(self._settings(), self.environ)
-        package = package_of(self.table)
+        provider = provider_of(self.table)
         engine = SparkEngine(
             session,
             reason=reason,
             max_concurrent=self.max_concurrent,
-            packages=[] if package is None else [package],
+            packages=[] if provider is None else [provider.package],
         )
         engine.prepare()
         return engine

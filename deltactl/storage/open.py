@@ -1,6 +1,6 @@
 """Open the store of an address, by its scheme (``s3://``, ``gs://``, ...).
 
-``objects/connect`` has a line for each object store; docs/contributing.md shows how to add a store.
+``providers`` has a row for each object store; docs/contributing.md shows how to add a store.
 A large package is imported only if the scheme of the address needs it.
 """
 
@@ -15,16 +15,12 @@ from deltactl.errors import StorageError, UsageError
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
+from deltactl.storage.providers import PROVIDERS
 from deltactl.storage.store import Store
 
 Opener = Callable[[str, Mapping[str, str]], Store]
 """``opener(uri, options) -> Store`` for the addresses of one scheme."""
 
-_PACKAGES: Final[Mapping[str, str]] = {
-    "s3": "s3fs", "s3a": "s3fs",
-    "gs": "gcsfs", "gcs": "gcsfs",
-    "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
-}  # fmt: skip
 _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 
 
@@ -56,11 +52,6 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     return opener(uri, options or {})
 
 
-def package_of(uri: str) -> str | None:
-    """Return the Python package that an address needs; ``None`` if it needs none."""
-    return _PACKAGES.get(parse_scheme(uri) or "")
-
-
 def _open_local(uri: str, options: Mapping[str, str]) -> Store:
     path = uri_to_path(uri)
     if not path.startswith("/"):
@@ -72,29 +63,29 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     _refuse_credentials(uri)
     scheme, _, rest = uri.partition("://")
     scheme = scheme.lower()
-    package = _PACKAGES[scheme]
+    provider = PROVIDERS[scheme]
     try:
         # The packages of clouds take 0.1 s and more to import.
         from deltactl.storage.objects.connect import find_service
         from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
-        from deltactl.storage.objects.store import FsspecStore
+        from deltactl.storage.objects.store import ObjectStore
 
-        service = find_service(package, f"{scheme}://{rest}", options)
+        service = find_service(provider, f"{scheme}://{rest}", options)
     except ImportError as error:
         raise StorageError(
-            f"{scheme}:// needs the package {package}, which is not installed",
-            hint=f"Run pip install {package}.",
+            f"{scheme}:// needs the Python module {error.name or provider.package}, which is not"
+            " installed",
+            hint=f"Run pip install {provider.package}.",
         ) from error
     key = service.key_of(f"{scheme}://{rest}")
-    return FsspecStore(
+    return ObjectStore(
         uri,
         service,
         key,
-        exclusive_create=True,
-        schemes=frozenset(name for name, package_of in _PACKAGES.items() if package_of == package),
+        schemes=frozenset(provider.schemes),
         options=options,
         guard=PutIfAbsentGuard(
-            package,
+            provider,
             service.find_endpoint,
             key.partition("/")[0],
             whole_below_bytes=service.whole_below_bytes,
@@ -125,5 +116,5 @@ def _refuse_lookalike(uri: str) -> None:
         )
 
 
-OPENERS: Final[dict[str, Opener]] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
+OPENERS: Final[dict[str, Opener]] = {"file": _open_local, **dict.fromkeys(PROVIDERS, _open_remote)}
 """The function that opens a store, for each scheme."""

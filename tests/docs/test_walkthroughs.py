@@ -15,7 +15,7 @@ from deltactl.cli.app import run
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.protocol import features
 from deltactl.storage import open as open_module
-from deltactl.storage.objects import connect
+from deltactl.storage import providers
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.cli.conftest import Ran
@@ -63,21 +63,18 @@ def test_the_command_of_the_walkthrough_works(
 
 @pytest.fixture
 def new_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Store]:
-    service, connection, scheme, line = steps("Add a store")
-    load(service, monkeypatch, "deltactl.storage.ram_service")
-    names = dict(vars(connect))
-    exec(compile(connection.text, PAGE, "exec"), names)
-    ((name, package),) = evaluate_items(scheme, {}).items()
-    monkeypatch.setitem(open_module._PACKAGES, name, package)
+    service, row, line = steps("Add a store")
+    load(service, monkeypatch, "deltactl.storage.objects.ram")
+    ((name, provider),) = evaluate_items(row, vars(providers)).items()
+    monkeypatch.setitem(providers.PROVIDERS, name, provider)
     monkeypatch.setitem(open_module.OPENERS, name, open_module._open_remote)
-    monkeypatch.setitem(connect._CONNECT, package, names["_connect_ram"])
     (make,) = evaluate_items(line, {**vars(test_conformance), "open_store": open_store}).values()
     return cast("Callable[[Path], Store]", make)
 
 
 @pytest.mark.parametrize(
     "promise",
-    [p for p in conformance.PROMISES if p not in test_conformance.NOT_FOR_FSSPEC_MEMORY],
+    [p for p in conformance.PROMISES if p is not conformance.replaces_whole_or_not_at_all],
     ids=lambda promise: promise.__name__,
 )
 def test_the_store_of_the_walkthrough_passes_the_conformance_suite(

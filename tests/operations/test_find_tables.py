@@ -12,8 +12,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltactl.errors import NotATableError, UsageError
 from deltactl.operations.find_tables import find_tables, is_glob, split_glob
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.objects.services import CommonService
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.services import ObjectService
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.store import Store
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import MemoryStore
@@ -38,8 +38,8 @@ def _fsspec() -> tuple[str, OpenStore]:
 
     def open_store(uri: str) -> Store:
         root = "/" + uri.partition("://")[2]
-        service = CommonService(files)
-        return FsspecStore(uri, service, root, exclusive_create=True, schemes=frozenset({"memory"}))
+        service = ObjectService(files)
+        return ObjectStore(uri, service, root, schemes=frozenset({"memory"}))
 
     return "memory://lake", open_store
 

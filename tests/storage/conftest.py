@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deltactl import DynamoDbLogStore
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.support.object_servers import (
     S3_ENVIRON,
@@ -64,6 +64,6 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip("no package index that has moto, the S3 server of the tests")
     with s3_server(python, tmp_path_factory.mktemp("moto") / "log") as address:
         store = open_store(f"s3://{S3_BUCKET}", s3_options(address))
-        assert isinstance(store, FsspecStore)
-        store._fs.call_s3("create_bucket", Bucket=S3_BUCKET)
+        assert isinstance(store, ObjectStore)
+        store._service.file_system.call_s3("create_bucket", Bucket=S3_BUCKET)
         yield address

@@ -12,8 +12,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.objects.services import CommonService
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.services import ObjectService
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import GuardedStore, ReadOnlyStore
 from tests.support.metered_store import MeteredStore, StorageUsage
@@ -86,8 +86,8 @@ def test_dry_runs_remove_no_directories(tmp_path: Path) -> None:
 def test_dry_runs_restore_no_files() -> None:
     file_system = MemoryFileSystem(use_listings_cache=False, skip_instance_cache=True)
     schemes = frozenset({"memory"})
-    service = CommonService(file_system)
-    inner = FsspecStore("memory://t", service, "/t", exclusive_create=True, schemes=schemes)
+    service = ObjectService(file_system)
+    inner = ObjectStore("memory://t", service, "/t", schemes=schemes)
     versions = ReadOnlyStore(inner).versions
     assert versions is not None
     assert list(versions.undelete_many(["never"], dry_run=True)) == ["never"]

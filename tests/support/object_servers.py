@@ -280,12 +280,12 @@ def _s3(kind: str, endpoint: str) -> ObjectServer:
 
 
 def _service(server: ObjectServer) -> Any:
-    from deltactl.storage.objects.store import FsspecStore
+    from deltactl.storage.objects.store import ObjectStore
     from deltactl.storage.open import open_store
 
     store = open_store(server.bucket, server.options)
-    assert isinstance(store, FsspecStore)
-    return store._fs
+    assert isinstance(store, ObjectStore)
+    return store._service.file_system
 
 
 def _listen(host_flag: str, port_flag: str, port: int) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from deltactl.engine.spark.jobs import functions_of
 from deltactl.errors import EngineUnavailableError
+from deltactl.storage.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +21,7 @@ REQUIRED: Final[Mapping[str, str]] = {
     "pandas": "2.2",
     "fsspec": "2026.6",
     "pyroaring": "1.1",
-    "s3fs": "2026.6",
-    "gcsfs": "2026.6",
-    "adlfs": "2024.12",
+    **{provider.package: provider.oldest for provider in PROVIDERS.values()},
 }
 """Packages that tasks may import, with the oldest version allowed (as in pyproject.toml)."""
 

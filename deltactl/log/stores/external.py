@@ -37,12 +37,11 @@ from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name
+from deltactl.storage.providers import S3
 from deltactl.storage.store import FileInfo, Store
 
 # This is long enough: a writer that checked before this commit has found the commit by then.
 _EXPIRES_AFTER_SECONDS: Final = 24 * 3600
-
-_SCHEMES: Final = ("s3", "s3a")
 
 
 class ExternalCommitStore(ForwardingStore):
@@ -229,7 +228,7 @@ def _decided(name: str) -> Iterator[None]:
 def _list_spellings(uri: str) -> list[str]:
     """Return other spellings of the same address: Delta decodes an address, delta-rs encodes it."""
     rest = uri.partition("://")[2]
-    spelled = {f"{scheme}://{way}" for scheme in _SCHEMES for way in (rest, quote(rest))}
+    spelled = {f"{scheme}://{way}" for scheme in S3.schemes for way in (rest, quote(rest))}
     return sorted(spelled - {uri})
 
 

@@ -10,7 +10,8 @@ from deltactl.log.stores.conditional import ConditionalCommitStore
 from deltactl.log.stores.external import ExternalCommitStore
 from deltactl.storage.dynamodb import DynamoDbEntries
 from deltactl.storage.log_store import DynamoDbLogStore
-from deltactl.storage.open import open_store, package_of
+from deltactl.storage.open import open_store
+from deltactl.storage.providers import provider_of
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import ReadOnlyStore
 
@@ -31,7 +32,8 @@ def open_table_store(
         UsageError: the address is not valid, or is not on S3 although ``log_store`` was given.
         StorageError: the storage cannot be reached.
     """
-    is_s3 = package_of(uri) == "s3fs"
+    provider = provider_of(uri)
+    is_s3 = provider is not None and provider.uses_dynamodb
     if log_store is not None and not is_s3:
         raise UsageError(
             f"a log store in DynamoDB is for tables on S3, not for {uri!r}",

@@ -11,6 +11,11 @@ from typing import Any, Final
 from deltactl.storage.network.counts import Kind, Requests, count
 from deltactl.storage.network.pacing import Pacer
 
+CONNECT_SECONDS: float = 10.0
+SILENCE_SECONDS: float = 60.0
+"""Limits for a connection, and for the next byte. Without them, gcsfs waits forever, and the client
+of Azure waits for five minutes."""
+
 _THROTTLED: Final = frozenset({429, 503})
 _BY_METHOD: Final[Mapping[str, Kind]] = {
     "GET": "gets",

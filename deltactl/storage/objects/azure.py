@@ -16,12 +16,23 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
+from adlfs import AzureBlobFileSystem
+from azure.storage.blob.aio import BlobServiceClient
 from fsspec.asyn import sync
+from fsspec.config import apply_config
 
 from deltactl.errors import StorageError, UsageError
 from deltactl.storage.file_copies import StoredFacts
+from deltactl.storage.network import traffic as network
+from deltactl.storage.network.traffic import Traffic, azure_transport
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_directory
+from deltactl.storage.objects.services import (
+    NO_CACHES,
+    Entry,
+    ObjectService,
+    no_bucket,
+    split_directory,
+)
 
 _ADDRESS: Final = re.compile(
     r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",
@@ -29,6 +40,9 @@ _ADDRESS: Final = re.compile(
 )
 _COPY_POLL_SECONDS: Final = 0.2
 _PAGE_NAMES: Final = 5000
+# Smaller objects (checkpoints, small data files) are read in one piece, others in pieces of this
+# size.
+_PIECE_BYTES: Final = 64 << 20
 
 
 def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
@@ -50,7 +64,26 @@ def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
     return found["account"], container, (found["name"] or "").strip("/")
 
 
-class AzureService(CommonService):
+def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
+    """Connect with options of the library; see ``Provider.module``."""
+    settings = apply_config(AzureBlobFileSystem, settings)
+    account = split_azure_uri(uri)[0]
+    if account is not None:
+        settings.setdefault("account_name", account)
+    file_system = AzureBlobFileSystem(**{**settings, **NO_CACHES})
+    client = file_system.service_client
+    file_system.service_client = BlobServiceClient(
+        client.url,
+        credential=client.credential,
+        transport=azure_transport(traffic, network.CONNECT_SECONDS, network.SILENCE_SECONDS),
+        max_single_get_size=_PIECE_BYTES,
+        max_chunk_get_size=_PIECE_BYTES,
+        retry_total=0,
+    )
+    return AzureService(file_system)
+
+
+class AzureService(ObjectService):
     """Requests that use an ``adlfs.AzureBlobFileSystem``; a key is ``container/name``."""
 
     delete_batch: int = 256

@@ -10,18 +10,45 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from aiohttp import ClientTimeout
 from fsspec.asyn import sync
 from fsspec.callbacks import NoOpCallback
+from fsspec.config import apply_config
+
+# The class that gcsfs exports would request the kind of each bucket over gRPC.
+from gcsfs.core import GCSFileSystem
 
 from deltactl.storage.file_copies import StoredFacts
+from deltactl.storage.network import traffic as network
+from deltactl.storage.network.retry import RetryPolicy
+from deltactl.storage.network.traffic import Traffic, gcs_session_settings
 from deltactl.storage.objects.mapped_file import discard_file
 from deltactl.storage.objects.part_writer import PART_BYTES, PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_directory
+from deltactl.storage.objects.services import (
+    NO_CACHES,
+    Entry,
+    ObjectService,
+    no_bucket,
+    split_directory,
+)
 
 _PAGE_NAMES = 1000
 
 
-class GcsService(CommonService):
+def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
+    """Connect with options of the library; see ``Provider.module``."""
+    settings = apply_config(GCSFileSystem, settings)
+    settings.setdefault(
+        "requests_timeout",
+        ClientTimeout(sock_connect=network.CONNECT_SECONDS, sock_read=network.SILENCE_SECONDS),
+    )
+    nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
+    file_system = GCSFileSystem(**{**settings, **NO_CACHES}, session_kwargs=nested)
+    # gcsfs tries each request six times; this cannot be changed.
+    return GcsService(file_system, RetryPolicy(attempts=2))
+
+
+class GcsService(ObjectService):
     """Requests that use a ``gcsfs.core.GCSFileSystem``."""
 
     delete_batch: int = 100
@@ -92,6 +119,10 @@ class GcsService(CommonService):
             "POST", path, *places, headers=headers, json_out=True, **request
         )
         return answer
+
+    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+        """Create a whole object; fail if the name exists, because of ``ifGenerationMatch=0``."""
+        self._fs.pipe_file(key, data, mode="create")
 
     def open_output(self, key: str) -> Any:
         """Open a writer that uses a resumable upload of gcsfs for a large object."""

@@ -24,16 +24,12 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.errors import ObjectExistsError, SafetyError, StorageError
 from deltactl.storage.errors import TransientStorageError, UnsupportedByStoreError
 from deltactl.storage.network.retry import RetryPolicy
+from deltactl.storage.providers import Provider
 from deltactl.units import DAY_MS
 
 PROBE_PREFIX: Final = "_deltactl/put-if-absent-"
 """Prefix of test objects below the root of a table; no reader lists ``_deltactl``."""
 
-_KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
-    "s3fs": (".amazonaws.com", ".amazonaws.com.cn"),
-    "gcsfs": ("storage.googleapis.com", "storage.mtls.googleapis.com"),
-    "adlfs": (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
-}
 # This service has an address at Amazon, but no conditional writes.
 _UNKNOWN_HOST_PART: Final = "s3-outposts"
 _ATTEMPTS: Final = 5
@@ -55,14 +51,14 @@ class RawPuts:
     delete: Callable[[Sequence[str]], Mapping[str, StorageError]]
 
 
-def is_known(package: str, endpoint: str) -> bool:
+def is_known(provider: Provider, endpoint: str) -> bool:
     """Return whether an endpoint belongs to a service that documents put-if-absent."""
     host = (urlsplit(endpoint).hostname or "").lower()
     if _UNKNOWN_HOST_PART in host:
         return False
     return any(
         host.endswith(known) if known.startswith(".") else host == known
-        for known in _KNOWN_HOSTS.get(package, ())
+        for known in provider.documented_hosts
     )
 
 
@@ -134,18 +130,18 @@ class PutIfAbsentGuard:
 
     def __init__(
         self,
-        package: str,
+        provider: Provider,
         find_endpoint: Callable[[], str],
         bucket: str,
         *,
         whole_below_bytes: int | None = None,
     ) -> None:
-        """Check puts to a bucket; ``package`` is the Python package of its service.
+        """Check puts to a bucket.
 
         Content of at least ``whole_below_bytes`` is sent in parts, which needs a separate test.
         ``None`` means that all content is sent in the same way.
         """
-        self._package, self._find_endpoint, self._bucket = package, find_endpoint, bucket
+        self._provider, self._find_endpoint, self._bucket = provider, find_endpoint, bucket
         self._whole_below_bytes = whole_below_bytes
         self._settled: set[str] = set()
 
@@ -162,7 +158,7 @@ class PutIfAbsentGuard:
         if kind.name in self._settled:
             return
         endpoint = self._find_endpoint()
-        if not is_known(self._package, endpoint):
+        if not is_known(self._provider, endpoint):
             memory = ProbeMemory.of_user()
             place = _place(endpoint, self._bucket, kind)
             if not (endpoint and memory.knows(place)):

@@ -6,26 +6,31 @@ first request the size, check for a directory, or list from the first key.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 from fsspec.asyn import sync
+from fsspec.config import apply_config
 from s3fs import S3FileSystem
 
 from deltactl.errors import StorageError
 from deltactl.storage.file_copies import StoredFacts
+from deltactl.storage.network.traffic import Traffic, s3_http_session, s3_session
 from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.s3_parts import NO_COPIES, S3Parts, error_code
 from deltactl.storage.objects.services import (
+    NO_CACHES,
     CannotCopyError,
-    CommonService,
     Entry,
+    ObjectService,
     split_directory,
 )
 
+_CONNECTIONS: Final = 32
 _PAGE_KEYS: Final = 1000
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
@@ -47,7 +52,25 @@ class S3Files(S3FileSystem):  # type: ignore[misc]
         return bucket, name, None
 
 
-class S3Service(CommonService):
+def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
+    """Connect with options of the library; see ``Provider.module``."""
+    settings = apply_config(S3Files, settings)
+    # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
+    region = settings.pop("region", None) or os.environ.get("AWS_REGION")
+    if region:
+        nested = settings.get("client_kwargs") or {}
+        settings["client_kwargs"] = {"region_name": region, **nested}
+    settings["config_kwargs"] = {
+        "max_pool_connections": _CONNECTIONS,
+        **(settings.get("config_kwargs") or {}),
+        "retries": {"max_attempts": 0},
+        "http_session_cls": s3_http_session(),
+    }
+    settings["session"] = s3_session(settings.pop("profile", None), traffic)
+    return S3Service(S3Files(**{**settings, **NO_CACHES}))
+
+
+class S3Service(ObjectService):
     """Amazon S3 and compatible stores.
 
     Source: Amazon S3 API reference, GetObject, ListObjectsV2 and DeleteObjects.
@@ -244,6 +267,11 @@ class S3Service(CommonService):
         place = {"Bucket": bucket, "Key": name, "UploadId": upload_id}
         with suppress(FileNotFoundError):
             self.call("abort_multipart_upload", **place)
+
+    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+        """Create a whole object; fail if the name exists, because of ``If-None-Match``."""
+        parts = {} if part_bytes is None else {"chunksize": part_bytes}
+        self._fs.pipe_file(key, data, mode="create", **parts)
 
     def copy(self, key: str, target: str) -> None:
         """Copy an object; in parts if one request cannot copy it."""

@@ -2,8 +2,7 @@
 
 A listing starts at a key and returns pages. So a log of a million commits is never listed
 completely, and the names of a table are never all in memory. If the store supports it, one request
-deletes many objects. To add a store: subclass `CommonService`, and add the subclass to `_CONNECT`
-in `connect` and the scheme to `storage/open`.
+deletes many objects. To add a store: subclass `ObjectService`, and add a row to `providers`.
 """
 
 from __future__ import annotations
@@ -11,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Final, Self
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import NO_BUCKET
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.store import OnUpload
+
+NO_CACHES: Final = {"use_listings_cache": False, "skip_instance_cache": True}
+"""Options that every file system gets: an outdated listing loses commits, and deletes live files.
+
+The cache of instances would keep credentials that deltactl cannot remove.
+"""
 
 Entry = Mapping[str, Any]
 """``name`` (bucket and key), ``type`` (file or directory), ``size``, and a time of modification."""
@@ -27,137 +32,19 @@ class CannotCopyError(Exception):
     """The service does not copy these objects, or parts of them; nothing was copied."""
 
 
-class ObjectService(Protocol):
-    """Requests by key; a key is the bucket, a slash and the name of the object."""
+class ObjectService:
+    """Requests with fsspec's common calls: complete listings, one request for each delete.
 
-    @property
-    def delete_batch(self) -> int:
-        """Return how many keys one call of ``delete`` accepts."""
-        ...
-
-    def find_endpoint(self) -> str:
-        """Return the address of the service; an empty string if the library does not expose it."""
-        ...
-
-    def key_of(self, uri: str) -> str:
-        """Return the key of an absolute address.
-
-        Raises:
-            StorageError: the address is not on this service.
-        """
-        ...
-
-    def read(self, key: str) -> bytes:
-        """Return a whole object, in one request."""
-        ...
-
-    def read_range(self, key: str, offset: int, length: int) -> bytes:
-        """Return some bytes of an object. A range that begins after the end may fail."""
-        ...
-
-    def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """Return the last bytes of an object, and the size of the object."""
-        ...
-
-    def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
-        """Return the last bytes of an object, and its facts; see ``stat``.
-
-        The facts are not newer than the bytes. Return ``None`` if there is no object.
-        """
-        ...
-
-    def download(self, key: str, path: str) -> None:
-        """Copy a whole object to a local file, with one request if its size allows this."""
-        ...
-
-    def stat(self, key: str) -> Entry | None:
-        """Return facts of an object; ``None`` if there is none, or for a directory."""
-        ...
-
-    def put(self, key: str, data: bytes) -> None:
-        """Write or replace a whole object."""
-        ...
-
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Create a whole object with a conditional request, without retries.
-
-        ``part_bytes`` is the size of the parts of a large object, if the store has parts.
-        """
-        ...
-
-    def open_output(self, key: str) -> Any:
-        """Open a writer as in fsspec: ``close`` creates the object, ``discard`` does not."""
-        ...
-
-    @property
-    def copies_ranges(self) -> bool:
-        """Return whether ``open_assembly`` is supported."""
-        ...
-
-    @property
-    def keeps_parts(self) -> bool:
-        """Return whether the store keeps parts of unfinished objects until ``abort_upload``."""
-        ...
-
-    def observed(self, on_upload: OnUpload) -> Self:
-        """Return a service that calls ``on_upload`` with the key before it sends parts."""
-        ...
-
-    def abort_upload(self, key: str, upload_id: str) -> None:
-        """Delete the parts of an upload; do nothing if the upload does not exist."""
-        ...
-
-    def open_assembly(self, key: str) -> Any:
-        """Open a writer like ``open_output`` that also has ``copy(source key, offset, length)``."""
-        ...
-
-    def copy(self, key: str, target: str) -> None:
-        """Copy an object on the server; the copy is complete when this returns."""
-        ...
-
-    @property
-    def identity(self) -> object:
-        """Return a value that is equal for services that can copy from each other."""
-        ...
-
-    def facts(self, key: str) -> StoredFacts | None:
-        """Return size, checksums and version of an object; ``None`` if it does not exist."""
-        ...
-
-    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy an object on the server if it still has these facts; return the facts of the copy.
-
-        Raises:
-            CannotCopyError: the service refuses to copy; no copy was stored.
-        """
-        ...
-
-    def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Yield the files and directories in a directory; with ``deep``, all files below it.
-
-        Files that sort before ``start``, a name in the directory, may be omitted. A missing
-        directory yields nothing, or raises ``FileNotFoundError``.
-        """
-        ...
-
-    def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete objects; return errors by key. A missing key may give ``FileNotFoundError``."""
-        ...
-
-    def undelete(self, key: str, *, dry_run: bool) -> bool:
-        """Restore the newest version of a deleted object. With ``dry_run``, only look for one.
-
-        An object that exists is not changed. Return whether the store has a version of it.
-        """
-        ...
-
-
-class CommonService:
-    """Requests with fsspec's common calls: complete listings, one request for each delete."""
+    A key is the bucket, a slash and the name of the object. Subclasses send fewer requests, and
+    implement what fsspec does not promise: put-if-absent, above all.
+    """
 
     delete_batch: int = 1
+    """How many keys one call of ``delete`` accepts."""
     copies_ranges: bool = False
+    """Whether ``open_assembly`` is supported."""
     keeps_parts: bool = False
+    """Whether the store keeps parts of unfinished objects until ``abort_upload``."""
     whole_below_bytes: int | None = None
     """From this size on, ``create`` sends content in parts. ``None``: always in the same way."""
 
@@ -170,7 +57,10 @@ class CommonService:
 
     @cached_property
     def identity(self) -> object:
-        """Return class, endpoint and options. If there is no endpoint, return the file system."""
+        """Return a value that is equal for services that can copy from each other.
+
+        It has class, endpoint and options. If there is no endpoint, it is the file system.
+        """
         opened_with = self._fs if self.opened_with is None else self.opened_with
         return type(self).__name__, self.find_endpoint(), opened_with
 
@@ -181,7 +71,7 @@ class CommonService:
         return service
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Raise an error: the service keeps no parts."""
+        """Delete the parts of an upload; do nothing if there is none. Only if ``keeps_parts``."""
         raise NotImplementedError
 
     @property
@@ -202,7 +92,7 @@ class CommonService:
         return self._retry.call(lambda: bytes(self._fs.cat_file(key)))
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
-        """Return some bytes of an object."""
+        """Return some bytes of an object. A range that begins after the end may fail."""
         return self._retry.call(
             lambda: bytes(self._fs.cat_file(key, start=offset, end=offset + length))
         )
@@ -213,7 +103,10 @@ class CommonService:
         return self._last(key, size, length), size
 
     def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
-        """Return the last bytes, after a request for the facts of the object."""
+        """Return the last bytes of an object, and its facts; ``None`` if there is no object.
+
+        The facts are not newer than the bytes.
+        """
         entry = self.stat(key)
         if entry is None:
             return None
@@ -228,7 +121,7 @@ class CommonService:
         self._retry.call(lambda: self._fs.get_file(key, path))
 
     def stat(self, key: str) -> Entry | None:
-        """Return facts of an object."""
+        """Return facts of an object; ``None`` if there is none, or for a directory."""
         try:
             entry: Entry = self._retry.call(lambda: self._fs.info(key))
         except FileNotFoundError:
@@ -240,29 +133,39 @@ class CommonService:
         self._retry.call(lambda: self._fs.pipe_file(key, data))
 
     def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Write a whole object in the exclusive mode of the library."""
-        parts = {} if part_bytes is None else {"chunksize": part_bytes}
-        self._fs.pipe_file(key, data, mode="create", **parts)
+        """Create a whole object with a conditional request, which is never sent again.
+
+        ``part_bytes`` is the size of the parts of a large object, if the store has parts. There is
+        no common call: the exclusive mode of fsspec first checks, and then writes.
+        """
+        raise NotImplementedError
 
     def open_output(self, key: str) -> Any:
-        """Open the writer of the library."""
+        """Open a writer as in fsspec: ``close`` creates the object, ``discard`` does not."""
         return self._fs.open(key, "wb")
 
     def open_assembly(self, key: str) -> Any:
-        """Raise an error: fsspec has no call that copies a part."""
+        """Open a writer like ``open_output`` that also has ``copy(source key, offset, length)``.
+
+        Only if ``copies_ranges``.
+        """
         raise NotImplementedError
 
     def copy(self, key: str, target: str) -> None:
-        """Copy an object with the library."""
+        """Copy an object on the server; the copy is complete when this returns."""
         self._retry.call(lambda: self._fs.cp_file(key, target))
 
     def facts(self, key: str) -> StoredFacts | None:
-        """Return the size of an object."""
+        """Return size, checksums and version of an object; ``None`` if it does not exist."""
         entry = self.stat(key)
         return None if entry is None else StoredFacts(int(entry["size"]))
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
-        """Copy with the library, then read the facts of the copy."""
+        """Copy an object on the server if it still has these facts; return the facts of the copy.
+
+        Raises:
+            CannotCopyError: the service refuses to copy; no copy was stored.
+        """
         self.copy(key, target)
         return self.facts_of_copy(target)
 
@@ -274,7 +177,11 @@ class CommonService:
         return found
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Yield one page with all entries of a directory."""
+        """Yield the files and directories in a directory; with ``deep``, all files below it.
+
+        Files that sort before ``start``, a name in the directory, may be omitted. A missing
+        directory yields nothing, or raises ``FileNotFoundError``.
+        """
         self._fs.invalidate_cache()
         yield list(
             self._fs.find(directory, detail=True).values()
@@ -283,7 +190,7 @@ class CommonService:
         )
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """Delete one object after another."""
+        """Delete objects; return errors by key. A missing key may give ``FileNotFoundError``."""
         failed: dict[str, Exception] = {}
         for key in keys:
             try:
@@ -304,7 +211,11 @@ class CommonService:
         return found if found is not None and int(found["size"]) == 0 else None
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
-        """Return whether the object exists. fsspec has no common call for versions."""
+        """Restore the newest version of a deleted object. With ``dry_run``, only look for one.
+
+        Return whether there is a version. fsspec has no common call for versions: without one, only
+        an object that exists has a version.
+        """
         return bool(self._fs.exists(key))
 
 

@@ -25,7 +25,7 @@ from deltactl.storage.objects.listing import ObjectListing
 from deltactl.storage.objects.mapped_file import MappedAssembly, MappedFile, file_info
 from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
-from deltactl.storage.objects.services import CommonService
+from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.whole_copies import WholeCopies
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.secrets import secret_values
@@ -52,18 +52,11 @@ _LARGEST_GAP_BYTES: Final = 256 << 10
 _LARGEST_RANGE_BYTES: Final = 32 << 20
 
 
-class FsspecStore:
-    """Objects below one prefix of an object store.
-
-    ``exclusive_create`` is true if the library implements ``pipe_file(mode="create")`` with a
-    conditional write of the store. The fallback of fsspec checks and then writes, which is not
-    safe.
-    """
+class ObjectStore:
+    """Objects below one prefix of an object store."""
 
     __slots__ = (
         "_copies",
-        "_exclusive_create",
-        "_fs",
         "_guard",
         "_keys",
         "_service",
@@ -74,10 +67,9 @@ class FsspecStore:
     def __init__(
         self,
         uri: str,
-        service: CommonService,
+        service: ObjectService,
         root: str,
         *,
-        exclusive_create: bool,
         schemes: frozenset[str],
         options: Mapping[str, str] | None = None,
         guard: PutIfAbsentGuard | None = None,
@@ -87,16 +79,15 @@ class FsspecStore:
         Absolute names can have any of ``schemes``. Of ``options``, only the secrets are kept, to
         remove them from messages. ``guard`` checks each put-if-absent.
         """
-        self._fs, self._service = service.file_system, service
+        self._service = service
         secrets = secret_values(options or {}, service.file_system)
         self._keys = ObjectKeys(uri.rstrip("/"), root.rstrip("/"), self._service, schemes, secrets)
-        self._exclusive_create = exclusive_create
         self._copies = ListedCopies()
         self._guard = guard
 
     def __repr__(self) -> str:
         """Show the root, but no options."""
-        return f"FsspecStore({self.uri!r})"
+        return f"ObjectStore({self.uri!r})"
 
     @property
     def uri(self) -> str:
@@ -127,7 +118,7 @@ class FsspecStore:
         """Return this store if its service keeps the parts of unfinished objects; else ``None``."""
         return self if self._service.keeps_parts else None
 
-    def observed(self, on_upload: OnUpload) -> FsspecStore:
+    def observed(self, on_upload: OnUpload) -> ObjectStore:
         """Return a copy of this store that calls ``on_upload``; see ``Uploads.observed``."""
         store, base = copy(self), f"{self._keys.root}/"
         store._service = self._service.observed(
@@ -256,7 +247,6 @@ class FsspecStore:
         """Create a whole object with a conditional write; see ``Store.put_if_absent``.
 
         Raises:
-            StorageError: the store, or the library for it, has no conditional write.
             SafetyError: the store failed the test of conditional writes.
         """
         self._keys.writable(name)
@@ -264,12 +254,6 @@ class FsspecStore:
         self._create(name, data)
 
     def _settle(self, name: str, size_bytes: int) -> None:
-        if not self._exclusive_create:
-            raise StorageError(
-                f"cannot create {name!r} safely in {self.uri}: this storage has no conditional"
-                " write, and two writers could overwrite each other's commits",
-                hint="Use this storage only to read.",
-            )
         if self._guard is not None:
             with self._keys.mapped("create", name):
                 self._guard.settle(self._raw_puts, self.uri, size_bytes)

@@ -14,7 +14,7 @@ from deltactl.storage.file_copies import (
     ensure_size,
 )
 from deltactl.storage.objects.keys import ObjectKeys
-from deltactl.storage.objects.services import CannotCopyError, CommonService
+from deltactl.storage.objects.services import CannotCopyError, ObjectService
 from deltactl.storage.parallel import each_in_parallel
 
 
@@ -24,7 +24,7 @@ class WholeCopies:
     __slots__ = ("_forget", "_keys", "_service")
 
     def __init__(
-        self, keys: ObjectKeys, service: CommonService, forget: Callable[[str], None]
+        self, keys: ObjectKeys, service: ObjectService, forget: Callable[[str], None]
     ) -> None:
         """Copy to names of ``keys``. ``forget(name)`` is called before an object changes."""
         self._keys, self._service, self._forget = keys, service, forget

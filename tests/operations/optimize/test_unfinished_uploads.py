@@ -28,7 +28,7 @@ from deltactl.storage.assembly import open_assembly
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.objects import s3_parts
 from deltactl.storage.objects.part_assembly import PartAssembly
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, Fault, FaultProxy, Held, Rule, fault_proxy
 from tests.support.object_servers import ObjectServer
@@ -77,8 +77,8 @@ class Scene:
 
     def parts(self) -> int:
         """Return how many parts the server keeps of all uploads."""
-        assert isinstance(self.store, FsspecStore)
-        service: Any = self.store._fs
+        assert isinstance(self.store, ObjectStore)
+        service: Any = self.store._service.file_system
         count = 0
         for key, upload_id in self.uploads():
             bucket, _, name = key.partition("/")

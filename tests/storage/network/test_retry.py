@@ -10,8 +10,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import SafetyError
 from deltactl.storage.network.retry import RetryPolicy
-from deltactl.storage.objects.services import CommonService
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.services import ObjectService
+from deltactl.storage.objects.store import ObjectStore
 
 
 class _Call:
@@ -64,11 +64,10 @@ def test_many_puts_have_it_each(monkeypatch: pytest.MonkeyPatch) -> None:
         put(*arguments)
 
     monkeypatch.setattr(files, "pipe_file", refuse_at_first)
-    store = FsspecStore(
+    store = ObjectStore(
         "memory://root",
-        CommonService(files, RetryPolicy(sleep=delays.append)),
+        ObjectService(files, RetryPolicy(sleep=delays.append)),
         "/root",
-        exclusive_create=True,
         schemes=frozenset({"memory"}),
     )
     names = [f"p={number}/manifest" for number in range(20)]

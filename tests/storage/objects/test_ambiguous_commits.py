@@ -17,7 +17,7 @@ from deltactl import DynamoDbLogStore, Table
 from deltactl.errors import AccessDeniedError, CommitOutcomeUnknownError
 from deltactl.log.stores.open import open_table_store
 from deltactl.log.writing.put import put_commit
-from deltactl.storage.objects import connect
+from deltactl.storage.network import traffic
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, create_log_table
 from tests.support.fault_proxy import (
@@ -102,14 +102,14 @@ def _dynamodb(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 def _gcs(request: pytest.FixtureRequest) -> Iterator[Server]:
     patch = request.getfixturevalue("monkeypatch")
-    patch.setattr(connect, "_SILENCE_SECONDS", 1.0)
+    patch.setattr(traffic, "SILENCE_SECONDS", 1.0)
     shorten_pauses(patch)
     for server in _behind_a_proxy("fake-gcs", request):
         yield replace(server, method="POST", target="/upload/", body='/{}"', tries_again=True)
 
 
 def _azure(request: pytest.FixtureRequest) -> Iterator[Server]:
-    request.getfixturevalue("monkeypatch").setattr(connect, "_SILENCE_SECONDS", 1.0)
+    request.getfixturevalue("monkeypatch").setattr(traffic, "SILENCE_SECONDS", 1.0)
     yield from _behind_a_proxy("azurite", request)
 
 
@@ -244,7 +244,7 @@ def test_a_large_commit_of_ours_is_recognized(
 ) -> None:
     kind = request.node.callspec.params["server"]
     method, target, body = LAST_REQUESTS[kind]
-    monkeypatch.setattr(connect, "_SILENCE_SECONDS", 60.0)
+    monkeypatch.setattr(traffic, "SILENCE_SECONDS", 60.0)
     options = {**server.options}
     if kind == "s3":
         options["config_kwargs"] = '{"retries": {"max_attempts": 2}}'

@@ -15,8 +15,9 @@ from deltactl.cli.app import run
 from deltactl.errors import AccessDeniedError, SafetyError, StorageError
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.objects.put_if_absent import PROBE_PREFIX, ProbeMemory, is_known
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
+from deltactl.storage.providers import AZURE, GCS, MEMORY, S3, Provider
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, write_rows
 from tests.support.clock import FixedClock
@@ -34,30 +35,30 @@ _numbers = itertools.count()
 
 
 @pytest.mark.parametrize(
-    ("package", "endpoint", "known"),
+    ("provider", "endpoint", "known"),
     [
-        ("s3fs", "https://s3.eu-west-1.amazonaws.com", True),
-        ("s3fs", "https://s3.amazonaws.com/", True),
-        ("s3fs", "https://s3.cn-north-1.amazonaws.com.cn", True),
-        ("s3fs", "https://S3.Dualstack.us-east-1.AMAZONAWS.COM", True),
-        ("s3fs", "https://s3-outposts.us-east-1.amazonaws.com", False),
-        ("s3fs", "https://amazonaws.com.example.org", False),
-        ("s3fs", "https://notamazonaws.com", False),
-        ("s3fs", "http://127.0.0.1:9000", False),
+        (S3, "https://s3.eu-west-1.amazonaws.com", True),
+        (S3, "https://s3.amazonaws.com/", True),
+        (S3, "https://s3.cn-north-1.amazonaws.com.cn", True),
+        (S3, "https://S3.Dualstack.us-east-1.AMAZONAWS.COM", True),
+        (S3, "https://s3-outposts.us-east-1.amazonaws.com", False),
+        (S3, "https://amazonaws.com.example.org", False),
+        (S3, "https://notamazonaws.com", False),
+        (S3, "http://127.0.0.1:9000", False),
         # It speaks S3, with conditions of its own.
-        ("s3fs", "https://storage.googleapis.com", False),
-        ("s3fs", "", False),
-        ("gcsfs", "https://storage.googleapis.com", True),
-        ("gcsfs", "http://localhost:4443", False),
-        ("adlfs", "https://account.blob.core.windows.net", True),
-        ("adlfs", "http://127.0.0.1:10000/devstoreaccount1", False),
-        ("unknown", "https://s3.amazonaws.com", False),
+        (S3, "https://storage.googleapis.com", False),
+        (S3, "", False),
+        (GCS, "https://storage.googleapis.com", True),
+        (GCS, "http://localhost:4443", False),
+        (AZURE, "https://account.blob.core.windows.net", True),
+        (AZURE, "http://127.0.0.1:10000/devstoreaccount1", False),
+        (MEMORY, "https://s3.amazonaws.com", False),
     ],
 )
 def test_only_endpoints_of_cloud_services_are_known(
-    package: str, endpoint: str, known: bool
+    provider: Provider, endpoint: str, known: bool
 ) -> None:
-    assert is_known(package, endpoint) is known
+    assert is_known(provider, endpoint) is known
 
 
 def test_answers_are_kept_for_a_week(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_large_commits_go_up_in_parts_and_are_refused_at_the_end(
 ) -> None:
     """The last request of an upload in parts decides; a store is tried out for that apart."""
     store = opened(uri, proxy)
-    assert isinstance(store, FsspecStore)
+    assert isinstance(store, ObjectStore)
     store._guard.settle(store._raw_puts, uri, 200 << 20)  # type: ignore[union-attr]
     ends = proxy.find("POST", "uploadId=")
     assert [request.headers["if-none-match"] for request in ends] == ["*", "*"]

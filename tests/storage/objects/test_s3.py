@@ -22,7 +22,7 @@ from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.objects import s3 as s3_service
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.object_servers import ObjectServer, delta_rs_options
@@ -37,8 +37,8 @@ pytestmark = [
 
 
 def file_system(store: Store) -> Any:
-    assert isinstance(store, FsspecStore)
-    return store._fs
+    assert isinstance(store, ObjectStore)
+    return store._service.file_system
 
 
 def test_a_listing_begins_at_a_key_and_comes_in_pages(
@@ -49,7 +49,7 @@ def test_a_listing_begins_at_a_key_and_comes_in_pages(
     names = [f"log/{number:020}.json" for number in range(43)]
     for name in names:
         store.put(name, b"")
-    assert isinstance(store, FsspecStore)
+    assert isinstance(store, ObjectStore)
     service = store._service
     key = service.key_of(f"{root}/log")
     assert [len(page) for page in service.pages(key, "", deep=False)] == [20, 20, 3]

@@ -13,6 +13,7 @@ from botocore import UNSIGNED
 
 from deltactl.storage.objects.connect import find_service
 from deltactl.storage.open import open_store
+from deltactl.storage.providers import S3
 from deltactl.storage.secrets import secret_values
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import ObjectServer
@@ -34,7 +35,7 @@ def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
 
 
 def files(**options: str) -> Any:
-    service = find_service("s3fs", "s3://b/t", {"endpoint_url": "http://127.0.0.1:9", **options})
+    service = find_service(S3, "s3://b/t", {"endpoint_url": "http://127.0.0.1:9", **options})
     return service.file_system
 
 
@@ -81,7 +82,8 @@ def test_configuration_of_fsspec_cannot_turn_on_caches(tmp_path: Path) -> None:
     )
     program = (
         "from deltactl.storage.objects.connect import find_service\n"
-        "fs = find_service('s3fs', 's3://b/t', {'secret': 'given', 'region': 'r'}).file_system\n"
+        "from deltactl.storage.providers import S3\n"
+        "fs = find_service(S3, 's3://b/t', {'secret': 'given', 'region': 'r'}).file_system\n"
         "print(fs.key, fs.secret, fs.token, fs.client_kwargs, fs.dircache.use_listings_cache)"
     )
     done = subprocess.run(
@@ -113,7 +115,7 @@ def test_a_refused_request_is_sent_once(
 ) -> None:
     body = f"<Error><Code>{code}</Code><Message>told</Message></Error>".encode()
     proxy.add(Rule(Answer(status, after=False, body=body), times=None))
-    service = find_service("s3fs", root, dict(server.at(proxy.endpoint).options))
+    service = find_service(S3, root, dict(server.at(proxy.endpoint).options))
     with pytest.raises(OSError, match="told") as caught:
         service.create(service.key_of(f"{root}/x"), b"1")
     assert type(caught.value) is kind
@@ -124,7 +126,7 @@ def test_a_refused_request_is_sent_once(
 def test_a_conditional_put_is_not_sent_again_when_its_connection_breaks(
     server: ObjectServer, root: str, proxy: FaultProxy
 ) -> None:
-    service = find_service("s3fs", root, dict(server.at(proxy.endpoint).options))
+    service = find_service(S3, root, dict(server.at(proxy.endpoint).options))
     key = service.key_of(f"{root}/x")
     service.put(key, b"0")  # the connection is open and used again
     proxy.clear()
@@ -151,7 +153,7 @@ def test_names_that_s3fs_would_cut(server: ObjectServer, root: str) -> None:
 
 @ON_S3
 def test_large_content_is_created_in_parts_or_not_at_all(server: ObjectServer, root: str) -> None:
-    service: Any = find_service("s3fs", root, dict(server.options))
+    service: Any = find_service(S3, root, dict(server.options))
     key, data = service.key_of(f"{root}/x"), bytes(range(256)) * (11 * MIB // 256)
     service.create(key, data, part_bytes=5 * MIB)
     assert service.read(key) == data
@@ -163,7 +165,7 @@ def test_large_content_is_created_in_parts_or_not_at_all(server: ObjectServer, r
 
 @ON_S3
 def test_a_copy_has_the_bytes_of_its_source(server: ObjectServer, root: str) -> None:
-    service: Any = find_service("s3fs", root, dict(server.options))
+    service: Any = find_service(S3, root, dict(server.options))
     source, target = (service.key_of(f"{root}/{name}") for name in ("a b", "c"))
     service.put(source, b"123")
     service.copy(source, target)

@@ -19,7 +19,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.network.counts import Requests, requests_sent
 from deltactl.storage.objects import part_assembly
 from deltactl.storage.objects import s3 as s3_service
-from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.object_servers import ObjectServer
@@ -51,9 +51,9 @@ def _names(store: Store) -> list[str]:
 
 def _uploads(store: Store) -> list[str]:
     """The keys of uploads of this store in parts that were not completed."""
-    assert isinstance(store, FsspecStore)
+    assert isinstance(store, ObjectStore)
     bucket, _, folder = store._keys.root.partition("/")
-    fs: Any = store._fs
+    fs: Any = store._service.file_system
     answer = fs.call_s3("list_multipart_uploads", Bucket=bucket)
     keys = [upload["Key"] for upload in answer.get("Uploads") or ()]
     return [key for key in keys if key.startswith(f"{folder}/")]  # other tests share the bucket
