@@ -101,19 +101,12 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
                 copy = None
                 continue
         else:
-            data = _read_at(source, min(count, _READ_BYTES), offset + done)
+            data = os.pread(source, min(count, _READ_BYTES), offset + done)
             if not data:
                 break
             copied = _write_all(target, data)
         done += copied
     return done
-
-
-def _read_at(descriptor: int, length: int, offset: int) -> bytes:
-    if hasattr(os, "pread"):
-        return os.pread(descriptor, length, offset)
-    os.lseek(descriptor, offset, os.SEEK_SET)  # pragma: no cover - Windows
-    return os.read(descriptor, length)  # pragma: no cover - Windows
 
 
 def _write_all(descriptor: int, data: bytes) -> int:

@@ -23,11 +23,8 @@ TEMP_SUFFIX: Final = ".tmp"
 _TEMP_NAME: Final = re.compile(rf"{re.escape(TEMP_PREFIX)}[0-9a-f]{{32}}{re.escape(TEMP_SUFFIX)}")
 _BUFFER_BYTES: Final = 1 << 20
 _EARLY_BYTES: Final = 16 << 20
-_PLAIN: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_READ: Final = os.O_RDONLY | _PLAIN
-# Windows syncs only files that are open for writing; on other systems, reading is enough.
-_FLUSH: Final = (os.O_RDWR if os.name == "nt" else os.O_RDONLY) | _PLAIN
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def temp_path(directory: str) -> str:
@@ -105,7 +102,7 @@ def open_to_read(path: str) -> int:
 
 def sync_file(path: str) -> None:
     """Sync the content of a file that ``write_new`` wrote with ``durable=False``."""
-    descriptor = os.open(path, _FLUSH)
+    descriptor = os.open(path, _READ)
     try:
         os.fsync(descriptor)
     finally:
@@ -113,10 +110,8 @@ def sync_file(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Sync the entries of a directory. Windows has no such call and needs none."""
-    if os.name == "nt":  # pragma: no cover
-        return
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    """Sync the entries of a directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:

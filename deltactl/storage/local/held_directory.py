@@ -14,7 +14,7 @@ from typing import Final
 
 from deltactl.errors import SafetyError
 
-_OPEN: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WHERE: Final = "/proc/self/fd"
 _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import StorageError
-from deltactl.storage.local import assembly as local_assembly
 from deltactl.storage.local.files import start_writing
 from deltactl.storage.local.store import LocalStore
 
@@ -39,7 +38,7 @@ def test_the_kernel_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def read(descriptor: int, length: int, offset: int) -> bytes:
         raise AssertionError("nothing needs to be read")
 
-    monkeypatch.setattr(local_assembly, "_read_at", read)
+    monkeypatch.setattr(os, "pread", read)
     assert _copy(tmp_path) == _WANTED
 
 
