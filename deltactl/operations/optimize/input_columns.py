@@ -7,7 +7,7 @@ nulls that it read are those that were written. This module uses only footers th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,8 +23,8 @@ from deltactl.parquet.reader import RowReader
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void, walk_fields
 
-# Columns that Delta on Spark wrote while a table had row tracking.
-_ROW_TRACKING: Final = ("_row-id-col-", "_row-commit-version-col-")
+# Columns that Delta on Spark wrote while a table had row tracking, or a change data feed.
+_OF_SPARK: Final = ("_row-id-col-", "_row-commit-version-col-", "_change_type")
 
 
 def explain_columns(snapshot: Snapshot) -> frozenset[str] | None:
@@ -128,7 +128,10 @@ class InputColumns:
     ) -> tuple[Mapping[str, _Place | None], list[_Place]]:
         schema = footer.schema.to_arrow_schema()
         columns, mode = self._columns(), self.reader.mapping_mode
-        found = {name: find_column(f, schema, mode, path) for name, f in columns.items()}
+        own_ids = has_own_ids(columns.values(), schema, mode)
+        found = {
+            name: find_column(f, schema, mode, path, own_ids=own_ids) for name, f in columns.items()
+        }
         read = self.reader.find_columns(schema, path)
         for name, column in found.items():
             if read[name] != column:
@@ -143,7 +146,7 @@ class InputColumns:
         others = [
             place
             for name, place in places.items()
-            if name not in taken and not name.startswith(_ROW_TRACKING)
+            if name not in taken and not name.startswith(_OF_SPARK)
         ]
         return {n: None if c is None else places[c] for n, c in found.items()}, others
 
@@ -165,6 +168,8 @@ def _sum_nulls(groups: list[pq.RowGroupMetaData], place: _Place) -> int | None:
 
 def _fits(stored: pa.DataType, column: Field, reader: RowReader) -> bool:
     target = reader.schema.field(column.physical_name).type
+    if _is_text(target) and not _is_text(stored):  # Arrow converts every type to text
+        return False
     try:
         convert(pa.array([], stored), column.type, target, Matcher(reader.mapping_mode))
     except (pa.ArrowException, NotImplementedError):
@@ -172,24 +177,58 @@ def _fits(stored: pa.DataType, column: Field, reader: RowReader) -> bool:
     return not isinstance(column.type, PrimitiveType) or not is_variant(column.type)
 
 
-def find_column(field: Field, present: pa.Schema, mode: str, path: str) -> str | None:
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        check(kind)
+        for check in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_fixed_size_binary,
+        )
+    )
+
+
+def has_own_ids(fields: Iterable[Field], present: pa.Schema, mode: str) -> bool:
+    """Return whether a file is older than the column mapping, with ids of its writer.
+
+    Only columns that the mapping did not add, and that were not renamed, show this.
+    """
+    ids = _read_ids(present)
+    return mode == "name" and any(
+        field.physical_name == field.name
+        and field.name in present.names
+        and ids.get(field.field_id, field.name) != field.name
+        for field in fields
+    )
+
+
+def _read_ids(present: pa.Schema) -> dict[int | None, str]:
+    found = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in present}
+    return {int(number): name for number, name in found.items() if number is not None}
+
+
+def find_column(
+    field: Field, present: pa.Schema, mode: str, path: str, *, own_ids: bool
+) -> str | None:
     """Return the name that a column has in a file; ``None`` if the file lacks it.
+
+    ``own_ids``: see ``has_own_ids``.
 
     Raises:
         VerificationError: a file has the id and the physical name in different columns.
     """
-    ids = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in present}
-    by_id = None if field.field_id is None else ids.get(str(field.field_id).encode())
     if mode == "none":
         if field.name in present.names:
             return field.name
         alike = [name for name in present.names if name.lower() == field.name.lower()]
         return alike[0] if len(alike) == 1 else None
+    by_id = None if own_ids else _read_ids(present).get(field.field_id)
     by_name = field.physical_name if field.physical_name in present.names else None
-    # A file can be older than the mapping: then its ids are those of its writer. Only new columns
-    # have other physical names than logical names.
-    has_own_ids = mode == "name" and field.physical_name == field.name
-    if by_id != by_name and None not in (by_id, by_name) and not has_own_ids:
+    if by_id != by_name and None not in (by_id, by_name):
         raise VerificationError(
             f"{path!r}: the column {field.name!r} is {by_id!r} by its id {field.field_id}, but "
             f"{by_name!r} by its physical name"

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, VerificationError
-from deltactl.operations.optimize.input_columns import find_column
+from deltactl.operations.optimize.input_columns import find_column, has_own_ids
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
@@ -138,8 +138,10 @@ class _PlainReader:
         """Map each wanted column to its name in the file; omit those that the file lacks."""
         found = {e.name: e.name for e in self.reader.extra if e.name in present.names}
         partition = {field.name for field in self.reader.partition_fields}
+        mode = self.reader.mapping_mode
+        own_ids = has_own_ids(self._fields, present, mode)
         for field in self._fields:
-            name = find_column(field, present, self.reader.mapping_mode, path)
+            name = find_column(field, present, mode, path, own_ids=own_ids)
             if name is not None and field.name not in partition:
                 found[field.physical_name] = name
         return found

@@ -16,7 +16,7 @@ from deltactl.operations.optimize import input_columns
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.projection import FileFields, Matcher
 from deltactl.parquet.reader import RowReader
-from deltactl.protocol.schema import Field
+from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.table import Table
 from tests.support.table_builder import Column, struct_of
 
@@ -210,3 +210,35 @@ def test_a_dropped_column_and_a_new_one_are_explained(tmp_path: Path, mode: str)
     read = Table(str(tmp_path), warn=lambda message: None).scan().read_all()
     assert read["x"].null_count == 3 * NUM_FILES
     assert read["v"].null_count == 2 * NUM_FILES
+
+
+def test_ids_of_a_file_that_is_older_than_the_mapping_are_ignored() -> None:
+    """Its writer numbered the columns in another order; then one of them was renamed."""
+    k = Field("k", PrimitiveType("long"), True, {ID: 1, NAME: "k"})
+    renamed = Field("renamed", PrimitiveType("long"), True, {ID: 2, NAME: "v"})
+    ids = [("v", 1), ("k", 2)]
+    present = pa.schema(
+        [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(n)}) for name, n in ids]
+    )
+    assert input_columns.has_own_ids([k, renamed], present, "name")
+    found = [
+        input_columns.find_column(f, present, "name", "f.parquet", own_ids=True)
+        for f in (k, renamed)
+    ]
+    assert found == ["k", "v"]
+    assert not input_columns.has_own_ids([renamed], present, "name")
+    with pytest.raises(VerificationError, match="'k' by its id 2, but 'v'"):
+        input_columns.find_column(renamed, present, "name", "f.parquet", own_ids=False)
+
+
+def test_a_number_does_not_count_as_the_values_of_a_new_text_column(tmp_path: Path) -> None:
+    table = MappedTable(tmp_path, "none")
+    table.append()
+    first = tmp_path / "_delta_log" / f"{0:020d}.json"
+    text = first.read_text()
+    old = '{\\"name\\": \\"v\\", \\"type\\": \\"long\\"'
+    assert old in text
+    first.write_text(text.replace(old, '{\\"name\\": \\"x\\", \\"type\\": \\"string\\"'))
+    table.optimize(MERGE)
+    read = Table(str(tmp_path), warn=lambda message: None).scan().read_all()
+    assert read["x"].null_count == 3 * NUM_FILES
