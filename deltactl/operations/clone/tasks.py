@@ -108,7 +108,8 @@ def copy_batch(
             found is None
             or found.size_bytes != info.size_bytes
             or is_replaced
-            or (before_ms is None and info.modified_ms > found.modified_ms)
+            # Some answers of stores have whole seconds.
+            or (before_ms is None and info.modified_ms // 1000 > found.modified_ms // 1000)
         ):
             file = FileToCopy(name, new_name, info.size_bytes)
             (outside if name in elsewhere else wanted).append(file)
