@@ -14,7 +14,9 @@ from typing import Final
 from deltactl.errors import SafetyError, StorageError
 
 _ABSOLUTE: Final = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+.\-]*://")
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://|(file):/")
+_SCHEME: Final = re.compile(
+    r"((?:[A-Za-z][A-Za-z0-9+.\-]*::)*[A-Za-z][A-Za-z0-9+.\-]*)://|(file):/"
+)
 
 
 def is_absolute_name(name: str) -> bool:
@@ -26,9 +28,26 @@ def is_absolute_name(name: str) -> bool:
 
 
 def parse_scheme(name: str) -> str | None:
-    """Return the lower-case scheme of a URI (``file:/x`` included), or None for a plain path."""
+    """Return the lower-case scheme of a URI (``file:/x`` included), or None for a plain path.
+
+    An address of fsspec can have several: ``simplecache::s3``.
+    """
     found = _SCHEME.match(name)
     return (found[1] or found[2]).lower() if found else None
+
+
+def refuse_chain(address: str) -> None:
+    """Raise an error for a chained address of fsspec: a cache must not decide what is deleted.
+
+    Raises:
+        SafetyError: the address is ``simplecache::s3://...``, for example.
+    """
+    if "::" in (parse_scheme(address) or ""):
+        raise SafetyError(
+            f"{address!r} can be behind a cache of fsspec, which can be outdated, so it cannot"
+            " decide which files are deleted",
+            hint="Give the address of the store itself.",
+        )
 
 
 def is_plain_name(name: str) -> bool:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from deltactl.errors import StorageError, UsageError
+from deltactl.errors import SafetyError, StorageError, UsageError
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
-from deltactl.storage.providers import PROVIDERS
+from deltactl.storage.providers import PROVIDERS, Provider, other_provider
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import GuardedStore
+
+if TYPE_CHECKING:
+    from deltactl.storage.objects.store import ObjectStore
 
 Opener = Callable[[str, Mapping[str, str]], Store]
 """``opener(uri, options) -> Store`` for the addresses of one scheme."""
@@ -43,12 +47,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
         # Unlike Path.expanduser, this accepts a directory with the name `~name` if there is no user
         # `name`.
         return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
-    opener = OPENERS.get(scheme)
-    if opener is None:
-        raise UsageError(
-            f"the scheme {scheme!r} is not supported",
-            hint=f"Use one of: {', '.join(sorted(OPENERS))}, or a plain path.",
-        )
+    opener = OPENERS.get(scheme, _open_other)
     return opener(uri, options or {})
 
 
@@ -60,24 +59,52 @@ def _open_local(uri: str, options: Mapping[str, str]) -> Store:
 
 
 def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
-    _refuse_credentials(uri)
     scheme, _, rest = uri.partition("://")
-    scheme = scheme.lower()
-    provider = PROVIDERS[scheme]
+    return _open_objects(uri, f"{scheme.lower()}://{rest}", options, PROVIDERS[scheme.lower()])
+
+
+def _open_other(uri: str, options: Mapping[str, str]) -> Store:
+    """Open an address that only fsspec knows: there is no put-if-absent, so nothing is changed."""
+    from fsspec import available_protocols
+
+    scheme = uri.partition("://")[0]
+    if scheme.lower().partition("::")[0] not in available_protocols():
+        raise UsageError(
+            f"the scheme {scheme!r} is not supported",
+            hint=f"Use one of: {', '.join(sorted(OPENERS))}, a scheme of fsspec, or a plain path.",
+        )
+
+    def refuse(change: str) -> None:
+        raise SafetyError(
+            f"cannot {change} in {uri}: deltactl only reads {scheme}://, because fsspec has no call"
+            " for it that creates a file only if the file does not exist. Two writers could"
+            " overwrite each other's commits",
+            hint="Run this command where the table has a local path, or on S3, GCS or Azure.",
+        )
+
+    return GuardedStore(_open_objects(uri, uri, options, other_provider(scheme.lower())), refuse)
+
+
+def _open_objects(
+    uri: str, address: str, options: Mapping[str, str], provider: Provider
+) -> ObjectStore:
+    _refuse_credentials(uri)
     try:
         # The packages of clouds take 0.1 s and more to import.
         from deltactl.storage.objects.connect import find_service
         from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
         from deltactl.storage.objects.store import ObjectStore
 
-        service = find_service(provider, f"{scheme}://{rest}", options)
+        service = find_service(provider, address, options)
     except ImportError as error:
+        causes = (getattr(found, "name", None) for found in (error, error.__cause__))
+        missing = next(filter(None, causes), provider.package)
         raise StorageError(
-            f"{scheme}:// needs the Python module {error.name or provider.package}, which is not"
+            f"{address.partition('://')[0]}:// needs the Python module {missing}, which is not"
             " installed",
-            hint=f"Run pip install {provider.package}.",
+            hint=f"Run pip install {provider.package or missing}.",
         ) from error
-    key = service.key_of(f"{scheme}://{rest}")
+    key = service.key_of(address)
     return ObjectStore(
         uri,
         service,

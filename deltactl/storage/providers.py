@@ -29,6 +29,7 @@ class Provider:
         documented_hosts: hosts of services that document put-if-absent; a name that begins with a
             dot stands for all hosts below it. Other hosts are tested before the first commit.
         uses_dynamodb: whether writers of its tables can agree on commits in DynamoDB.
+        reads_only: whether deltactl refuses all changes, because there is no put-if-absent.
     """
 
     package: str
@@ -38,6 +39,7 @@ class Provider:
     variables: tuple[str, ...]
     documented_hosts: tuple[str, ...] = ()
     uses_dynamodb: bool = False
+    reads_only: bool = False
 
 
 S3: Final = Provider(
@@ -74,6 +76,13 @@ PROVIDERS: Final[dict[str, Provider]] = {
     scheme: provider for provider in (S3, GCS, AZURE, MEMORY) for scheme in provider.schemes
 }
 """The row of each scheme."""
+
+
+def other_provider(scheme: str) -> Provider:
+    """Return a row for a scheme that only fsspec knows."""
+    return Provider(
+        package="", oldest="", schemes=(scheme,), module="others", variables=("",), reads_only=True
+    )
 
 
 def provider_of(uri: str) -> Provider | None:

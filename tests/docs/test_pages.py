@@ -21,7 +21,7 @@ from tests.docs.sandbox import Sandbox
 PAGES = find_pages()
 SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
 # Files that the walkthroughs of contributing.md create.
-CREATED = {"list_files", "test_list_files", "ram_service"}
+CREATED = {"list_files", "test_list_files", "ram"}
 # Options of other programs that pages speak of.
 FOREIGN = {"--archives", "--conf", "--deploy-mode", "--name", "--cov", "--stage"}
 

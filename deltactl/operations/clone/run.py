@@ -30,6 +30,7 @@ from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.shallow import (
+    ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
     look_again,
@@ -118,6 +119,7 @@ def clone_table(
     )  # fmt: skip
     report = CloneReport(plan, target.uri, context.engine.name, context.engine.reason)
     if not options.deep:
+        ensure_addresses(source)
         warn_of_vacuum(context)
     if dry_run:
         if not options.deep:

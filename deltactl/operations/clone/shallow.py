@@ -27,8 +27,9 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import LOG_DIR
-from deltactl.storage.names import is_local_uri
+from deltactl.storage.names import is_local_uri, parse_scheme
 from deltactl.storage.open import open_store
+from deltactl.storage.providers import PROVIDERS
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -40,6 +41,21 @@ def warn_of_vacuum(context: RunContext) -> None:
         "clone may become unreadable. Use `deltactl vacuum --also-keep-for` to keep the "
         "files, or --deep to create an independent table"
     )
+
+
+def ensure_addresses(source: Store) -> None:
+    """Refuse a source whose addresses other programs cannot open.
+
+    Raises:
+        SafetyError: only fsspec knows the scheme of the source.
+    """
+    scheme = parse_scheme(source.uri)
+    if scheme != "file" and scheme not in PROVIDERS:
+        raise SafetyError(
+            f"the log of a shallow clone would have addresses {scheme}://, which other programs"
+            " cannot open",
+            hint="Use --deep.",
+        )
 
 
 def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> None:

@@ -31,7 +31,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.path_columns import absolute_mask
-from deltactl.storage.names import is_absolute_name
+from deltactl.storage.names import is_absolute_name, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -84,6 +84,7 @@ class OtherTables:
         self, other: Store, table_id: str, *, may_be_elsewhere: bool = False
     ) -> Iterator[pa.ChunkedArray]:
         """Yield the names that may be of files under the root that another table references."""
+        refuse_chain(other.uri)
         is_used = may_be_elsewhere
         elsewhere: list[str] = []
         for columns in self._named_by(other, table_id):

@@ -27,6 +27,7 @@ from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, firs
 from deltactl.operations.output_files import ensure_outside_tables
 from deltactl.operations.vacuum.listing import Listing, stat_files
 from deltactl.protocol.path_columns import canonical_paths
+from deltactl.storage.names import refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -54,6 +55,7 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
         UsageError: the file is not a supported inventory, or lists nothing under the root.
         StorageError: it cannot be read.
     """
+    refuse_chain(address)
     directory, _, name = address.rpartition("/")
     place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
     files: list[pa.Array] = []

@@ -38,7 +38,8 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
     shown = sorted((name, repr(value)) for name, value in settings.items())
     scheme = uri.partition("://")[0]
     opened_with = (os.getpid(), provider, tuple(shown), _environment(provider))
-    key = (*opened_with, place, rate)
+    # Of an address of another kind, only fsspec knows the place.
+    key = (*opened_with, uri if provider.reads_only else place, rate)
     with _lock:
         if key not in _services:
             try:

@@ -182,12 +182,13 @@ class ObjectService:
         Files that sort before ``start``, a name in the directory, may be omitted. A missing
         directory yields nothing, or raises ``FileNotFoundError``.
         """
+        yield self._retry.call(lambda: self._list(directory, deep))
+
+    def _list(self, directory: str, deep: bool) -> list[Entry]:
         self._fs.invalidate_cache()
-        yield list(
-            self._fs.find(directory, detail=True).values()
-            if deep
-            else self._fs.ls(directory, detail=True)
-        )
+        if deep:
+            return list(self._fs.find(directory, detail=True).values())
+        return list(self._fs.ls(directory, detail=True))
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete objects; return errors by key. A missing key may give ``FileNotFoundError``."""
@@ -216,7 +217,7 @@ class ObjectService:
         Return whether there is a version. fsspec has no common call for versions: without one, only
         an object that exists has a version.
         """
-        return bool(self._fs.exists(key))
+        return self.stat(key) is not None
 
 
 def no_bucket(bucket: str) -> StorageError:
