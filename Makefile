@@ -15,7 +15,7 @@ CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races \
+.PHONY: help setup quick test test-lowest servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races world \
 	audit dist docs pictures demo scale clean
 
 help: ## show the targets
@@ -82,6 +82,10 @@ faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/secur
 # HISTORIES holds options (tests/histories/README.md).
 histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl, read by all after each step; an hour
 	$(BIN)/python -m tests.histories $(HISTORIES)
+
+# WORLD holds options (tests/world/README.md).
+world: $(STAMP) ## random worlds: producers, backups, wrong clocks, kills, commands that meet; an hour
+	$(BIN)/python -m tests.world $(WORLD)
 
 races: $(STAMP) ## optimize while Delta on Spark (local, MinIO) and delta-rs (MinIO) change rows, 30 rounds each
 	$(BIN)/python -m tests.interop.race_rounds --rounds 30

@@ -1,0 +1,227 @@
+"""deltactl's commands with random options."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.world.reader import UnreadableError
+from tests.world.runs import address_of, random_run, run_command
+from tests.world.steps import STEPS, SkippedError, Take, folders, random_table
+from tests.world.world import Run, World
+from tests.world.writer import DAY_MS, MANIFESTS, VALUES, folder_of
+
+Check = Callable[[World, str], None]
+_QUARANTINE: Final = "_deltactl/quarantine/"
+
+
+def _optimize(world: World, chance: random.Random) -> None:
+    words = chance.choice(([], [], ["--where", f"p = '{chance.choice(VALUES)}'"], ["--purge"]))
+    words = [*words, *chance.choice(([], [], ["--rewrite", "copy"], ["--verify", "full"]))]
+    _on_table(world, chance, "optimize", words, check=_check_manifests)
+
+
+def _vacuum(world: World, chance: random.Random) -> None:
+    place = random_table(world, chance)
+    words = ["--yes", "--mode", chance.choice(("auto", "full", "full", "lite"))]
+    words += ["--max-orphan-fraction", "1"] if chance.random() < 0.9 else []
+    words += chance.choice(([], [], ["--quarantine"], ["--no-journal"]))
+    kept = chance.choice((0, 0, 0, 2, 5))
+    words += ["--keep-last", str(kept)] if kept else []
+    before = _needed_by_last(world, place, kept)
+    stored = _quarantine(world, place)
+    run = random_run(world, chance, place)
+    run.is_attended = chance.random() < 0.6
+    if not run.offset_ms and chance.random() < 0.3:
+        words += ["--force-retention"]  # whose clock is right may say so
+    run_command(world, chance, "vacuum", place, words, run)
+    gone = sorted(path for path in before if world.space.entry(path) is None)
+    if gone and not run.is_disturbed:
+        world.fail("version to keep lost a file", gone[0])
+    for path in _quarantine(world, place) - stored:
+        world.model.quarantined[path] = world.now_ms - DAY_MS // 24 + 7 * DAY_MS
+
+
+def _needed_by_last(world: World, place: str, count: int) -> set[str]:
+    """The files that the last versions need, their change data too."""
+    table = world.model.tables[place]
+    states = world.reader.states(place)
+    chosen = [version for version in sorted(table.versions) if version in states][-count:]
+    found: set[str] = set()
+    for version in chosen if count else []:
+        found |= world.reader.paths(place, states[version]) | table.versions[version].feed
+    return {path for path in found if world.space.entry(path) is not None}
+
+
+def _quarantine(world: World, place: str) -> set[str]:
+    names = world.space.files(place)
+    return {f"{place}/{name}" for name in names if name.startswith(_QUARANTINE)}
+
+
+def _undo(world: World, chance: random.Random) -> None:
+    _on_table(world, chance, "vacuum", ["--undo", "last", "--yes"])
+
+
+def _purge_quarantine(world: World, chance: random.Random) -> None:
+    _on_table(world, chance, "vacuum", ["--purge-quarantine", "--yes"])
+
+
+def _maintain(world: World, chance: random.Random) -> None:
+    only = chance.choice(([], [], ["--only", "vacuum"], ["--only", "log-cleanup"]))
+    _on_table(world, chance, "maintain", only)
+
+
+def _checkpoint(world: World, chance: random.Random) -> None:
+    words = chance.choice(([], ["--cleanup"], ["--cleanup"], ["--cleanup-only"], ["--repair"]))
+    if words and words != ["--repair"]:
+        world.model.allow_cleanup()
+    _on_table(world, chance, "checkpoint", words)
+
+
+def _restore(world: World, chance: random.Random) -> None:
+    place = random_table(world, chance)
+    table = world.model.tables[place]
+    version = chance.choice(sorted(table.versions))
+    run = random_run(world, chance, place)
+    words = ["--to-version", str(version), "--yes"]
+    run.ignores_missing = chance.random() < 0.4
+    words += ["--ignore-missing"] if run.ignores_missing else []
+    run.where = chance.choice((None, None, *VALUES)) if _is_partitioned(world, place) else None
+    words += ["--where", f"p = '{run.where}'"] if run.where else []
+    ran = run_command(world, chance, "restore", place, words, run)
+    if not ran.code and run.ignores_missing and not run.where and not run.is_disturbed:
+        state = world.reader.latest(place)
+        lost = world.reader.paths(place, state) & table.lost
+        if lost:
+            world.fail("restored version has a missing file", min(lost))
+
+
+def _is_partitioned(world: World, place: str) -> bool:
+    try:
+        return bool(world.reader.latest(place).metadata.get("partitionColumns"))
+    except UnreadableError:
+        return False
+
+
+def _manifest(world: World, chance: random.Random) -> None:
+    _on_table(world, chance, "generate-manifest", [], check=_check_manifests)
+
+
+def _check(world: World, chance: random.Random) -> None:
+    words = chance.choice((["--files", "exists"], ["--files", "data"], ["--fix", "path-encoding"]))
+    _on_table(world, chance, "check", [*words, *(["--yes"] if "--fix" in words else [])])
+
+
+def convert_first(world: World) -> None:
+    """Make the first directory a table, in peace."""
+    run_command(world, random.Random(0), "convert", "t", [], Run("t", world.now_ms))
+
+
+def _convert(world: World, chance: random.Random) -> None:
+    places = [place for place in folders(world) if place not in world.model.tables]
+    if not places and chance.random() < 0.7:
+        raise SkippedError("nothing to convert")
+    place = chance.choice(places or folders(world))
+    run = random_run(world, chance, place)
+    landed = (path.partition("/") for path in world.model.landed)
+    run.listed = frozenset(name for first, _, name in landed if first == place)
+    run_command(world, chance, "convert", place, [], run)
+
+
+def _clone(world: World, chance: random.Random) -> None:
+    source = random_table(world, chance)
+    is_deep = chance.random() < 0.4
+    target, run = world.new_name("clone"), random_run(world, chance, source)
+    run.source = source
+    words = ["--deep" if is_deep else "--shallow"]
+    if chance.random() < 0.3:
+        words += ["--version", str(chance.choice(sorted(world.model.tables[source].versions)))]
+    world.places.append(target)
+    if not is_deep or source in world.shallow:
+        world.shallow.add(target)
+    else:
+        world.deep[target] = source
+    run_command(world, chance, "clone", source, [address_of(world, chance, target), *words], run)
+
+
+def _sync_clone(world: World, chance: random.Random) -> None:
+    found = [(t, s) for t, s in world.deep.items() if t in world.model.tables]
+    found = [(t, s) for t, s in found if s in world.model.tables]
+    if not found:
+        _clone(world, chance)
+        return
+    target, source = chance.choice(found)
+    run = random_run(world, chance, chance.choice((source, target)))
+    run.source = source
+    words = [address_of(world, chance, target), "--deep", "--sync"]
+    ran = run_command(world, chance, "clone", source, words, run)
+    if not ran.code and not run.is_disturbed:
+        wanted, there = world.model.rows(source), world.reader.latest(target)
+        rows = world.reader.rows(target, there, frozenset(world.model.tables[target].lost))
+        if tuple(rows) != wanted and not world.model.tables[source].lost:
+            world.fail("rows of synced clone", f"{target} has {len(rows)}, {source} {len(wanted)}")
+
+
+def _on_table(
+    world: World, chance: random.Random, command: str, words: list[str], check: Check | None = None
+) -> None:
+    place = random_table(world, chance)
+    run, before = random_run(world, chance, place), world.model.tables[place].latest
+    ran = run_command(world, chance, command, place, words, run)
+    has_committed = world.model.tables[place].latest > before or command == "generate-manifest"
+    if check is not None and has_committed and not ran.code and not run.is_disturbed:
+        check(world, place)
+
+
+def _check_manifests(world: World, place: str) -> None:
+    """The manifests of the latest version list its files, and nothing else.
+
+    Those of a copy list files of the original until each is written.
+    """
+    if place != "t" or "t" in world.moved.values() or world.space.folds:
+        return
+    state = world.reader.latest(place)
+    if any(add.get("deletionVector") for add in state.files.values()):
+        return
+    if state.properties.get("delta.compatibility.symlinkFormatManifest.enabled") != "true":
+        return
+    wanted: dict[str, set[str]] = {}
+    for add in state.files.values():
+        value = (add.get("partitionValues") or {}).get("p")
+        path = world.reader.file_path(place, add["path"])
+        wanted.setdefault(f"{place}/{MANIFESTS}/{folder_of(value)}manifest", set()).add(path)
+    there = {f"{place}/{name}" for name in world.space.files(place) if name.startswith(MANIFESTS)}
+    for name in there | set(wanted):
+        entry = world.space.entry(name)
+        lines = world.space.read(name).decode().split() if entry else []
+        if {world.locate(line) for line in lines} != wanted.get(name, set()):
+            world.fail("manifest is stale", name)
+
+
+def take(world: World, name: str, number: int) -> None:
+    """Take a step; what it did is a line of the story."""
+    chance = random.Random(number)
+    world.model.sync_all()
+    try:
+        if line := EVERYTHING[name][1](world, chance):
+            world.say(line)
+    except SkippedError as error:
+        world.say(f"({name}: {error})")
+
+
+COMMANDS: Final[Mapping[str, tuple[int, Take]]] = {
+    "optimize": (18, _optimize),
+    "vacuum": (14, _vacuum),
+    "undo": (1, _undo),
+    "purge quarantine": (2, _purge_quarantine),
+    "maintain": (5, _maintain),
+    "checkpoint": (5, _checkpoint),
+    "restore": (6, _restore),
+    "generate-manifest": (2, _manifest),
+    "check": (1, _check),
+    "convert": (3, _convert),
+    "clone": (7, _clone),
+    "sync clone": (3, _sync_clone),
+}
+EVERYTHING: Final[Mapping[str, tuple[int, Take]]] = {**STEPS, **COMMANDS}

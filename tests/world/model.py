@@ -1,0 +1,318 @@
+"""What is known: rows of each version, versions that stay readable, files that nobody may delete.
+
+Times are true times: no clock of an actor counts. What a table promises:
+
+- Its latest version has exactly the rows that writers gave it.
+- An earlier version can be read for as long as both retentions of the table say, counted from the
+  time when it was replaced. So do its change data, from its commit on.
+- A file that nobody named in a log stays, unless its name is one that writers of Delta give, the
+  table was never converted, and it is older than the retention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tests.world.reader import Action, Row, State
+from tests.world.writer import DAY_MS
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+_UNITS = {"hour": 3_600_000, "day": DAY_MS, "week": 7 * DAY_MS}
+_VECTOR_FILE = re.compile(r"(?:^|/)deletion_vector_[^/]*\.bin$")
+
+
+@dataclass(frozen=True)
+class Version:
+    """The rows of a version, when it was committed and replaced, and its files of change data."""
+
+    rows: tuple[Row, ...]
+    committed_ms: int
+    replaced_ms: int | None = None
+    feed: frozenset[str] = frozenset()
+
+
+@dataclass
+class Table:
+    """All that is known of a table.
+
+    ``promised`` are the earlier versions that must be readable; ``recorded`` those that the log
+    must tell, though their files may be gone.
+    """
+
+    versions: dict[int, Version] = field(default_factory=dict)
+    promised: set[int] = field(default_factory=set)
+    recorded: set[int] = field(default_factory=set)
+    properties: dict[str, str] = field(default_factory=dict)
+    is_converted: bool = False
+    txns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+    @property
+    def latest(self) -> int:
+        return max(self.versions, default=-1)
+
+    @property
+    def file_retention_ms(self) -> int:
+        return interval_ms(self.properties, "delta.deletedFileRetentionDuration", 7 * DAY_MS)
+
+    @property
+    def log_retention_ms(self) -> int:
+        return interval_ms(self.properties, "delta.logRetentionDuration", 30 * DAY_MS)
+
+    @property
+    def cleans_up(self) -> bool:
+        return self.properties.get("delta.enableExpiredLogCleanup", "true") == "true"
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A file that a producer landed, and that no log names."""
+
+    ident: object
+    modified_ms: int
+    like_delta: bool
+
+
+class Model:
+    """The tables by place, and single files by path."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.tables: dict[str, Table] = {}
+        self.landed: dict[str, Landed] = {}
+        self.quarantined: dict[str, int] = {}
+        self.produced: set[str] = set()
+        self.slack_ms = 0
+        self.is_over = False
+        self._announced: dict[tuple[str, int], Iterable[Row]] = {}
+
+    def announce(self, place: str, version: int, rows: Iterable[Row]) -> None:
+        """A writer of the world committed a version."""
+        self._announced[place, version] = sorted(rows, key=repr)
+        self.sync(place)
+
+    def rows(self, place: str) -> tuple[Row, ...]:
+        """The rows of the latest version."""
+        table = self.tables[place]
+        return table.versions[table.latest].rows
+
+    def sync_all(self) -> None:
+        """Take in the commits that are new in any place."""
+        for place in self._world.places:
+            self.sync(place)
+
+    def sync(self, place: str) -> None:
+        """Take in the commits of a place that are new."""
+        commits = self._world.reader.commits(place)
+        if not commits and place not in self.tables:
+            return
+        table = self.tables.setdefault(place, Table())
+        for version in sorted(v for v in commits if v > table.latest):
+            self._take(place, table, version)
+
+    def _take(self, place: str, table: Table, version: int) -> None:
+        world = self._world
+        actions = world.reader.commit(place, version)
+        rows = self._announced.pop((place, version), None)
+        if rows is None:
+            rows = self._derive(place, table, version, actions)
+        before, kept_ms = table.latest, table.file_retention_ms
+        now_ms = self._date(actions)
+        if before >= 0:
+            table.versions[before] = replace(table.versions[before], replaced_ms=now_ms)
+            table.promised.add(before)
+            table.recorded.add(before)
+        feed = frozenset(
+            world.reader.file_path(place, action["cdc"]["path"])
+            for action in actions
+            if "cdc" in action
+        )
+        table.versions[version] = Version(tuple(rows), now_ms, feed=feed)
+        for action in actions:
+            self._note(place, table, action)
+        if any("metaData" in action for action in actions) and len(world.runs) < 2:
+            self._promise_again(place, table, kept_ms)
+
+    def _date(self, actions: list[Action]) -> int:
+        """The true time of a commit: when the run says, which may have stopped just before it."""
+        run, now_ms = self._world.run, self._world.now_ms
+        dated_ms = _info(actions).get("timestamp", 0) - (run.offset_ms if run else 0)
+        return dated_ms if run is not None and run.began_ms <= dated_ms <= now_ms else now_ms
+
+    def _note(self, place: str, table: Table, action: Action) -> None:
+        if "metaData" in action:
+            table.properties = dict(action["metaData"].get("configuration") or {})
+        if "txn" in action:
+            body = action["txn"]
+            table.txns[body["appId"]] = body["version"], self._world.now_ms
+            table.is_converted |= body["appId"] == "deltactl-convert"
+        if "add" in action:
+            path = self._world.reader.file_path(place, action["add"]["path"])
+            named = self.landed.pop(self._world.space.actual(path), None)
+            table.is_converted |= named is not None and not named.like_delta
+
+    def _promise_again(self, place: str, table: Table, kept_ms: int) -> None:
+        """The properties changed: what is there by now stays as long as the new ones say.
+
+        A file whose tombstone expired by the old ones, after ``kept_ms``, stays unpromised.
+        """
+        states = self._world.reader.states(place)
+        table.recorded |= set(states) & set(table.versions) - {table.latest}
+        whole = {v for v in table.recorded if v in states and not self.missing(place, states[v])}
+        table.promised |= self._within(table, whole, kept_ms)
+        self.expire()
+
+    def _derive(
+        self, place: str, table: Table, version: int, actions: list[Action]
+    ) -> Iterable[Row]:
+        """The rows that a commit of deltactl must have."""
+        run = self._world.run
+        info = _info(actions)
+        parameters = info.get("operationParameters", {})
+        before = table.versions[table.latest].rows if table.versions else ()
+        match info.get("operation"):
+            case "CONVERT":
+                return self._convert(place, version)
+            case "CLONE":
+                assert run is not None
+                assert run.source is not None
+                source = self.tables[run.source]
+                return source.versions[int(parameters["sourceVersion"])].rows
+            case "RESTORE":
+                assert run is not None
+                target = int(parameters["version"])
+                rows = table.versions[target].rows
+                if run.ignores_missing:
+                    rows = self._present(place, target, rows)
+                if run.where is None:
+                    return rows
+                kept = [row for row in before if row[1] != run.where]
+                return sorted([*kept, *(row for row in rows if row[1] == run.where)], key=repr)
+        return before
+
+    def _convert(self, place: str, version: int) -> Iterable[Row]:
+        world, run = self._world, self._world.run
+        state = world.reader.states(place)[version]
+        named = {name.removeprefix(f"{place}/") for name in world.reader.paths(place, state)}
+        files = world.space.files(place)
+        if vectors := [name for name in files if _VECTOR_FILE.search(name)]:
+            world.fail("deleted rows came back", f"{place} was converted, and has {vectors[0]}")
+        if run is not None and (left := sorted(run.listed - named)):
+            world.fail("convert left a file out", f"{place}/{left[0]}")
+        return world.reader.rows(place, state)
+
+    def _present(self, place: str, version: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """The rows without those of files that are missing now."""
+        state = self._world.reader.states(place).get(version)
+        if state is None:
+            return rows
+        gone = self.missing(place, state) | self.tables[place].lost
+        return tuple(self._world.reader.rows(place, state, frozenset(gone)))
+
+    def lose(self, path: str, spared: str | None = None) -> None:
+        """Others delete a file: its rows are gone from all tables, but the one that is spared."""
+        for place in set(self.tables) - {spared}:
+            self._change_rows(place, path, {})
+            self.tables[place].lost.add(path)
+
+    def change_rows(self, path: str, changed: dict[int, int]) -> None:
+        """The rows of a file change, outside of the log."""
+        for place in self.tables:
+            self._change_rows(place, path, changed)
+
+    def _change_rows(self, place: str, path: str, changed: dict[int, int]) -> None:
+        """Those that have no new id are gone."""
+        reader, table = self._world.reader, self.tables[place]
+        for version, state in reader.states(place).items():
+            if version in table.versions and path in reader.paths(place, state):
+                gone = set(reader.rows_of(path)) - set(changed)
+                rows = table.versions[version].rows
+                kept = ((changed.get(n, n), p) for n, p in rows if n not in gone)
+                new = tuple(sorted(kept, key=repr))
+                table.versions[version] = replace(table.versions[version], rows=new)
+
+    def move(self, place: str, target: str) -> None:
+        """A place has another address from now on."""
+        if place in self.tables:
+            self.tables[target] = _moved_table(self.tables.pop(place), place, target)
+        for other in self.tables.values():
+            other.lost = {_moved(path, place, target) for path in other.lost}
+        self.landed = {_moved(p, place, target): it for p, it in self.landed.items()}
+        self.quarantined = {_moved(p, place, target): it for p, it in self.quarantined.items()}
+        self.produced = {_moved(path, place, target) for path in self.produced}
+
+    def copy(self, place: str, target: str, *, with_log: bool) -> None:
+        """A place was copied: the copy must hold the same."""
+        if with_log and place in self.tables:
+            self.tables[target] = _moved_table(self.tables[place], place, target)
+        for path, facts in list(self.landed.items()):
+            moved = _moved(path, place, target)
+            entry = self._world.space.entry(moved)
+            if moved != path and entry is not None:
+                self.landed[moved] = replace(facts, ident=entry.ident)
+
+    def expire(self) -> None:
+        """Forget what was promised until now."""
+        for table in self.tables.values():
+            if table.cleans_up:
+                kept_ms = table.log_retention_ms
+                table.recorded = self._within(table, table.recorded, kept_ms)
+            kept = self._within(table, table.promised, table.file_retention_ms)
+            table.promised = kept & table.recorded
+
+    def accept_reported(self, text: str) -> None:
+        """A run failed and named missing files: others deleted them in the middle of its commit."""
+        for place, table in self.tables.items():
+            state = self._world.reader.states(place).get(table.latest)
+            for path in self.missing(place, state) if state else ():
+                if path.rpartition("/")[2] in text:
+                    self.is_over = True
+
+    def allow_cleanup(self) -> None:
+        """Somebody asks for a cleanup, whatever the table says of cleanups by themselves."""
+        for table in self.tables.values():
+            kept_ms = table.log_retention_ms
+            table.recorded = self._within(table, table.recorded, kept_ms)
+
+    def missing(self, place: str, state: State) -> set[str]:
+        """The files of a version that are not there, but those that others deleted."""
+        paths = self._world.reader.paths(place, state) - self.tables[place].lost
+        return {path for path in paths if self._world.space.entry(path) is None}
+
+    def _within(self, table: Table, versions: set[int], kept_ms: int) -> set[int]:
+        """Those of the versions that were replaced no longer ago."""
+        since_ms = self._world.now_ms - kept_ms + self.slack_ms
+        chosen = {version: table.versions[version].replaced_ms for version in versions}
+        return {version for version, ms in chosen.items() if ms is None or ms >= since_ms}
+
+
+def _info(actions: list[Action]) -> Action:
+    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+
+
+def interval_ms(properties: dict[str, str], name: str, default: int) -> int:
+    """A retention, as ``interval 2 days``."""
+    text = properties.get(name)
+    if text is None:
+        return default
+    _, number, unit = text.split()
+    return int(number) * _UNITS[unit.removesuffix("s")]
+
+
+def _moved_table(table: Table, place: str, target: str) -> Table:
+    table = deepcopy(table)
+    for version, facts in table.versions.items():
+        feed = frozenset(_moved(path, place, target) for path in facts.feed)
+        table.versions[version] = replace(facts, feed=feed)
+    table.lost |= {_moved(path, place, target) for path in table.lost}
+    return table
+
+
+def _moved(path: str, place: str, target: str) -> str:
+    return target + path[len(place) :] if path.startswith(f"{place}/") else path

@@ -1,0 +1,237 @@
+"""A plain reader of Delta logs, and nothing of deltactl."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from tests.support.table_builder import _Z85
+from tests.world.spaces import Entry, Space
+
+LOG = "_delta_log"
+COMMIT = re.compile(rf"(?:^|/){LOG}/(\d{{20}})\.json$")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_ABSOLUTE = re.compile(r"[a-z]+:/")
+
+Row = tuple[int, str | None]
+Action = dict[str, Any]
+
+
+class UnreadableError(Exception):
+    """A version cannot be read; says why."""
+
+
+@dataclass
+class State:
+    """A version: live files and tombstones by (path, id of the deletion vector)."""
+
+    version: int = -1
+    protocol: Action = field(default_factory=dict)
+    metadata: Action = field(default_factory=dict)
+    files: dict[tuple[str, str], Action] = field(default_factory=dict)
+    tombstones: dict[tuple[str, str], Action] = field(default_factory=dict)
+    txns: dict[str, int] = field(default_factory=dict)
+
+    def apply(self, actions: list[Action]) -> None:
+        # Within a commit, the order of actions means nothing.
+        for action in sorted(actions, key=lambda action: "add" in action):
+            for name, body in action.items():
+                if name == "metaData":
+                    self.metadata = body
+                elif name == "protocol":
+                    self.protocol = body
+                elif name == "txn":
+                    self.txns[body["appId"]] = body["version"]
+                elif name == "add":
+                    self.files[_key(body)] = body
+                    self.tombstones.pop(_key(body), None)
+                elif name == "remove":
+                    self.files.pop(_key(body), None)
+                    self.tombstones[_key(body)] = body
+
+    def copy(self) -> State:
+        return replace(
+            self,
+            files=dict(self.files),
+            tombstones=dict(self.tombstones),
+            txns=dict(self.txns),
+        )
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return dict(self.metadata.get("configuration") or {})
+
+
+def _key(body: Action) -> tuple[str, str]:
+    vector = body.get("deletionVector") or {}
+    return body["path"], str([vector.get(n) for n in ("storageType", "pathOrInlineDv", "offset")])
+
+
+class Reader:
+    """Reads tables of a space; remembers what it parsed.
+
+    ``locate`` gives the path where a file is by now that a log names with an absolute address.
+    """
+
+    def __init__(self, space: Space, locate: Callable[[str], str]) -> None:
+        self._space, self._locate = space, locate
+        self._parsed: dict[object, list[Action]] = {}
+        self._rows: dict[object, list[int]] = {}
+
+    def commits(self, place: str) -> dict[int, Entry]:
+        """The commits that are there, by version."""
+        return self._listing(place)[0]
+
+    def commit(self, place: str, version: int) -> list[Action]:
+        path = f"{place}/{LOG}/{version:020d}.json"
+        entry = self._space.entry(path)
+        if entry is None:
+            raise UnreadableError(f"{path} is gone")
+        return self._parse(path, entry)
+
+    def states(self, place: str) -> dict[int, State]:
+        """All versions that can be rebuilt, each from the newest checkpoint at or below it."""
+        commits, checkpoints = self._listing(place)
+        found: dict[int, State] = {}
+        for version in sorted({*commits, *checkpoints}):
+            state = None
+            if version in checkpoints:
+                state = State()
+                name = f"{place}/{LOG}/{version:020d}.checkpoint.parquet"
+                state.apply(self._parse(name, checkpoints[version]))
+            elif version == 0 or version - 1 in found:
+                state = found[version - 1].copy() if version else State()
+                name = f"{place}/{LOG}/{version:020d}.json"
+                state.apply(self._parse(name, commits[version]))
+            if state is not None:
+                state.version = version
+                found[version] = state
+        return found
+
+    def latest(self, place: str) -> State:
+        """The newest version.
+
+        Raises:
+            UnreadableError: it cannot be rebuilt.
+        """
+        commits, checkpoints = self._listing(place)
+        states = self.states(place)
+        newest = max([*commits, *checkpoints], default=-1)
+        if newest not in states:
+            raise UnreadableError(f"version {newest} of {place} cannot be rebuilt")
+        return states[newest]
+
+    def _listing(self, place: str) -> tuple[dict[int, Entry], dict[int, Entry]]:
+        commits, checkpoints = {}, {}
+        for name, entry in self._space.files(f"{place}/{LOG}").items():
+            if name.endswith(".json") and len(name) == 25:
+                commits[int(name[:20])] = entry
+            elif match := _CHECKPOINT.fullmatch(name):
+                checkpoints[int(match[1])] = entry
+        return commits, checkpoints
+
+    def _parse(self, path: str, entry: Entry) -> list[Action]:
+        found = self._parsed.get(entry.ident)
+        if found is None:
+            data = self._space.read(path)
+            found = _parse_json(data) if path.endswith(".json") else list(_parse_parquet(data))
+            self._parsed[entry.ident] = found
+        return found
+
+    def file_path(self, place: str, text: str) -> str:
+        """Where the file is that an action names."""
+        name = unquote(text)
+        return self._locate(name) if _ABSOLUTE.match(name) else f"{place}/{name}"
+
+    def vector_path(self, place: str, vector: Action) -> str | None:
+        """Where the file of a deletion vector is; ``None`` if it is inline."""
+        text = vector["pathOrInlineDv"]
+        match vector["storageType"]:
+            case "u":
+                name = f"deletion_vector_{uuid.UUID(bytes=_from_z85(text[-20:]))}.bin"
+                return f"{place}/{text[:-20]}/{name}" if text[:-20] else f"{place}/{name}"
+            case "p":
+                return self.file_path(place, text)
+        return None
+
+    def paths(self, place: str, state: State) -> set[str]:
+        """All files that a version needs."""
+        found = set()
+        for add in state.files.values():
+            found.add(self.file_path(place, add["path"]))
+            if add.get("deletionVector"):
+                path = self.vector_path(place, add["deletionVector"])
+                found |= {path} if path else set()
+        return found
+
+    def rows_of(self, path: str) -> list[int]:
+        """The ids in a data file."""
+        entry = self._space.entry(path)
+        if entry is None:
+            raise UnreadableError(f"{path} is gone")
+        found = self._rows.get(entry.ident)
+        if found is None:
+            try:
+                file = pq.ParquetFile(io.BytesIO(self._space.read(path)))
+                table = file.read(columns=["id"], use_threads=False)
+            except Exception as error:
+                raise UnreadableError(f"{path}: {error}") from error
+            found = self._rows[entry.ident] = table["id"].to_pylist()
+        return found
+
+    def rows(self, place: str, state: State, lost: frozenset[str] = frozenset()) -> list[Row]:
+        """The rows of a version, sorted; files that are ``lost`` have none.
+
+        Raises:
+            UnreadableError: a file is missing.
+        """
+        found: list[Row] = []
+        for add in state.files.values():
+            path = self.file_path(place, add["path"])
+            if path in lost:
+                continue
+            gone = self._deleted(place, add.get("deletionVector"))
+            value = (add.get("partitionValues") or {}).get("p")
+            found += [(n, value) for at, n in enumerate(self.rows_of(path)) if at not in gone]
+        return sorted(found, key=repr)
+
+    def _deleted(self, place: str, vector: Action | None) -> BitMap64:
+        if not vector:
+            return BitMap64()
+        path = self.vector_path(place, vector)
+        if path is None or self._space.entry(path) is None:
+            raise UnreadableError(f"the deletion vector {path} is gone")
+        start = vector.get("offset", 0) + 4
+        data = self._space.read(path)[start : start + vector["sizeInBytes"]]
+        return BitMap64.deserialize(data[4:])
+
+
+def _parse_json(data: bytes) -> list[Action]:
+    return [json.loads(line) for line in data.splitlines() if line.strip()]
+
+
+def _parse_parquet(data: bytes) -> Iterator[Action]:
+    names = ("txn", "add", "remove", "metaData", "protocol")
+    file = pq.ParquetFile(io.BytesIO(data))
+    chosen = [name for name in names if name in file.schema_arrow.names]
+    for row in file.read(columns=chosen, use_threads=False).to_pylist(maps_as_pydicts="strict"):
+        yield {name: body for name, body in row.items() if body is not None}
+
+
+def _from_z85(text: str) -> bytes:
+    data = b""
+    for at in range(0, len(text), 5):
+        number = 0
+        for character in text[at : at + 5]:
+            number = number * 85 + _Z85.index(character)
+        data += number.to_bytes(4, "big")
+    return data

@@ -1,0 +1,223 @@
+"""Repairs taken back, one at a time: the world must find each within its first seeds.
+
+python -m tests.world.reverts            all of them; prints the seed that finds each
+python -m tests.world.reverts clock      those whose names have this text
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.writing.added_files import AddedFiles
+from deltactl.operations import after_commit
+from deltactl.operations.checkpoint import options as checkpoint_options
+from deltactl.operations.checkpoint import run as checkpoint_run
+from deltactl.operations.checkpoint import write as checkpoint_write
+from deltactl.operations.clone import sync as clone_sync
+from deltactl.operations.clone import tasks as clone_tasks
+from deltactl.operations.convert import directory as convert_directory
+from deltactl.operations.maintain import observe as maintain_observe
+from deltactl.operations.manifest import refresh as manifest_refresh
+from deltactl.operations.optimize import run as optimize_run
+from deltactl.operations.restore import plan as restore_plan
+from deltactl.operations.restore import run as restore_run
+from deltactl.operations.vacuum import candidates, clones, kept_files, planner
+from deltactl.operations.vacuum import run as vacuum_run
+from deltactl.storage.local import exclusive
+from tests.support.stores import FaultyStore
+from tests.world.run import make_history, run_history
+
+MOST_SEEDS = 200
+
+
+@dataclass(frozen=True)
+class Revert:
+    """A repair of issue 43 A, taken back by ``apply``; ``seed`` finds that."""
+
+    name: str
+    apply: Callable[[], AbstractContextManager[object]]
+    seed: int = 1
+
+
+@contextmanager
+def _keep_no_landed_files() -> Iterator[None]:
+    def like_parquet(names: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.match_substring_regex(names, r"\.parquet$|deletion_vector_[^/]*\.bin$")
+
+    with patch.object(candidates, "writer_mask", like_parquet), _forget_conversions():
+        yield
+
+
+def _forget_conversions() -> AbstractContextManager[object]:
+    return patch.object(planner.Planner, "_find_reason_to_spare", lambda *_: None)
+
+
+@contextmanager
+def _patch_all(name: str, value: Any, *modules: ModuleType) -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+@contextmanager
+def _ignore_spellings() -> Iterator[None]:
+    with (
+        patch.object(planner, "find_missing", lambda _, live, *__, **___: live.slice(0, 0)),
+        patch.object(planner, "ensure_not_needed", lambda *_: None),
+    ):
+        yield
+
+
+def _by_clock(snapshot: Any, context: Any, *_: Any) -> int:
+    now_ms: int = context.clock.now_ms()
+    return now_ms
+
+
+def _prove_nothing() -> AbstractContextManager[object]:
+    nothing = Mock(return_value=None)
+    return patch.multiple(AddedFiles, ensure_present=nothing, ensure_still_present=nothing)
+
+
+@contextmanager
+def _decide_by_the_table_before() -> Iterator[None]:
+    follow, options = after_commit.follow_commit, checkpoint_options.CheckpointOptions
+
+    def follow_by(before: Any, after: Any, *rest: Any, **others: Any) -> Any:
+        return follow(before, replace(after, metadata=before.metadata), *rest, **others)
+
+    def always(**given: Any) -> Any:
+        return options(**{**given, "if_enabled": False})
+
+    with (
+        _patch_all("follow_commit", follow_by, clone_sync, restore_run, vacuum_run, optimize_run),
+        patch.object(checkpoint_options, "CheckpointOptions", always),
+    ):
+        yield
+
+
+def _trust_the_clock() -> AbstractContextManager[object]:
+    expiring = (checkpoint_run, maintain_observe, vacuum_run)
+    return _patch_all("planning_now", _by_clock, *expiring)
+
+
+def _trust_the_clock_in_cleanups() -> AbstractContextManager[object]:
+    return _patch_all("trusted_now", _by_clock, checkpoint_run)
+
+
+def _trust_the_clock_in_checkpoints() -> AbstractContextManager[object]:
+    return _patch_all("trusted_now", _by_clock, checkpoint_write)
+
+
+@contextmanager
+def _know_one_address() -> Iterator[None]:
+    with (
+        patch.object(clones, "possible_names", lambda _: iter(())),
+        patch.object(clones.OtherTables, "_has_one_of", lambda *_: True),
+    ):
+        yield
+
+
+def _keep_missing_files() -> AbstractContextManager[object]:
+    def none(target: Any, lost: pa.Table, *_: Any) -> pa.Table:
+        return lost.slice(0, 0)
+
+    return patch.object(restore_plan, "_live_in_both", none)
+
+
+def _forget_change_data() -> AbstractContextManager[object]:
+    named = kept_files._named_by_the_log
+
+    def without_changes(rules: Any, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
+        sweep = replace(rules.sweep, change_files=rules.sweep.change_files.slice(0, 0))
+        return named(replace(rules, sweep=sweep), oldest_kept)
+
+    return patch.object(kept_files, "_named_by_the_log", without_changes)
+
+
+def _ignore_vectors() -> AbstractContextManager[object]:
+    ensure = convert_directory._ensure_only_files
+
+    def without_vectors(names: Sequence[str], where: str) -> None:
+        ensure([name for name in names if "deletion_vector_" not in name], where)
+
+    return patch.object(convert_directory, "_ensure_only_files", without_vectors)
+
+
+def _refresh_own_partitions() -> AbstractContextManager[object]:
+    refresh = manifest_refresh.refresh_manifests
+
+    def since_own_base(store: Any, before: int | None, context: Any) -> Any:
+        with patch.object(manifest_refresh, "read_recorded_version", lambda _: before):
+            return refresh(store, before, context)
+
+    return patch.object(manifest_refresh, "refresh_manifests", since_own_base)
+
+
+def _count_links() -> AbstractContextManager[object]:
+    return patch.object(exclusive, "_are_same", lambda path, _: Path(path).stat().st_nlink == 2)
+
+
+def _sync_once() -> AbstractContextManager[object]:
+    return patch.object(FaultyStore, "sync_directories", lambda *_: None)
+
+
+def _see_no_replacements() -> AbstractContextManager[object]:
+    return patch.object(clone_tasks, "_is_same_time", lambda *_: True)
+
+
+REVERTS = (
+    Revert("1: what no action names goes, whatever its name", _keep_no_landed_files),
+    Revert("1: what no action names goes, though the table was converted", _forget_conversions),
+    Revert("3: a commit does not prove that its files exist", _prove_nothing),
+    Revert("4: a vacuum takes names as it lists them", _ignore_spellings),
+    Revert("5: the clock decides what vacuum deletes", _trust_the_clock),
+    Revert("5: the clock decides which log files expire", _trust_the_clock_in_cleanups),
+    Revert("5: the clock decides what checkpoints forget", _trust_the_clock_in_checkpoints),
+    Revert("6: the table before a commit decides", _decide_by_the_table_before),
+    Revert("7: a clone knows its source by one address", _know_one_address),
+    Revert("7: clone --sync does not see files that were replaced", _see_no_replacements),
+    Revert("8: restore --ignore-missing keeps files that both versions have", _keep_missing_files),
+    Revert("8: --keep-last forgets change data", _forget_change_data),
+    Revert("8: convert reads deleted rows", _ignore_vectors),
+    Revert("8: a refresh of manifests does not catch up", _refresh_own_partitions),
+    Revert("8: two links mean that a commit won", _count_links),
+    Revert("8: a sync that failed is not repeated", _sync_once),
+)
+
+
+def find(revert: Revert, first: int = 1, most: int = MOST_SEEDS) -> tuple[int, str] | None:
+    """The first seed that finds a repair taken back, and the rule that is broken."""
+    for seed in range(first, first + most):
+        print(seed, end="\r", file=sys.stderr, flush=True)
+        with revert.apply():
+            outcome = run_history(make_history(seed))
+        if outcome.failure is not None and run_history(outcome.history).failure is None:
+            return seed, outcome.failure.kind
+    return None
+
+
+def main(words: Sequence[str]) -> int:
+    """Print which seed finds each; gives 1 if one is not found."""
+    missed = 0
+    for revert in REVERTS:
+        if all(word in revert.name for word in words):
+            began, found = time.monotonic(), find(revert)
+            missed += found is None
+            print(f"{revert.name}: {found} ({time.monotonic() - began:.0f} s)", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

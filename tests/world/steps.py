@@ -1,0 +1,336 @@
+"""What others do: writers, producers, backups, administrators, and time.
+
+Each step is a general action; its parameters are chance. A step that cannot be taken is skipped.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.world.model import Landed, interval_ms
+from tests.world.reader import Action
+from tests.world.world import World
+from tests.world.writer import (
+    DAY_MS,
+    VALUES,
+    Traits,
+    Writer,
+    encode_rows,
+    folder_of,
+    new_id,
+)
+
+
+class SkippedError(Exception):
+    """The step cannot be taken here."""
+
+
+Take = Callable[[World, random.Random], str | None]
+"""Takes a step; gives a line that tells it, if it told none."""
+
+_RETENTIONS: Final = (None, "interval 1 day", "interval 2 days")
+_CHANGES: Final = (
+    *(("delta.enableExpiredLogCleanup", value) for value in ("false", "false", "true", "true")),
+    ("delta.logRetentionDuration", "interval 1 day"),
+    ("delta.logRetentionDuration", "interval 40 days"),
+    ("delta.deletedFileRetentionDuration", "interval 1 day"),
+    ("delta.deletedFileRetentionDuration", "interval 40 days"),
+    ("delta.checkpointInterval", "2"),
+)
+_PASSING: Final = (
+    DAY_MS // 8,
+    3 * DAY_MS // 2,
+    3 * DAY_MS,
+    3 * DAY_MS,
+    9 * DAY_MS,
+    9 * DAY_MS,
+    45 * DAY_MS,
+)
+
+
+def found_world(world: World, chance: random.Random) -> str:
+    """Make what is there at first: a table, or a directory that a producer writes to."""
+    if chance.random() < 0.65:
+        traits = _random_traits(chance)
+        Writer(world, "t").create(traits)
+        _append(world, "t", chance)
+        for _ in range(chance.randint(2, 5)):
+            _write(world, chance)
+            world.pass_time(chance.choice(_PASSING[:4]))
+        return f"a table, {dict(traits.properties)}" + (
+            ", partitioned" if traits.partitioned else ""
+        )
+    is_partitioned = chance.random() < 0.5
+    for _ in range(chance.randint(2, 4)):
+        _land_in(world, "t", chance, is_partitioned, 0)
+    return "a directory of Parquet files"
+
+
+def _random_traits(chance: random.Random) -> Traits:
+    properties = {"delta.checkpointInterval": chance.choice(("2", "3", "10"))}
+    for name in ("deletedFileRetentionDuration", "logRetentionDuration"):
+        kept = chance.choice(_RETENTIONS)
+        properties |= {f"delta.{name}": kept} if kept else {}
+    if chance.random() < 0.25:
+        properties["delta.enableExpiredLogCleanup"] = "false"
+    if chance.random() < 0.3:
+        properties["delta.setTransactionRetentionDuration"] = "interval 2 days"
+    if chance.random() < 0.3:
+        properties["delta.enableChangeDataFeed"] = "true"
+    vectors = chance.random() < 0.35
+    if not vectors and chance.random() < 0.4:
+        properties["delta.compatibility.symlinkFormatManifest.enabled"] = "true"
+    return Traits(chance.random() < 0.6, vectors, properties)
+
+
+def random_table(world: World, chance: random.Random) -> str:
+    """The place of a table; most often the first one, or the one where a run is in progress."""
+    places = list(world.model.tables)
+    if not places:
+        raise SkippedError("no table")
+    if world.run is not None and world.run.place in places and chance.random() < 0.8:
+        return world.run.place
+    return places[0] if chance.random() < 0.6 else chance.choice(places)
+
+
+def _random_value(chance: random.Random, is_partitioned: bool) -> str | None:
+    return chance.choice(VALUES) if is_partitioned else None
+
+
+def _append(world: World, place: str, chance: random.Random) -> str:
+    writer = Writer(world, place)
+    actions: list[Action] = []
+    rows = list(world.model.rows(place))
+    values = [_random_value(chance, writer.is_partitioned) for _ in range(2)]
+    for _ in range(chance.randint(1, 4)):
+        value = chance.choice(values)
+        ids = world.new_rows(chance.choice((2, 3, 5)))
+        actions.append(writer.add(ids, value))
+        rows += [(n, value) for n in ids]
+    if chance.random() < 0.2:
+        txn = {"appId": chance.choice("ab"), "version": world.new_rows(1)[0]}
+        actions.append({"txn": {**txn, "lastUpdated": world.now_ms}})
+    version = writer.commit("WRITE", actions, rows)
+    return f"append, version {version} of {place}"
+
+
+def _write(world: World, chance: random.Random) -> str:
+    place = random_table(world, chance)
+    writer, rows = Writer(world, place), list(world.model.rows(place))
+    kind = chance.choice(("append", "append", "append", "delete", "delete", "overwrite", "adopt"))
+    live = list(writer.state.files.values())
+    if kind == "adopt":
+        return _adopt(world, writer, place, rows, chance)
+    if kind == "append" or not rows or any(_is_lost(world, place, add) for add in live):
+        return _append(world, place, chance)
+    if kind == "overwrite":
+        ids, value = world.new_rows(4), _random_value(chance, writer.is_partitioned)
+        actions = [writer.remove(add) for add in live] + [writer.add(ids, value)]
+        version = writer.commit("WRITE", actions, [(n, value) for n in ids])
+        return f"overwrite, version {version} of {place}"
+    wanted = chance.choice((2, 3))
+    gone = {n for n, _ in rows if n % wanted == 0}
+    features = writer.state.protocol.get("writerFeatures") or []
+    by_vector = "deletionVectors" in features and chance.random() < 0.7
+    actions = []
+    for add in live:
+        ids = world.reader.rows_of(world.reader.file_path(place, add["path"]))
+        if gone & set(ids):
+            vector = add.get("deletionVector")
+            if vector is not None:  # what is deleted already stays so
+                left = {n for n, _ in rows}
+                gone_here = {n for n in ids if n in gone or n not in left}
+            else:
+                gone_here = gone
+            actions += writer.delete_rows(add, gone_here, by_vector=by_vector)
+    rows = [row for row in rows if row[0] not in gone]
+    version = writer.commit("DELETE", actions, rows)
+    return f"delete where id % {wanted} = 0, version {version} of {place}"
+
+
+def _is_lost(world: World, place: str, add: Action) -> bool:
+    return world.reader.file_path(place, add["path"]) in world.model.tables[place].lost
+
+
+def _adopt(
+    world: World,
+    writer: Writer,
+    place: str,
+    rows: list[tuple[int, str | None]],
+    chance: random.Random,
+) -> str:
+    """A writer takes a landed file into the table, as ``COPY INTO`` and others do."""
+    found = [path for path in world.model.landed if path.startswith(f"{place}/")]
+    found = [path for path in found if world.space.entry(path) is not None]
+    if not found:
+        return _append(world, place, chance)
+    path = chance.choice(sorted(found))
+    entry = world.space.entry(path)
+    assert entry is not None
+    ids, value = world.reader.rows_of(path), _random_value(chance, writer.is_partitioned)
+    add = writer.name_file(path.removeprefix(f"{place}/"), ids, value, entry.size)
+    version = writer.commit("COPY INTO", [add], [*rows, *((n, value) for n in ids)])
+    return f"{path} is taken in by version {version}"
+
+
+def _alter(world: World, chance: random.Random) -> str:
+    place = random_table(world, chance)
+    writer = Writer(world, place)
+    name, value = chance.choice(_CHANGES)
+    properties = {**writer.state.properties, name: value}
+    metadata = {k: v for k, v in writer.state.metadata.items() if v is not None}
+    action = {"metaData": {**metadata, "configuration": properties}}
+    version = writer.commit("SET TBLPROPERTIES", [action], list(world.model.rows(place)))
+    return f"{name} = {value}, version {version} of {place}"
+
+
+def _vacuum_by_spark(world: World, chance: random.Random) -> str:
+    """As VACUUM of Delta on Spark: it knows live files and tombstones, and nothing else."""
+    place = random_table(world, chance)
+    state = Writer(world, place).state
+    kept_ms = interval_ms(state.properties, "delta.deletedFileRetentionDuration", 7 * DAY_MS)
+    before_ms = world.now_ms - kept_ms
+    needed = {world.space.actual(path) for path in world.reader.paths(place, state)}
+    for body in state.tombstones.values():
+        if (body.get("deletionTimestamp") or 0) >= before_ms:
+            needed.add(world.space.actual(world.reader.file_path(place, body["path"])))
+            if body.get("deletionVector"):
+                needed.add(world.reader.vector_path(place, body["deletionVector"]) or "")
+    gone = []
+    for name, entry in world.space.files(place).items():
+        path = f"{place}/{name}"
+        is_hidden = any(p[0] in "_." and not p.startswith("_change") for p in name.split("/"))
+        if not is_hidden and path not in needed and entry.modified_ms < before_ms:
+            gone.append(path)
+    for path in gone:
+        world.model.lose(path, spared=place)
+        world.space.delete(path)
+        world.model.landed.pop(path, None)
+    return f"another program vacuums {place}: {len(gone)} files"
+
+
+def _land(world: World, chance: random.Random) -> str:
+    place = chance.choice(folders(world))
+    is_partitioned = any(name.startswith("p=") for name in world.space.files(place))
+    return _land_in(world, place, chance, is_partitioned, chance.choice((0, 0, 0, 1, 30)) * DAY_MS)
+
+
+def _land_in(
+    world: World, place: str, chance: random.Random, is_partitioned: bool, age_ms: int
+) -> str:
+    """A file arrives, written or renamed into place: then it keeps its time."""
+    value, like_delta = _random_value(chance, is_partitioned), chance.random() < 0.35
+    number = world.new_rows(1)[0]
+    names = [f"events-{number}.parquet", f"data_{number}_0.parquet", f"run-{number}/0.parquet"]
+    name = f"part-00000-{new_id(world.ids)}-c000.snappy.parquet"
+    path = f"{place}/{folder_of(value)}{name if like_delta else chance.choice(names)}"
+    world.space.write(path, encode_rows(world.new_rows(3)), world.now_ms - age_ms)
+    path = world.space.actual(path)
+    entry = world.space.entry(path)
+    assert entry is not None
+    world.model.landed[path] = Landed(entry.ident, entry.modified_ms, like_delta)
+    world.model.produced.add(path)
+    return f"{path} lands, {age_ms // DAY_MS} days old"
+
+
+def _rewrite_in_place(world: World, chance: random.Random) -> str:
+    """A producer writes a file that it landed again, under the same name."""
+    found = sorted(path for path in world.model.produced if world.space.entry(path))
+    if not found:
+        raise SkippedError("nothing landed")
+    path = chance.choice(found)
+    old = world.reader.rows_of(path)
+    new = world.new_rows(len(old))
+    world.model.change_rows(path, dict(zip(old, new, strict=True)))
+    world.space.write(path, encode_rows(new), world.now_ms)
+    if path in world.model.landed:
+        entry = world.space.entry(path)
+        assert entry is not None
+        landed = world.model.landed[path]
+        world.model.landed[path] = Landed(entry.ident, entry.modified_ms, landed.like_delta)
+    return f"{path} is written again"
+
+
+def _lose(world: World, chance: random.Random) -> str:
+    place = random_table(world, chance)
+    found = sorted(world.reader.paths(place, Writer(world, place).state))
+    found = [path for path in found if world.space.entry(path) and path.endswith(".parquet")]
+    if not found:
+        raise SkippedError("no file")
+    path = chance.choice(found)
+    world.model.lose(path)
+    world.space.delete(path)
+    return f"somebody deletes {path}"
+
+
+def _pass(world: World, chance: random.Random) -> str:
+    ms = chance.choice(_PASSING)
+    world.pass_time(ms)
+    return f"{ms / DAY_MS:.3g} days pass"
+
+
+def _copy(world: World, chance: random.Random) -> str:
+    place = chance.choice(_self_contained(world))
+    target, how = world.new_name("copy"), chance.choice(("links", "links", "files", "data alone"))
+    keeps_times = how == "links" or chance.random() < 0.5
+    for name in world.space.files(place):
+        if how == "data alone" and name.startswith(("_", ".")):
+            continue
+        when = None if keeps_times else world.now_ms
+        world.space.copy_file(f"{place}/{name}", f"{target}/{name}", when, link=how == "links")
+    world.places.append(target)
+    world.model.copy(place, target, with_log=how != "data alone")
+    return f"{place} is copied to {target}: {how}"
+
+
+def _move(world: World, chance: random.Random) -> str:
+    places = folders(world)
+    back = [o for o, new in world.moved.items() if new in places and o not in world.seconds]
+    place, target = chance.choice(places), world.new_name("moved")
+    if back and chance.random() < 0.6:
+        target = chance.choice(back)
+        place = world.moved[target]
+    world.space.move(place, target)
+    world.rename(place, target)
+    if chance.random() < 0.3:
+        world.space.add_address(place, target)
+        world.seconds[place] = target
+        return f"{place} is renamed to {target}, and its old address leads there"
+    return f"{place} is renamed to {target}"
+
+
+def _add_address(world: World, chance: random.Random) -> str:
+    place = chance.choice(folders(world))
+    name = world.new_name("also")
+    world.space.add_address(name, place)
+    world.seconds[name] = place
+    return f"{name} is another address of {place}"
+
+
+def folders(world: World) -> list[str]:
+    """Places with files, tables or not."""
+    return [place for place in world.places if world.space.files(place)]
+
+
+def _self_contained(world: World) -> list[str]:
+    """Places whose logs name no files elsewhere: copies of others are nobody's concern."""
+    found = [place for place in folders(world) if place not in world.shallow]
+    if not found:
+        raise SkippedError("no place")
+    return found
+
+
+STEPS: Final[Mapping[str, tuple[int, Take]]] = {
+    "write": (22, _write),
+    "alter": (7, _alter),
+    "land": (7, _land),
+    "rewrite in place": (2, _rewrite_in_place),
+    "lose": (2, _lose),
+    "pass": (18, _pass),
+    "copy": (5, _copy),
+    "move": (4, _move),
+    "add address": (2, _add_address),
+    "vacuum by spark": (3, _vacuum_by_spark),
+}

@@ -1,0 +1,49 @@
+"""A few worlds for every run of the tests; ``make world`` goes on for an hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.world.__main__ import main
+from tests.world.reverts import REVERTS, Revert
+from tests.world.run import make_history, run_history, shrink
+
+pytestmark = pytest.mark.thorough
+SEEDS = range(1, 13)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost(seed: int) -> None:
+    outcome = run_history(make_history(seed))
+    assert outcome.failure is None, "\n".join([*outcome.lines, str(outcome.failure)])
+
+
+def test_a_seed_is_always_the_same_history() -> None:
+    first, second = (run_history(make_history(4)) for _ in range(2))
+    assert first.lines == second.lines
+
+
+@pytest.mark.parametrize("revert", REVERTS[:4], ids=lambda revert: revert.name)
+def test_a_repair_that_is_taken_back_is_found(revert: Revert) -> None:
+    with revert.apply():
+        outcome = run_history(make_history(revert.seed))
+    assert outcome.failure is not None
+
+
+def test_a_failure_is_shown_with_the_steps_that_lead_to_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    revert = REVERTS[0]
+    with revert.apply():
+        shortest = shrink(run_history(make_history(revert.seed)))
+        assert len(shortest.history.steps) < len(make_history(revert.seed).steps)
+        assert main(["--seed", str(revert.seed), "--count", "1"]) == 1
+    said = capsys.readouterr().out
+    assert f"python -m tests.world --seed {revert.seed} --steps " in said

@@ -1,0 +1,198 @@
+"""A plain writer of Delta tables, and of the files that producers land."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.support.table_builder import bitmap_bytes, z85
+from tests.world.reader import LOG, Action, State
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+VALUES = ("DE", "de", "fr")
+MANIFESTS = "_symlink_format_manifest"
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a table is created with."""
+
+    partitioned: bool
+    vectors: bool
+    properties: Mapping[str, str]
+
+
+def encode_rows(ids: Sequence[int]) -> bytes:
+    """A data file: ``id`` and a column that follows from it. As many ids, as many bytes."""
+    columns = {"id": pa.array(ids, pa.int64()), "v": pa.array([f"v{n:06}" for n in ids])}
+    target = io.BytesIO()
+    pq.write_table(pa.table(columns), target, use_dictionary=False, compression="none")
+    return target.getvalue()
+
+
+def folder_of(value: str | None) -> str:
+    return "" if value is None else f"p={quote(value)}/"
+
+
+class Writer:
+    """Commits to one place at the time of the world, as one step: nobody sees a half of it."""
+
+    def __init__(self, world: World, place: str) -> None:
+        self._world, self._place = world, place
+        self._space, self._ids = world.space, world.ids
+        self.state = State()
+        if world.reader.commits(place):
+            self.state = world.reader.latest(place)
+
+    def create(self, traits: Traits) -> None:
+        """Version 0: a table without rows."""
+        fields: list[Any] = [("id", "long"), ("v", "string")]
+        fields += [("p", "string")] if traits.partitioned else []
+        schema = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]
+        features = ["deletionVectors"] if traits.vectors else []
+        writers = [*features, "changeDataFeed", "appendOnly", "invariants"]
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 4}
+        if features:
+            protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+            protocol |= {"readerFeatures": features, "writerFeatures": writers}  # type: ignore[dict-item]
+        metadata = {
+            "id": self._new_id(),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": schema}),
+            "partitionColumns": ["p"] if traits.partitioned else [],
+            "configuration": dict(traits.properties),
+            "createdTime": self._world.now_ms,
+        }
+        self.commit("CREATE TABLE", [{"protocol": protocol}, {"metaData": metadata}], [])
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.state.metadata["partitionColumns"])
+
+    def add(self, ids: Sequence[int], value: str | None) -> Action:
+        """Write a data file; gives its action."""
+        name = f"{folder_of(value)}part-00000-{self._new_id()}-c000.snappy.parquet"
+        data = encode_rows(ids)
+        self._space.write(f"{self._place}/{name}", data, self._world.now_ms)
+        return self.name_file(name, ids, value, len(data))
+
+    def name_file(self, name: str, ids: Sequence[int], value: str | None, size: int) -> Action:
+        """The action for a file that is there."""
+        stats = {
+            "numRecords": len(ids),
+            "minValues": {"id": min(ids)},
+            "maxValues": {"id": max(ids)},
+            "nullCount": {"id": 0},
+        }
+        return {
+            "add": {
+                "path": quote(name, safe="/=-._"),
+                "partitionValues": {"p": value} if self.is_partitioned else {},
+                "size": size,
+                "modificationTime": self._world.now_ms,
+                "dataChange": True,
+                "stats": json.dumps(stats),
+            }
+        }
+
+    def remove(self, add: Action) -> Action:
+        """The tombstone of a live file."""
+        kept = ("path", "partitionValues", "size", "deletionVector")
+        body = {name: add[name] for name in kept if add.get(name) is not None}
+        extended = {"extendedFileMetadata": True, "dataChange": True}
+        return {"remove": {**body, **extended, "deletionTimestamp": self._world.now_ms}}
+
+    def change_data(self, ids: Sequence[int], value: str | None) -> list[Action]:
+        """A file of change data, if the table has a feed."""
+        if self.state.properties.get("delta.enableChangeDataFeed") != "true":
+            return []
+        name = f"_change_data/{folder_of(value)}cdc-00000-{self._new_id()}.c000.snappy.parquet"
+        table = pa.table({"id": pa.array(ids, pa.int64()), "_change_type": ["delete"] * len(ids)})
+        target = io.BytesIO()
+        pq.write_table(table, target)
+        self._space.write(f"{self._place}/{name}", target.getvalue(), self._world.now_ms)
+        values = {"p": value} if self.is_partitioned else {}
+        size = len(target.getvalue())
+        body = {"path": quote(name, safe="/=-._"), "partitionValues": values, "size": size}
+        return [{"cdc": {**body, "dataChange": False}}]
+
+    def delete_rows(self, add: Action, ids: Iterable[int], *, by_vector: bool) -> list[Action]:
+        """Delete rows of a live file: by a deletion vector, or by writing the others again."""
+        path = self._world.reader.file_path(self._place, add["path"])
+        found = self._world.reader.rows_of(path)
+        gone = set(ids) & set(found)
+        value = (add.get("partitionValues") or {}).get("p")
+        rest = [n for n in found if n not in gone]
+        feed = self.change_data(sorted(gone), value)
+        if not by_vector or not rest:
+            written = [self.add(rest, value)] if rest else []
+            return [self.remove(add), *written, *feed]
+        vector = self._write_vector([at for at, n in enumerate(found) if n in gone])
+        kept = {k: v for k, v in add.items() if v is not None and k != "deletionVector"}
+        stats = json.loads(add["stats"]) | {"tightBounds": False}
+        changed = {**kept, "deletionVector": vector, "stats": json.dumps(stats), "dataChange": True}
+        return [self.remove(add), {"add": changed}, *feed]
+
+    def _write_vector(self, positions: Sequence[int]) -> Action:
+        number = uuid.UUID(self._new_id())
+        bitmap = bitmap_bytes(positions)
+        frame = struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+        name = f"{self._place}/deletion_vector_{number}.bin"
+        self._space.write(name, b"\x01" + frame, self._world.now_ms)
+        return {
+            "storageType": "u",
+            "pathOrInlineDv": z85(number.bytes),
+            "offset": 1,
+            "sizeInBytes": len(bitmap),
+            "cardinality": len(positions),
+        }
+
+    def commit(self, operation: str, actions: list[Action], rows: list[Any]) -> int:
+        """Write the next version, and tell the model which rows it has."""
+        version, now_ms = self.state.version + 1, self._world.now_ms
+        info = {"timestamp": now_ms, "operation": operation, "operationParameters": {}}
+        lines = [{"commitInfo": {**info, "engineInfo": "a plain writer"}}, *actions]
+        data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        self._space.write(f"{self._place}/{LOG}/{version:020d}.json", data, now_ms)
+        self.state.apply(lines)
+        self.state.version = version
+        self._world.model.announce(self._place, version, rows)
+        if self.state.properties.get("delta.compatibility.symlinkFormatManifest.enabled") == "true":
+            self._refresh_manifests(actions)
+        return version
+
+    def _refresh_manifests(self, actions: list[Action]) -> None:
+        """Of the partitions that a commit touched, as Delta on Spark does."""
+        bodies = [b for a in actions for name, b in a.items() if name in ("add", "remove")]
+        for value in {(body.get("partitionValues") or {}).get("p") for body in bodies}:
+            live = [
+                self._space.address(f"{self._place}/{add['path']}") + "\n"
+                for add in self.state.files.values()
+                if (add.get("partitionValues") or {}).get("p") == value
+            ]
+            name = f"{self._place}/{MANIFESTS}/{folder_of(value)}manifest"
+            if live or value is None:
+                self._space.write(name, "".join(live).encode(), self._world.now_ms)
+            elif self._space.entry(name):
+                self._space.delete(name)
+
+    def _new_id(self) -> str:
+        return new_id(self._ids)
+
+
+def new_id(ids: Any) -> str:
+    """A random UUID (version 4), from the source of the world."""
+    return str(uuid.UUID(int=ids.getrandbits(128), version=4))
