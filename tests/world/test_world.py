@@ -30,10 +30,12 @@ def test_a_seed_is_always_the_same_history() -> None:
     assert first.lines == second.lines
 
 
-@pytest.mark.parametrize("revert", REVERTS[:4], ids=lambda revert: revert.name)
+@pytest.mark.parametrize(
+    "revert", [revert for revert in REVERTS if revert.seed], ids=lambda revert: revert.name
+)
 def test_a_repair_that_is_taken_back_is_found(revert: Revert) -> None:
     with revert.apply():
-        outcome = run_history(make_history(revert.seed))
+        outcome = run_history(make_history(revert.seed or 0))
     assert outcome.failure is not None
 
 
@@ -41,9 +43,10 @@ def test_a_failure_is_shown_with_the_steps_that_lead_to_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     revert = REVERTS[0]
+    seed = revert.seed or 0
     with revert.apply():
-        shortest = shrink(run_history(make_history(revert.seed)))
-        assert len(shortest.history.steps) < len(make_history(revert.seed).steps)
-        assert main(["--seed", str(revert.seed), "--count", "1"]) == 1
+        shortest = shrink(run_history(make_history(seed)))
+        assert len(shortest.history.steps) < len(make_history(seed).steps)
+        assert main(["--seed", str(seed), "--count", "1"]) == 1
     said = capsys.readouterr().out
-    assert f"python -m tests.world --seed {revert.seed} --steps " in said
+    assert f"python -m tests.world --seed {seed} --steps " in said
