@@ -14,6 +14,7 @@ hashing is fast", 2014).
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +27,8 @@ from deltactl.protocol.arrow_schemas import array_of
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 WideHashes: TypeAlias = np.ndarray[Any, np.dtype[np.bytes_]]
 
-_KEY: Final = os.urandom(32)
+_NUMBERS: Final = [np.zeros((4, 0), np.uint64)]
+_LOCK: Final = threading.Lock()
 _BLOCK_ROWS: Final = 1 << 14  # so small that the words of a block stay in the cache
 _WORD_BYTES: Final = 4
 _LOW: Final = np.uint64(0xFFFFFFFF)
@@ -150,12 +152,10 @@ def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[n
 
 
 def _draw(halves: int, count: int) -> Hashes:
-    """Return random numbers for each half. The first ones are the same for any ``count``."""
-    from hashlib import shake_256  # most runs hash no name, and this loads OpenSSL
-
-    return np.array(
-        [
-            np.frombuffer(shake_256(_KEY + bytes([half])).digest(8 * count), "<u8")
-            for half in range(halves)
-        ]
-    )
+    """Return the random numbers of this process for each half; more are drawn when needed."""
+    with _LOCK:
+        known = _NUMBERS[0]
+        if (more := count - known.shape[1]) > 0:
+            drawn = np.frombuffer(os.urandom(8 * 4 * more), np.uint64).reshape(4, more)
+            _NUMBERS[0] = known = np.concatenate([known, drawn], axis=1)
+    return known[:halves, :count]

@@ -25,19 +25,21 @@ from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.commits.key_sets import Flags, KeyHashes, KeySet, KeyTexts
-from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.parser import CommitParser, ParsedActions
-from deltactl.log.commits.repeats import (
-    Hashes,
+from deltactl.log.commits.key_sets import (
+    Flags,
+    KeyHashes,
+    KeySet,
+    KeyTexts,
     Repeats,
     Rows,
     find_repeated_hashes,
-    find_repeats,
-    hash_texts,
+    make_key_set,
 )
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.non_file_actions import NonFileActions
+from deltactl.log.commits.parser import CommitParser, ParsedActions
 from deltactl.log.commits.z_orders import ZOrderCommits
+from deltactl.log.keyed_hash import Hashes, hash_pairs
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
@@ -57,6 +59,7 @@ class Collect(Flag):
 
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
+_Pair = tuple[Hashes, Hashes]
 
 # The limit for actions in memory: about 1.5 million adds with statistics.
 _HELD_BYTES: Final = 768 << 20
@@ -153,7 +156,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self._parts: list[ParsedActions] = []
-        self._hashes: tuple[list[Hashes], list[Hashes]] = [], []
+        self._hashes: tuple[list[_Pair], list[_Pair]] = [], []
         self._size_bytes = 0
         self._stores: tuple[RowStore, RowStore] | None = None
 
@@ -167,7 +170,7 @@ class _Gathered:
             self._parts.append(part)
             # Other threads parse the next commits meanwhile.
             for hashes, table in zip(self._hashes, (part.adds, part.removes), strict=True):
-                hashes.append(hash_texts(text_keys(table)))
+                hashes.append(hash_pairs(text_keys(table)))
             self._size_bytes += part.adds.nbytes + part.removes.nbytes
             if self._size_bytes > _HELD_BYTES:
                 self._move_to_disk()
@@ -195,8 +198,9 @@ class _Gathered:
             return result
         adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
         removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
-        hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes[0], *self._hashes[1]])
-        result = reconcile(adds, removes, text_keys, hashes)
+        none = np.zeros((2, 0), np.uint64)
+        first, second = np.concatenate([none, *self._hashes[0], *self._hashes[1]], axis=1)
+        result = reconcile(adds, removes, text_keys, (first, second))
         paths = [table["encoded_path"] for table in (adds, removes)]
         if all(normalize_paths(column) is column for column in paths):
             return result  # then both keys are the same
@@ -230,26 +234,27 @@ def reconcile(
     adds: pa.Table,
     removes: pa.Table,
     keys_of: _KeysOf,
-    hashes: Hashes | None = None,
+    hashes: _Pair | None = None,
 ) -> Tail:
     """Keep the newest action of each key: the action with the greatest ``seq``.
 
-    ``hashes`` are those of the keys, of adds and then of removes, if they are known.
+    ``hashes`` are those of the keys by ``hash_pairs``, of adds and then of removes, if known.
     """
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
-    repeats = find_repeats(keys, hashes)
+    first, second = hash_pairs(keys) if hashes is None else hashes
+    repeats = find_repeated_hashes(first, second)
     if len(repeats.rows):
         won = _pick_newest(
             repeats, np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])
         )
         adds_won, removes_won = np.split(won, [adds.num_rows])
         adds, removes = adds.filter(array_of(adds_won)), removes.filter(array_of(removes_won))
-        keys = keys.filter(array_of(won))
+        keys, first, second = keys.filter(array_of(won)), first[won], second[won]
     return Tail(
         HeldRows(adds.drop_columns("seq")),
         HeldRows(removes.drop_columns("seq")),
-        KeyTexts(keys),
+        make_key_set(keys, first, second),
     )
 
 

@@ -1,23 +1,55 @@
-"""Find out which keys of files are among the keys of the log's tail."""
+"""Find equal keys of files, and keys that are among those of the log's tail.
+
+Many keys are compared by their hashes of 128 bits, with the key of this process.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.repeats import hash_texts
 from deltactl.log.keyed_hash import Hashes, hash_pairs
 from deltactl.protocol.arrow_schemas import array_of
 
 _FEW: Final = 1 << 13
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The rows whose key may occur more than once; equal keys, and only these, have equal codes.
+
+    The keys of all other rows occur once.
+    """
+
+    rows: Rows
+    codes: Rows
+
+
+def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:
+    """Return the rows whose hash, given in two halves, may occur more than once.
+
+    Keys are not compared. So the hashes must be those of :func:`hash_pairs`.
+    """
+    ordered = np.sort(first)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        none = np.zeros(0, np.int64)
+        return Repeats(none, none)
+    place = np.minimum(np.searchsorted(twice, first), len(twice) - 1)
+    rows = np.flatnonzero(twice[place] == first)
+    order = np.lexsort((second[rows], first[rows]))
+    halves = (half[rows][order] for half in (first, second))
+    is_new = np.logical_or.reduce([np.diff(half, prepend=half[:1]) != 0 for half in halves])
+    return Repeats(rows[order], np.cumsum(is_new))
 
 
 class KeySet(Protocol):
@@ -30,9 +62,14 @@ class KeySet(Protocol):
         ...
 
 
+def make_key_set(keys: pa.ChunkedArray, first: Hashes, second: Hashes) -> KeySet:
+    """Return the set of some keys; the hashes are those of :func:`hash_pairs`."""
+    return KeyTexts(keys) if len(keys) <= _FEW else KeyHashes(first, second)
+
+
 @dataclass(frozen=True)
 class KeyTexts:
-    """A set of keys and their texts. Hashes only choose which texts to compare."""
+    """A set of few keys, which Arrow finds in less time than hashes of all other keys take."""
 
     texts: pa.ChunkedArray = field(repr=False)
 
@@ -41,38 +78,8 @@ class KeyTexts:
 
     def mask(self, keys: pa.ChunkedArray) -> pa.BooleanArray:
         """Return which of the keys are in the set."""
-        if len(self) <= _FEW:
-            return _are_in(keys, self.texts)
-        # Arrow would build a hash table of the whole set in each call.
-        order, ordered = self._order
-        hashes = hash_texts(keys)
-        first = np.searchsorted(ordered, hashes)
-        may = ordered[np.minimum(first, len(ordered) - 1)] == hashes
-        if not may.any():
-            return array_of(may)
-        wanted = np.unique(hashes[may])
-        rows = order[_ranges(np.searchsorted(ordered, wanted), ordered, wanted)]
-        found = _are_in(keys.filter(array_of(may)), self.texts.take(array_of(np.sort(rows))))
-        may[may] = found.to_numpy(zero_copy_only=False)
-        return array_of(may)
-
-    @cached_property
-    def _order(self) -> tuple[npt.NDArray[np.int64], Hashes]:
-        hashes = hash_texts(self.texts)
-        order = np.argsort(hashes)
-        return order, hashes[order]
-
-
-def _ranges(first: npt.NDArray[np.int64], ordered: Hashes, wanted: Hashes) -> Any:
-    """Return the positions of all occurrences of the wanted values; each of them must occur."""
-    counts = np.searchsorted(ordered, wanted, side="right") - first
-    starts = first - np.concatenate([[0], np.cumsum(counts)[:-1]])
-    return np.repeat(starts, counts) + np.arange(counts.sum())
-
-
-def _are_in(keys: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.BooleanArray:
-    found = pc.is_in(keys, value_set=texts)
-    return pa.concat_arrays([*found.chunks, pa.array([], pa.bool_())])
+        found = pc.is_in(keys, value_set=self.texts)
+        return pa.concat_arrays([*found.chunks, pa.array([], pa.bool_())])
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class KeyHashes:
         for step in range(longest):
             at = np.minimum(place + step, len(first) - 1)
             found |= (first[at] == wanted[0]) & (second[at] == wanted[1])
-        return pa.array(found)
+        return array_of(found)
 
     @cached_property
     def _order(self) -> tuple[Hashes, Hashes, int]:
