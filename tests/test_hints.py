@@ -82,7 +82,7 @@ def joined(texts: list[str], part: ast.expr) -> list[str]:
     return [text + end for text in texts for end in ends]
 
 
-def texts_of(value: ast.expr) -> Iterator[str]:
+def texts_of(value: ast.expr) -> Iterator[str]:  # noqa: PLR0912 - one case a form
     """Yield the texts that an expression can give; ``HOLE`` stands for what is computed.
 
     Raises:
@@ -102,6 +102,11 @@ def texts_of(value: ast.expr) -> Iterator[str]:
             for head in texts_of(first):
                 for tail in texts_of(second):
                     yield head + tail
+        case ast.Dict(values=items):
+            for item in items:
+                yield from texts_of(item)
+        case ast.Subscript(value=ast.Name() as table):
+            yield from texts_of(table)
         case ast.Name(id="hint") | ast.Attribute(attr="hint"):
             pass  # Handed on: its texts are found where it is made.
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name in values_by_name():

@@ -98,7 +98,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
 }  # fmt: skip
 """The keys of the policy, in the order in which they are shown."""
 
-_FIXED: Final = "This value is fixed now (docs/maintain.md). Remove the key."
+_FIXED: Final = "Remove the key: this value is fixed now (docs/maintain.md)."
 OLD_KEYS: Final[Mapping[str, str]] = {
     "window": "Start maintain at the wanted time, and limit its time with --budget 6h.",
     "cool-down": "Start maintain less often: the scheduler decides.",
@@ -107,8 +107,13 @@ OLD_KEYS: Final[Mapping[str, str]] = {
     "min-unclustered": _FIXED,
     "min-log-files": _FIXED,
     "min-reclaim": _FIXED,
-    **dict.fromkeys(("weight-files", "weight-requests", "weight-freed", "weight-skipping"), _FIXED),
-    **dict.fromkeys(("cost-data", "cost-seconds", "cost-requests"), _FIXED),
+    "weight-files": _FIXED,
+    "weight-requests": _FIXED,
+    "weight-freed": _FIXED,
+    "weight-skipping": _FIXED,
+    "cost-data": _FIXED,
+    "cost-seconds": _FIXED,
+    "cost-requests": _FIXED,
 }
 """Keys that a policy had, each with what replaces it."""
 
@@ -164,6 +169,8 @@ class MaintainPolicy:
         if unknown is not None:
             raise UsageError(
                 f"{unknown!r} is not a key of a policy",
-                hint=OLD_KEYS.get(unknown, f"Use one or more of: {', '.join(KEYS)}."),
+                hint=OLD_KEYS[unknown]
+                if unknown in OLD_KEYS
+                else f"Use one or more of: {', '.join(KEYS)}.",
             )
         return cls.resolve(lambda key: (key, texts[key]) if key in texts else None)

@@ -18,7 +18,7 @@ from deltactl.protocol.vacuum_names import HiddenRule, below_mask
 from deltactl.storage.store import Store
 
 _HINT: Final = (
-    "Nothing was removed. Check which names the file system takes for one file. To copy the table "
+    "Check which names the file system takes for one file; nothing was removed. To copy the table "
     "to a storage that distinguishes all names, use `deltactl clone --deep`."
 )
 
