@@ -183,7 +183,7 @@ def parse_protocol(node: Mapping[str, Any]) -> Protocol:
 
 
 def parse_metadata(node: Mapping[str, Any]) -> Metadata:
-    """Parse a ``metaData`` object of the log. From Parquet, maps may be lists of pairs."""
+    """Parse a ``metaData`` object of the log."""
     created = node.get("createdTime")
     form = node.get("format")
     if form is None:
@@ -211,9 +211,9 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _string_map(pairs: Any) -> dict[str, str]:
-    items = dict({} if pairs is None else pairs).items()
-    return {to_text(key): to_text(it) for key, it in items if it is not None}
+def _string_map(node: Any) -> dict[str, str]:
+    items = () if node is None else node.items()
+    return {key: to_text(it) for key, it in items if it is not None}
 
 
 def parse_txn(node: Mapping[str, Any]) -> Txn:
@@ -233,3 +233,13 @@ def parse_domain_metadata(node: Mapping[str, Any]) -> DomainMetadata:
         configuration=_optional_text(node.get("configuration")) or "",
         removed=to_flag(node.get("removed", False)),
     )
+
+
+def parse_sidecar(node: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the path and the size in bytes of a ``sidecar`` object of a checkpoint."""
+    size_bytes = to_integer(node["sizeInBytes"])
+    to_integer(node["modificationTime"])
+    _string_map(node.get("tags"))
+    if size_bytes < 0:
+        raise ValueError(f"{size_bytes} is not a size")
+    return to_text(node["path"]), size_bytes

@@ -328,7 +328,7 @@ def find_faults(case: Case, root: Path, commands: Sequence[Sequence[str]]) -> It
         yield f"read as {ours}, not as {known}"
     code, said = _call("check", str(root))
     if not known and code == 0:  # a vector in the log is decoded with the files
-        code, said = _call("check", str(root), "--files", "data")
+        code, said = _call("check", str(root), "--files", "data", "--checkpoints")
     if "this is a bug" in said:
         yield f"check: {said}"
     if not known and code == 0:

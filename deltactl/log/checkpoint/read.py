@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import (
+    MALFORMED,
     CorruptLogError,
     DeltactlError,
     MissingLogFileError,
@@ -33,7 +34,7 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import Checkpoint
-from deltactl.protocol.actions import Metadata
+from deltactl.protocol.actions import Metadata, parse_sidecar
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
@@ -66,7 +67,7 @@ class CheckpointHead:
     parts: tuple[str, ...]
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     sidecars: tuple[str, ...] = ()
-    sidecar_sizes: tuple[int | None, ...] = ()
+    sidecar_sizes: tuple[int, ...] = ()
     is_mixed: bool = False
 
 
@@ -84,7 +85,7 @@ def _named(name: str, version: int) -> Iterator[None]:
         ) from error
     except DeltactlError:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+    except (pa.ArrowException, OSError, *MALFORMED) as error:
         detail = first_line(error) or type(error).__name__
         raise CorruptLogError(
             f"checkpoint file {name} of version {version} cannot be read: {detail}",
@@ -106,8 +107,9 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
             with _named(name, checkpoint.version):
                 _apply(head, nodes, row)
     with _named(checkpoint.names[0], checkpoint.version):
-        head.sidecars = tuple(_sidecar_name(node["path"]) for node in nodes)
-    head.sidecar_sizes = tuple(node.get("sizeInBytes") for node in nodes)
+        parsed = [parse_sidecar(node) for node in nodes]
+        head.sidecars = tuple(_sidecar_name(path) for path, _ in parsed)
+    head.sidecar_sizes = tuple(size_bytes for _, size_bytes in parsed)
     return head
 
 
@@ -193,7 +195,7 @@ def read_metadata_nodes(store: Store, checkpoint: Checkpoint) -> Iterator[dict[s
                 columns = {"metaData"} & set(parquet.schema_arrow.names)
                 for batch in parquet.iter_batches(_BATCH_ROWS, columns=list(columns)):
                     for column in batch.columns:
-                        yield from column.drop_null().to_pylist(maps_as_pydicts="strict")
+                        yield from column.drop_null().to_pylist(maps_as_pydicts="lossy")
 
 
 def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
@@ -212,7 +214,8 @@ def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[
                 ensure_no_shared_rows(parquet)
             for column in columns:
                 num_non_file += len(batch) - batch.column(column).null_count
-                for node in batch.column(column).drop_null().to_pylist():
+                nodes = batch.column(column).drop_null().to_pylist(maps_as_pydicts="lossy")
+                for node in nodes:
                     has_sidecars |= column == "sidecar"
                     yield {column: node}
         ensure_single_actions(parquet, num_non_file)

@@ -102,7 +102,12 @@ def check_checkpoint_heads(
             findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
             continue
         for metadata in read_metadata_nodes(store, checkpoint):
-            if (problem := _describe_lacking(metadata)) is not None:
+            problem = _describe_lacking(metadata)
+            if problem is None and checkpoint.format == "parquet":
+                configuration = metadata["configuration"]
+                lacking = [key for key, value in configuration.items() if value is None]
+                problem = f"its configuration has no value for {lacking}" if lacking else None
+            if problem is not None:
                 version, name = checkpoint.version, checkpoint.names[0]
                 findings.add("SCHEMA_INVALID", problem, version=version, file=name)
     return frozenset(broken)
