@@ -55,7 +55,15 @@ def test_empty_table_equals_that_of_arrow() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*PRIMITIVE_NAMES, "decimal(38,38)", "decimal(39,0)", "decimal(3,4)", "null", "char(3)"]
+    "name",
+    [
+        *sorted(PRIMITIVE_NAMES),
+        "decimal(38,38)",
+        "decimal(39,0)",
+        "decimal(3,4)",
+        "null",
+        "char(3)",
+    ],
 )
 def test_the_supported_types_are_those_that_have_an_arrow_type(name: str) -> None:
     kind = PrimitiveType(name)
