@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deltactl.operations.maintain import candidates, upkeep
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain
 from deltactl.operations.run_context import RunContext
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
-def test_a_lake_read_by_spark(delta_spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("trusted_clock")
+def test_a_lake_read_by_spark(
+    delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "_MIN_FILES_FEWER", 1)
+    monkeypatch.setattr(upkeep, "is_due", lambda *_: True)
     tables = [table for table in build_lake(tmp_path, 7, seed=3) if table.kind != "broken"]
     context = RunContext(warn=lambda _: None)
     policy = MaintainPolicy(skip_hot_ms=0)
