@@ -85,9 +85,7 @@ def test_a_file_action_without_a_member_that_readers_need(action: str, member: s
         ("format", None),
         ("format", {"options": {}}),
         ("format", {"provider": "parquet"}),
-        ("format", {"provider": "parquet", "options": []}),
         ("configuration", None),
-        ("configuration", []),
     ],
 )
 def test_a_metadata_action_without_a_member_that_readers_need(member: str, value: Any) -> None:
@@ -95,6 +93,16 @@ def test_a_metadata_action_without_a_member_that_readers_need(member: str, value
     edit_action(builder, 0, "metaData", **{member: value})
     (problem,) = problems(check(builder.store))
     assert problem.startswith(f"its metaData action has no {member}")
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("format", {"provider": "parquet", "options": []}), ("configuration", [])],
+)
+def test_a_metadata_action_with_a_list_for_an_object(member: str, value: Any) -> None:
+    builder = table()
+    edit_action(builder, 0, "metaData", **{member: value})
+    assert "COMMIT_UNREADABLE" in codes(check(builder.store))
 
 
 @pytest.mark.parametrize(
