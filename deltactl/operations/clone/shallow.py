@@ -29,7 +29,6 @@ from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.names import is_local_uri, parse_scheme
 from deltactl.storage.open import open_store
-from deltactl.storage.providers import PROVIDERS
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -47,10 +46,10 @@ def ensure_addresses(source: Store) -> None:
     """Refuse a source whose addresses other programs cannot open.
 
     Raises:
-        SafetyError: only fsspec knows the scheme of the source.
+        SafetyError: only fsspec knows the form of the address: a chain, or ``local://``.
     """
-    scheme = parse_scheme(source.uri)
-    if scheme != "file" and scheme not in PROVIDERS:
+    scheme = parse_scheme(source.uri) or ""
+    if "::" in scheme or scheme == "local":
         raise SafetyError(
             f"the log of a shallow clone would have addresses {scheme}://, which other programs"
             " cannot open",
