@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.errors import SafetyError, VerificationError
+from deltactl.errors import DataFileError, SafetyError, VerificationError
 from deltactl.log.snapshot import Snapshot
 from deltactl.parquet.footer import count_chunk_nulls
 from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import RowReader
+from deltactl.parquet.splice.copy_conditions import chunks_of, null_count
+from deltactl.parquet.splice.source import Source
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void, walk_fields
 
@@ -69,8 +72,18 @@ class InputColumns:
     _unclaimed: dict[str, pa.DataType] = field(default_factory=dict)
     _latest: tuple[pq.ParquetSchema, Mapping[str, _Place | None], list[_Place]] | None = None
 
-    def add(self, footer: pq.FileMetaData, path: str, *, counts: bool) -> None:
+    def add(
+        self,
+        footer: pq.FileMetaData,
+        path: str,
+        *,
+        counts: bool,
+        source: Source | DataFileError | None = None,
+    ) -> None:
         """Find the columns of a file; with ``counts``, add the nulls of all its rows.
+
+        If ``source`` is given, counts are read from it, and none from a footer that is not valid:
+        invalid bounds of a footer would end the process in Arrow.
 
         Raises:
             VerificationError: the reader finds other columns, or ids and names disagree.
@@ -78,16 +91,19 @@ class InputColumns:
         if self._latest is None or not self._latest[0].equals(footer.schema):
             self._latest = (footer.schema, *self._find(footer, path))
         _, places, others = self._latest
-        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        self._found |= {name for name, place in places.items() if place is not None}
+        if isinstance(source, DataFileError):
+            self.uncounted |= places.keys()
+            return
+        sum_nulls = partial(_sum_nulls, footer) if source is None else partial(_sum_copied, source)
         for name, place in places.items() if counts else ():
-            nulls = footer.num_rows if place is None else _sum_nulls(groups, place)
+            nulls = footer.num_rows if place is None else sum_nulls(place)
             if nulls is None:
                 self.uncounted.add(name)
             else:
                 self.nulls[name] += nulls
-        self._found |= {name for name, place in places.items() if place is not None}
         for other in others:
-            if other.name not in self._unclaimed and _sum_nulls(groups, other) != footer.num_rows:
+            if other.name not in self._unclaimed and sum_nulls(other) != footer.num_rows:
                 self._unclaimed[other.name] = other.type
 
     def find_difference(self, nulls: Mapping[str, int]) -> str | None:
@@ -158,11 +174,27 @@ def _list_places(schema: pa.Schema) -> Iterator[_Place]:
         leaf += sum(1 for _ in walk_leaves(member.type))
 
 
-def _sum_nulls(groups: list[pq.RowGroupMetaData], place: _Place) -> int | None:
+def _sum_nulls(footer: pq.FileMetaData, place: _Place) -> int | None:
     """Return the nulls of a flat column; ``None`` if it is nested, or the footer has no count."""
-    if place.type.num_fields or isinstance(place.type, pa.BaseExtensionType):
+    if not _is_flat(place):
         return None
-    counts = [count_chunk_nulls(group.column(place.leaf)) for group in groups]
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    return _sum_counts([count_chunk_nulls(group.column(place.leaf)) for group in groups])
+
+
+def _sum_copied(source: Source, place: _Place) -> int | None:
+    """Return the same from a file whose row groups may be copied."""
+    if not _is_flat(place):
+        return None
+    column = source.columns[place.name]
+    return _sum_counts([null_count(chunks_of(group, column)[0]) for group in source.groups])
+
+
+def _is_flat(place: _Place) -> bool:
+    return not (place.type.num_fields or isinstance(place.type, pa.BaseExtensionType))
+
+
+def _sum_counts(counts: list[int | None]) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
 
 

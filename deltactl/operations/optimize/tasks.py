@@ -181,12 +181,19 @@ class _Counts:
             self.nulls[name] += count_nulls(column)
 
     @contextmanager
-    def comparing(self, footer: pq.FileMetaData, path: str, *, is_whole: bool) -> Iterator[None]:
+    def comparing(
+        self,
+        footer: pq.FileMetaData,
+        path: str,
+        source: Source | DataFileError | None,
+        *,
+        is_whole: bool,
+    ) -> Iterator[None]:
         """Add the nulls of a file that is read in this context, from its footer.
 
         If not all rows are read here, add the nulls that the reader finds.
         """
-        self.columns.add(footer, path, counts=is_whole)
+        self.columns.add(footer, path, counts=is_whole, source=source)
         if is_whole:
             yield
             return
@@ -287,7 +294,7 @@ def _rewrite_file(
             steps = _plan_steps(store, spec, source, deleted, writer=writer, counts=counts)
         is_whole = deleted is None and all(isinstance(step, Encode) for step in steps)
         footer = source.metadata if isinstance(source, Source) else opened().metadata
-        stack.enter_context(counts.comparing(footer, file.path, is_whole=is_whole))
+        stack.enter_context(counts.comparing(footer, file.path, source, is_whole=is_whole))
         for step in steps:
             if isinstance(step, Skip):
                 physical_rows += step.num_rows
