@@ -14,7 +14,7 @@ from deltactl.errors import UsageError
 from deltactl.operations.history.follow import follow_history
 from deltactl.operations.history.run import HistoryOptions
 from deltactl.storage.store import Store
-from deltactl.units import format_count, format_timestamp, parse_duration
+from deltactl.units import format_count, parse_duration
 
 if TYPE_CHECKING:
     from deltactl.operations.history.blame import BlameReport
@@ -45,10 +45,6 @@ def show_diff(session: Session, store: Store, first: int, last: int | None) -> N
         lambda page: render_diff(page, diff),
         diff_rows(diff),
     )
-
-
-def _format(timestamp_ms: int | None) -> str | None:
-    return None if timestamp_ms is None else format_timestamp(timestamp_ms)
 
 
 def show_blame(

@@ -129,7 +129,7 @@ def win_version(
         learn: is called with the state after commits of other writers, and with their actions.
         clock: for ids.
         sleep: waits between attempts; takes seconds.
-        files: proves that the files that the commit adds exist; begun now if ``None``.
+        files: proves that the files that the commit adds exist; ``None``: a new one.
 
     Returns:
         The state on which the commit is based, with the new version. Its ``domains`` are those

@@ -713,10 +713,10 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     assert_reads_alike(tmp_path, builder)
     untouched = tmp_path / "t x" / MANIFEST_DIR / "p=c/manifest"
     os.utime(untouched, (1, 1))
-    untouched.write_text("file:/not/ours/to/mend\n")
+    untouched.write_text("file:/written/by/another/program\n")
     optimize_table(builder.store, OptimizeOptions(), RunContext(warn=quiet))
     assert len(manifests(tmp_path)["p=b"]) == 1
-    assert untouched.read_text() == "file:/not/ours/to/mend\n"
+    assert untouched.read_text() == "file:/written/by/another/program\n"
 
 
 @pytest.mark.parametrize("first", ["optimize", "generate", "nothing"])
@@ -749,9 +749,9 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
     assert_reads_alike(tmp_path, builder)
     # Nothing is left to catch up with: other partitions are not read again.
     untouched = tmp_path / "t x" / MANIFEST_DIR / "p=b/manifest"
-    untouched.write_text("file:/not/ours/to/mend\n")
+    untouched.write_text("file:/written/by/another/program\n")
     optimize("p = 'd'")
-    assert untouched.read_text() == "file:/not/ours/to/mend\n"
+    assert untouched.read_text() == "file:/written/by/another/program\n"
 
 
 def _die(*args: object) -> None:

@@ -81,7 +81,7 @@ class Server:
 def _s3(request: pytest.FixtureRequest) -> Iterator[Server]:
     shorten_pauses(request.getfixturevalue("monkeypatch"))
     with fault_proxy(request.getfixturevalue("moto")) as proxy:
-        # Short of patience, so that a library gives up within a test's time.
+        # Short limits, so that a library gives up within the time of a test.
         impatient = '{"read_timeout": 1, "connect_timeout": 1}'
         options = s3_options(proxy.endpoint, config_kwargs=impatient)
         uri = f"s3://{S3_BUCKET}/ambiguous/{next(_numbers)}/a table"
