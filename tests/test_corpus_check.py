@@ -27,6 +27,6 @@ def test_what_is_found_agrees_with_what_readers_can_read(name: str) -> None:
     if expect["outcome"] == "ok":
         assert report.findings.to_pylist() == []
         assert report.unsupported is None
-        assert report.looked.num_files == expect["num_files"]
+        assert report.counts.num_files == expect["num_files"]
     elif not expect.get("may_open"):
         assert not report.is_sound or report.unsupported is not None

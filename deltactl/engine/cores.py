@@ -33,13 +33,13 @@ class Cores:
 
 @dataclass(slots=True)
 class Place:
-    """The place of a task in a run. ``left`` is done when the task has called ``leave_core``."""
+    """The place of a task in a run. ``released`` is done when the task called ``release_core``."""
 
     cores: Cores
-    left: Future[None] = field(default_factory=Future)
+    released: Future[None] = field(default_factory=Future)
 
 
-def leave_core() -> None:
+def release_core() -> None:
     """Let the engine start another task: from now on the running task waits for the storage.
 
     The rest of the task must need little processor time. A worker may call it at any time, also
@@ -48,7 +48,7 @@ def leave_core() -> None:
     place = _find_place()
     if place is not None:
         with suppress(InvalidStateError):  # it was called before
-            place.left.set_result(None)
+            place.released.set_result(None)
 
 
 def count_own_cores() -> int:

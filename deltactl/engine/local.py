@@ -37,7 +37,7 @@ class LocalEngine(Engine):
     """Run at most ``workers`` tasks at once; their total memory is at most ``memory_bytes``.
 
     A task that needs more memory than this runs alone. If no task waits, tasks can use the cores
-    that are left (see ``count_own_cores``). A task that called ``leave_core`` does not
+    that are left (see ``count_own_cores``). A task that called ``release_core`` does not
     count as one of the ``workers``, so that another task can start. At most ``max_unfinished``
     tasks are unfinished at once: by default four for each worker.
     """
@@ -73,7 +73,7 @@ class LocalEngine(Engine):
         with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
             while True:
                 for entry in running.values():
-                    entry.has_core = not entry.place.left.done()
+                    entry.has_core = not entry.place.released.done()
                 cores.busy = sum(entry.has_core for entry in running.values())
                 cancelled = cancel is not None and cancel.is_set()
                 while (
@@ -90,7 +90,7 @@ class LocalEngine(Engine):
                 if not running:
                     return
                 events: list[Future[Any]] = list(running)
-                events += [entry.place.left for entry in running.values() if entry.has_core]
+                events += [entry.place.released for entry in running.values() if entry.has_core]
                 ended, _ = wait(events, return_when=FIRST_COMPLETED)
                 for future in [future for future in running if future in ended]:
                     task = running.pop(future).task
@@ -120,7 +120,7 @@ class _Running(Generic[P]):
     """A task that has not ended, and its place.
 
     ``has_core`` is what the engine last saw: if it decides by this value and then waits for
-    ``place.left``, it misses no call of ``leave_core``.
+    ``place.released``, it misses no call of ``release_core``.
     """
 
     task: Task[P]

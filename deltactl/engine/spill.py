@@ -1,4 +1,4 @@
-"""Keep the rows of an exchange in memory; above a limit, keep them in a file on disk."""
+"""Keep the rows of an shuffle in memory; above a limit, keep them in a file on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltactl.engine.take_rows import take_rows
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
-"""The last column of exchanged rows: the place of each row at its destination."""
+"""The last column of shuffled rows: the place of each row at its destination."""
 
 # Of the memory, for rows that are not compressed: the kernel of Linux begins to write a file to the
 # disk at a tenth.

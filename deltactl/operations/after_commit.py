@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.report import CheckpointReport
 
 
-def follow_commit(
+def run_after_commit(
     before: Snapshot,
     after: CommitBase,
     context: RunContext,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from deltactl.errors import SafetyError
 from deltactl.log.snapshot import Snapshot
-from deltactl.protocol.schema_rules import describe_lack
+from deltactl.protocol.schema_rules import explain_missing_columns
 
 
 def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False) -> None:
@@ -24,7 +24,7 @@ def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False)
         CorruptLogError: the schema cannot be parsed.
     """
     metadata = snapshot.metadata
-    lack = describe_lack(metadata)
+    lack = explain_missing_columns(metadata)
     if lack is None:
         return
     is_empty = not metadata.schema.fields

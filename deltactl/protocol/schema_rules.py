@@ -62,7 +62,7 @@ def ambiguity_problems(metadata: Metadata) -> list[str]:
         return [problem]
     problems = []
     if metadata.missing_partition_columns and metadata.schema.fields:
-        lack = describe_lack(metadata)
+        lack = explain_missing_columns(metadata)
         problems.append(f"{lack}: do not rewrite files before a commit completes the schema")
     if metadata.column_mapping_mode != "none":
         problems += _mapping_problems(metadata.schema)
@@ -87,7 +87,7 @@ def unsupported_columns(schema: StructType) -> list[str]:
     ]
 
 
-def describe_lack(metadata: Metadata) -> str | None:
+def explain_missing_columns(metadata: Metadata) -> str | None:
     """Return the columns that a schema lacks, or ``None``.
 
     Raises:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.started import Started, write_started
+from deltactl.operations.clone.progress import CloneProgress, write_progress
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
@@ -200,9 +200,9 @@ def half_a_copy(root: Path) -> None:
     events = Table(root / "events")
     events.clone(root / "copy", CloneOptions(deep=True))
     snapshot = events.snapshot()
-    write_started(
+    write_progress(
         LocalStore(str(root / "copy")),
-        Started("file:/data/events", snapshot.metadata.id, snapshot.version),
+        CloneProgress("file:/data/events", snapshot.metadata.id, snapshot.version),
     )
     shutil.rmtree(root / "copy" / "_delta_log")
     shutil.rmtree(root / "copy" / "day=2024-01-31")

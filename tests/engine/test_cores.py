@@ -8,7 +8,7 @@ import pytest
 
 from deltactl.engine import local
 from deltactl.engine.base import Done, Task
-from deltactl.engine.cores import count_own_cores, leave_core, may_get_cores
+from deltactl.engine.cores import count_own_cores, may_get_cores, release_core
 from deltactl.engine.local import LocalEngine
 
 
@@ -63,7 +63,7 @@ def test_the_core_of_a_task_that_left_it_is_free() -> None:
 
     def work(payload: int, attempt: int) -> None:
         if payload:
-            leave_core()
+            release_core()
             has_left.set()
             assert is_counted.wait(30)
             return

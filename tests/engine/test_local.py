@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, Progress, Task
-from deltactl.engine.cores import leave_core
+from deltactl.engine.cores import release_core
 from deltactl.engine.local import LocalEngine, count_cores
 from deltactl.engine.tasks import LazyTasks
 
@@ -79,8 +79,8 @@ class _Waiting:
         self.gauge = Gauge()
 
     def work(self, payload: int, attempt: int) -> int:
-        leave_core()
-        leave_core()
+        release_core()
+        release_core()
         result = self.gauge.work(payload, attempt)
         self._together.wait(30)
         return result
@@ -97,7 +97,7 @@ def test_unfinished_tasks_do_not_exceed_their_maximum() -> None:
     gauge = Gauge()
 
     def work(payload: int, attempt: int) -> int:
-        leave_core()
+        release_core()
         return gauge.work(payload, attempt)
 
     list(LocalEngine(workers=2, max_unfinished=3).run(work, tasks(*[1] * 12)))
@@ -116,7 +116,7 @@ def test_a_task_leaves_only_its_own_core() -> None:
 
     def work(payload: int, attempt: int) -> int:
         if payload == 2:
-            leave_core()
+            release_core()
         return gauge.work(payload, attempt)
 
     list(LocalEngine(workers=1).run(work, tasks(2, 1, 1, 1, 1, 1)))
@@ -124,7 +124,7 @@ def test_a_task_leaves_only_its_own_core() -> None:
 
 
 def test_leaving_a_core_outside_of_an_engine_does_nothing() -> None:
-    leave_core()
+    release_core()
 
 
 def _die(payload: int, attempt: int) -> int:

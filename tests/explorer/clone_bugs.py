@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.operations.clone import run as clone
-from deltactl.operations.clone.shallow import noted
+from deltactl.operations.clone.shallow import with_clone_note
 from tests.explorer.bug import Bug
 
 
@@ -16,10 +16,10 @@ def _note_last() -> AbstractContextManager[object]:
     @contextmanager
     def after(*args: Any, **options: Any) -> Iterator[tuple[str, ...]]:
         yield ()
-        with noted(*args, **options):
+        with with_clone_note(*args, **options):
             pass
 
-    return patch.object(clone, "noted", after)
+    return patch.object(clone, "with_clone_note", after)
 
 
 def _look_for_no_vacuum() -> AbstractContextManager[object]:

@@ -30,7 +30,7 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.splice.copy_conditions import Target as CopyTarget
+from deltactl.parquet.splice.copy_conditions import OutputSchema
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import WriteOptions
 from deltactl.protocol.arrow_schemas import arrow_schema
@@ -275,7 +275,7 @@ def run_splice(data: bytes) -> None:
     for leaf in leaves:
         by_column.setdefault(leaf.path[0], []).append(leaf)
     columns = read_stored_columns(arrow_schema(_SPLICED, "physical"), WriteOptions())
-    rule = CopyRule(CopyTarget(columns, StatsColumns(leaves), by_column=by_column), 0)
+    rule = CopyRule(OutputSchema(columns, StatsColumns(leaves), by_column=by_column), 0)
     try:
         source = open_source(STORE, DataFile(info.name, info.size_bytes))
     except DataFileError:

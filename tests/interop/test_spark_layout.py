@@ -119,7 +119,7 @@ def test_rows_of_large_clusters_are_exchanged_by_spark(
     delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A concurrent delete of an input loses its cluster only, which is placed in the next round."""
-    monkeypatch.setattr(distribute, "EXCHANGED_FROM_BYTES", 1)
+    monkeypatch.setattr(distribute, "SHUFFLED_FROM_BYTES", 1)
     folder = tmp_path / "t"
     delta_spark.sql(
         f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, p INT) USING DELTA "
@@ -133,8 +133,8 @@ def test_rows_of_large_clusters_are_exchanged_by_spark(
     raced: list[int] = []
 
     class Racing(SparkEngine):
-        def exchange(self, *arguments: Any, **options: Any) -> Any:
-            found = super().exchange(*arguments, **options)
+        def shuffle(self, *arguments: Any, **options: Any) -> Any:
+            found = super().shuffle(*arguments, **options)
             if not raced:
                 raced.append(1)
                 delta_spark.sql(f"DELETE FROM delta.`{folder}` WHERE p = 0 AND a = 6")
@@ -150,4 +150,4 @@ def test_rows_of_large_clusters_are_exchanged_by_spark(
     assert sorted(row["a"] for row in found) == sorted(set(range(300)) - {5, 6})
     checked = Table(str(folder)).check(CheckOptions(proofs=True), engine=SparkEngine(delta_spark))
     assert checked.is_sound
-    assert checked.looked.num_digests == len(report.versions)
+    assert checked.counts.num_digests == len(report.versions)

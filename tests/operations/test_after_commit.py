@@ -10,7 +10,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.run import restore_table
@@ -154,7 +154,7 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
     for version in range(6):
         memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
     said: list[str] = []
-    found = follow_commit(
+    found = run_after_commit(
         before,
         CommitBase.of(before),
         RunContext(

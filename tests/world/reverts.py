@@ -92,7 +92,7 @@ def _prove_nothing() -> AbstractContextManager[object]:
 
 @contextmanager
 def _decide_by_the_table_before() -> Iterator[None]:
-    follow, options = after_commit.follow_commit, checkpoint_options.CheckpointOptions
+    follow, options = after_commit.run_after_commit, checkpoint_options.CheckpointOptions
 
     def follow_by(before: Any, after: Any, *rest: Any, **others: Any) -> Any:
         return follow(before, replace(after, metadata=before.metadata), *rest, **others)
@@ -101,7 +101,9 @@ def _decide_by_the_table_before() -> Iterator[None]:
         return options(**{**given, "if_enabled": False})
 
     with (
-        _patch_all("follow_commit", follow_by, clone_sync, restore_run, vacuum_run, optimize_run),
+        _patch_all(
+            "run_after_commit", follow_by, clone_sync, restore_run, vacuum_run, optimize_run
+        ),
         patch.object(checkpoint_options, "CheckpointOptions", always),
     ):
         yield

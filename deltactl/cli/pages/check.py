@@ -73,32 +73,32 @@ def _first_of_each_code(report: CheckReport, totals: dict[str, int]) -> list[dic
 
 
 def _render_scope(page: Page, report: CheckReport) -> None:
-    looked = report.looked
+    counts = report.counts
     part = (
         "" if report.options.sample >= 1 else f" (a sample of {report.options.sample * 100:.4g}%)"
     )
-    log = [format_count(looked.num_commits, "commit")]
-    log += [format_count(looked.num_checkpoints, "checkpoint")] if looked.num_checkpoints else []
-    log += [format_count(looked.num_checksums, "checksum")] if looked.num_checksums else []
-    log += [format_count(looked.num_compacted, "compacted file")] if looked.num_compacted else []
+    log = [format_count(counts.num_commits, "commit")]
+    log += [format_count(counts.num_checkpoints, "checkpoint")] if counts.num_checkpoints else []
+    log += [format_count(counts.num_checksums, "checksum")] if counts.num_checksums else []
+    log += [format_count(counts.num_compacted, "compacted file")] if counts.num_compacted else []
     pairs = [
         ("log", ", ".join(log)),
-        ("table", f"{format_count(looked.num_files, 'file')}, {format_size(looked.size_bytes)}"),
+        ("table", f"{format_count(counts.num_files, 'file')}, {format_size(counts.size_bytes)}"),
         (
             "checked",
-            f"{format_count(looked.num_checked, 'file')}{part}: "
+            f"{format_count(counts.num_checked, 'file')}{part}: "
             f"{report.options.depth.name.lower()}",
         ),
     ]
-    if looked.num_rows:
-        pairs.append(("rows", f"{looked.num_rows:,}"))
-    if looked.num_vectors:
-        pairs.append(("deletion vectors", f"{looked.num_vectors:,}"))
+    if counts.num_rows:
+        pairs.append(("rows", f"{counts.num_rows:,}"))
+    if counts.num_vectors:
+        pairs.append(("deletion vectors", f"{counts.num_vectors:,}"))
     if report.options.proofs:
         pairs.append(
             (
                 "digests",
-                f"{looked.num_digests:,} compared, which optimize stored when it moved rows",
+                f"{counts.num_digests:,} compared, which optimize stored when it moved rows",
             )
         )
     page.fields(pairs)

@@ -23,7 +23,7 @@ from deltactl.engine.base import (
     Task,
     Worker,
 )
-from deltactl.engine.exchange import MakeExchange, S, T
+from deltactl.engine.shuffle import MakeShuffle, S, T
 from deltactl.engine.spark.bundles import (
     Bundle,
     Job,
@@ -34,7 +34,12 @@ from deltactl.engine.spark.bundles import (
     take_job,
 )
 from deltactl.engine.spark.jobs import SparkJobs
-from deltactl.engine.spark.losses import given_up, is_worth_a_retry, telling_of_loss, went_away
+from deltactl.engine.spark.losses import (
+    engine_lost_error,
+    is_worth_a_retry,
+    task_failed,
+    translate_executor_loss,
+)
 from deltactl.engine.spark.probe import ALWAYS, describe_failure, ensure_executors
 from deltactl.engine.spark.shuffle import REPORT, make_reader, make_writer
 from deltactl.engine.spark.worker import Batches, make_runner
@@ -111,7 +116,7 @@ class SparkEngine(Engine):
         asked = _prepared.setdefault(self._session, set())
         if asked and asked.issuperset(self._packages):
             return
-        with telling_of_loss(SparkJobs(self._session)) as jobs:
+        with translate_executor_loss(SparkJobs(self._session)) as jobs:
             if not asked:
                 jobs.ship_package()
             if not jobs.run_this_python():
@@ -134,7 +139,7 @@ class SparkEngine(Engine):
         if cancel is not None and cancel.is_set():
             return
         self.prepare()
-        with telling_of_loss(SparkJobs(self._session)) as jobs:
+        with translate_executor_loss(SparkJobs(self._session)) as jobs:
             yield from self._run(jobs, worker, tasks, cancel, on_progress)
 
     def _run(
@@ -156,18 +161,18 @@ class SparkEngine(Engine):
                 on_progress(counter.progress)
             yield outcome
 
-    def exchange(
+    def shuffle(
         self,
-        make: MakeExchange[S, T, R],
+        make: MakeShuffle[S, T, R],
         sources: Sequence[S],
         destinations: int,
         *,
         usual_rows: int | None = None,
         cancel: CancelToken | None = None,
     ) -> tuple[list[T], list[R]]:
-        """Exchange rows with Spark's shuffle; see :class:`deltactl.engine.exchange.Exchanger`.
+        """ShuffleWork rows with Spark's shuffle; see :class:`deltactl.engine.shuffle.Shuffle`.
 
-        Spark repeats lost work. After a transient error of the storage, the whole exchange is
+        Spark repeats lost work. After a transient error of the storage, the whole shuffle is
         repeated.
         """
         self.prepare()
@@ -175,13 +180,13 @@ class SparkEngine(Engine):
         reader, writer = make_reader(make), make_writer(make, usual_rows)
         tries = 1
         while True:
-            with telling_of_loss(SparkJobs(self._session)) as jobs:
-                submit = jobs.in_threads(jobs.exchange)
+            with translate_executor_loss(SparkJobs(self._session)) as jobs:
+                submit = jobs.in_threads(jobs.shuffle)
                 with ThreadPoolExecutor(1, thread_name_prefix="deltactl-spark") as pool:
                     future = pool.submit(submit, reader, writer, payloads, destinations)
                     rows = _wait_for(future, jobs, cancel)
             try:
-                return _read_exchange(rows, len(sources))
+                return _read_shuffle(rows, len(sources))
             except StorageError as error:
                 if tries == MAX_TRIES or not is_worth_a_retry(error):
                     raise
@@ -226,9 +231,7 @@ def _wait_for(
     ) from error
 
 
-def _read_exchange(
-    rows: Sequence[tuple[Any, ...]], num_sources: int
-) -> tuple[list[Any], list[Any]]:
+def _read_shuffle(rows: Sequence[tuple[Any, ...]], num_sources: int) -> tuple[list[Any], list[Any]]:
     """Return the reports of the sources, and the results of the destinations."""
     reports: list[Any] = []
     results: list[Any] = []
@@ -334,7 +337,7 @@ class _Run(Generic[R]):
     def _lose(self, job: Job, error: Exception) -> Iterator[Done[R] | Failed]:
         """Handle a job without results: its workers or Spark itself died."""
         if not self._jobs.is_alive():
-            self._gone = went_away(error)
+            self._gone = engine_lost_error(error)
             self._queue.put_back([job])
             return
         times = _TIMES_FAILED.search(str(error))
@@ -342,7 +345,7 @@ class _Run(Generic[R]):
         for part in again:
             task = part[0][0]
             if task.tries >= MAX_TRIES:
-                yield given_up(task, error)
+                yield task_failed(task, error)
             else:
                 self._queue.put_back([part])
 

@@ -129,7 +129,7 @@ class SparkJobs:
         frame = self._session.createDataFrame(table)
         return [tuple(row) for row in frame.mapInArrow(runner, self._schema).collect()]
 
-    def exchange(
+    def shuffle(
         self,
         reader: Callable[[Batches], Batches],
         writer: Callable[[Batches], Batches],

@@ -20,7 +20,7 @@ from deltactl.errors import (
 
 
 @contextmanager
-def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
+def translate_executor_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
     """Convert errors inside the block to an error about a lost session.
 
     Raises:
@@ -33,10 +33,10 @@ def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
     except Exception as error:
         if jobs.is_alive():
             raise
-        raise went_away(error) from error
+        raise engine_lost_error(error) from error
 
 
-def went_away(error: Exception) -> EngineUnavailableError:
+def engine_lost_error(error: Exception) -> EngineUnavailableError:
     """Return the error for all tasks that cannot run because Spark was lost."""
     return EngineUnavailableError(
         f"Spark has ended: {describe_failure(str(error))}",
@@ -45,7 +45,7 @@ def went_away(error: Exception) -> EngineUnavailableError:
     )
 
 
-def given_up(task: PackedTask, error: Exception) -> Failed:
+def task_failed(task: PackedTask, error: Exception) -> Failed:
     """Return the outcome of a task whose workers died in each attempt."""
     lost = DeltactlError(
         f"Spark did not finish the task in {task.tries} attempts: {describe_failure(str(error))}",

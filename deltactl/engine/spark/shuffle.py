@@ -1,4 +1,4 @@
-"""Exchange rows in Python workers of Spark. Rows are sent as bytes, by destination.
+"""ShuffleWork rows in Python workers of Spark. Rows are sent as bytes, by destination.
 
 No column of a table is converted to a Spark type: Spark shuffles Arrow streams as bytes. deltactl
 sends this module to the workers with the package; pyspark is imported only there.
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.engine.exchange import Exchange, MakeExchange, RowCounts, gather
+from deltactl.engine.shuffle import MakeShuffle, RowCounts, ShuffleWork, join_batches
 from deltactl.engine.spark.worker import (
     RESULT_SCHEMA,
     Batches,
@@ -34,14 +34,14 @@ REPORT: Final = -1
 
 # How many rows of a source are collected, so that the pieces for destinations are large.
 _HELD_BYTES: Final = 64 << 20
-_GATHERED_BYTES: Final = 16 << 20
+_JOINED_BYTES: Final = 16 << 20
 _SPOOLED_BYTES: Final = 64 << 20
 _PIECES_BYTES: Final = 4 << 20
 
 Piece = tuple[int, bytes]
 
 
-def make_reader(make: MakeExchange[Any, Any, Any]) -> Callable[[Batches], Batches]:
+def make_reader(make: MakeShuffle[Any, Any, Any]) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow`` that reads sources."""
 
     def deltactl_read(batches: Batches) -> Batches:
@@ -53,7 +53,7 @@ def make_reader(make: MakeExchange[Any, Any, Any]) -> Callable[[Batches], Batche
 
 
 def make_writer(
-    make: MakeExchange[Any, Any, Any], usual_rows: int | None
+    make: MakeShuffle[Any, Any, Any], usual_rows: int | None
 ) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow`` that writes destinations."""
 
@@ -65,7 +65,7 @@ def make_writer(
     return deltactl_write
 
 
-def read_sources(make: MakeExchange[Any, Any, Any], batches: Batches) -> Batches:
+def read_sources(make: MakeShuffle[Any, Any, Any], batches: Batches) -> Batches:
     """Read the source of each row; yield the rows of the source by destination, and a report."""
     work = make(get_attempt())
     sources = (row.as_py() for batch in batches for row in batch.column("source"))
@@ -73,12 +73,12 @@ def read_sources(make: MakeExchange[Any, Any, Any], batches: Batches) -> Batches
     return _encode_pieces(pieces)
 
 
-def _read_source(work: Exchange[Any, Any, Any], source: Any) -> Iterator[Piece]:
+def _read_source(work: ShuffleWork[Any, Any, Any], source: Any) -> Iterator[Piece]:
     held: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     held_bytes = first_row = 0
     try:
         opened = work.read(source)
-        for batch in gather(opened.batches, work.schema, _GATHERED_BYTES):
+        for batch in join_batches(opened.batches, work.schema, _JOINED_BYTES):
             for destination, piece in divide(batch, *work.key(batch, first_row)):
                 held[destination].append(piece)
             first_row += batch.num_rows
@@ -120,7 +120,7 @@ def _to_batch(rows: list[Piece]) -> pa.RecordBatch:
 
 
 def write_destinations(
-    make: MakeExchange[Any, Any, Any], usual_rows: int | None, batches: Batches
+    make: MakeShuffle[Any, Any, Any], usual_rows: int | None, batches: Batches
 ) -> Batches:
     """Write each destination, and yield its result; yield reports of sources unchanged.
 
@@ -151,7 +151,7 @@ def _decode_pieces(batches: Batches) -> Iterator[Piece]:
 
 
 def _write(
-    work: Exchange[Any, Any, Any],
+    work: ShuffleWork[Any, Any, Any],
     destination: int,
     usual_rows: int | None,
     pieces: Iterable[bytes],

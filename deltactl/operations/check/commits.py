@@ -281,8 +281,8 @@ def _describe_lacking(metadata: Mapping[str, Any]) -> str | None:
 
 def _read_version(info: Mapping[str, Any], version: int) -> int:
     """Return the version whose schema the rows of a commit had."""
-    said = info.get("readVersion")
-    return said if isinstance(said, int) and 0 <= said < version else version - 1
+    claimed = info.get("readVersion")
+    return claimed if isinstance(claimed, int) and 0 <= claimed < version else version - 1
 
 
 def _find_incomplete(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:

@@ -28,9 +28,9 @@ from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
-from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import RowReader
+from deltactl.parquet.row_statistics import measure_file
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.schema import Field, StructType, is_void
@@ -151,27 +151,27 @@ class ContentChecker:
         return num_rows
 
     def _check_rows(self, file: _Opened, vector: Vector) -> None:
-        said = self._parse(file.logged)
-        leaves = () if said is None else self._choose_leaves(said, file)
+        stats = self._parse(file.logged)
+        leaves = () if stats is None else self._choose_leaves(stats, file)
         if self._depth is Depth.DATA:
-            self._report(file, self._read(file, vector, self._fields, leaves, said))
+            self._report(file, self._read(file, vector, self._fields, leaves, stats))
             return
-        if said is None:
+        if stats is None:
             return
-        suspects = list(find_contradictions(said, _facts_of_footer(file, leaves), leaves))
+        suspects = list(find_contradictions(stats, _facts_of_footer(file, leaves), leaves))
         certain = [found for found in suspects if not found[1]]
         paths = {path for _, path, _ in suspects if path}
         if paths:
             names = {path[0] for path in paths}
             fields = tuple(f for f in self._fields if f.physical_name in names)
             chosen = tuple(leaf for leaf in leaves if leaf.path in paths)
-            found = self._read(file, vector, fields, chosen, said)
+            found = self._read(file, vector, fields, chosen, stats)
             certain += [contradiction for contradiction in found if contradiction[1]]
         self._report(file, certain)
 
-    def _choose_leaves(self, said: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
+    def _choose_leaves(self, stats: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
         """Return leaves that are in both the statistics and the file: only those are compared."""
-        stated = tuple(leaf for leaf in self._leaves if said.mentions(leaf))
+        stated = tuple(leaf for leaf in self._leaves if stats.mentions(leaf))
         try:
             ensure_field_ids(self._match, file.schema, file.logged.data.path)
             stored = FileFields(file.schema)
@@ -191,18 +191,18 @@ class ContentChecker:
         return held
 
     def _parse(self, file: Logged) -> Statistics | None:
-        problem, said = None, None
+        problem, stats = None, None
         try:
-            said = None if file.stats is None else Statistics(file.stats)
+            stats = None if file.stats is None else Statistics(file.stats)
         except ValueError as error:
             problem = f"its statistics cannot be parsed: {error}"[:300]
         else:
-            if file.has_vector and (said is None or not said.counts_rows):
+            if file.has_vector and (stats is None or not stats.counts_rows):
                 # Required if rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
                 problem = "it has a deletion vector, but its statistics have no numRecords"
         if problem is not None:
             self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
-        return said
+        return stats
 
     def _read(
         self,
@@ -210,7 +210,7 @@ class ContentChecker:
         vector: Vector,
         fields: Sequence[Field],
         leaves: Sequence[StatsLeaf],
-        said: Statistics | None,
+        stats: Statistics | None,
     ) -> list[Contradiction]:
         """Compare the rows of some columns; needs a valid vector to know which rows are live."""
         reader = RowReader(
@@ -228,7 +228,7 @@ class ContentChecker:
         except UnsupportedFeatureError as error:
             self._findings.note(f"a file was not read: {error.message}")
             return []
-        if said is None:
+        if stats is None:
             return []
         facts = FileFacts(
             found.num_rows,
@@ -238,7 +238,7 @@ class ContentChecker:
             has_deletes=file.logged.has_vector,
             narrow=_narrow_leaves(index_leaves(file.schema)),
         )
-        return list(find_contradictions(said, facts, leaves))
+        return list(find_contradictions(stats, facts, leaves))
 
     def _report(self, file: _Opened, found: Sequence[Contradiction]) -> None:
         for code, _, problem in found:

@@ -147,8 +147,8 @@ def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
 
 def _sizes(batch: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the size of each file, clipped: sums of invalid sizes would overflow."""
-    said = pc.fill_null(batch["size_bytes"], 0).to_numpy()
-    sizes: np.ndarray[Any, np.dtype[np.int64]] = np.clip(said, 0, _LARGEST_FILE)
+    logged = pc.fill_null(batch["size_bytes"], 0).to_numpy()
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = np.clip(logged, 0, _LARGEST_FILE)
     return sizes
 
 

@@ -28,7 +28,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
-from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.path_encoding.pairs import (
     PairVerdict,
@@ -160,7 +160,7 @@ def repair_paths(
         ensure=_ensure_may_remove,
         touches=lambda winners: _touches(store.uri, winners, chosen),
     )
-    follow_commit(snapshot, after, context)
+    run_after_commit(snapshot, after, context)
     return PathRepairReport(
         snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, after.version
     )

@@ -28,7 +28,11 @@ from deltactl.protocol.schema import (
     StructType,
     leaf_types,
 )
-from deltactl.protocol.schema_rules import ambiguity_problems, describe_lack, schema_problems
+from deltactl.protocol.schema_rules import (
+    ambiguity_problems,
+    explain_missing_columns,
+    schema_problems,
+)
 
 
 class Readable(IntEnum):
@@ -75,7 +79,7 @@ def check_empty_schema(
         problem = "its schemaString is an empty string"
         findings.add("SCHEMA_EMPTY", f"{problem}, and {num_files} files are live", version=version)
     elif num_files:
-        problem = f"{describe_lack(metadata)}, and {num_files} files are live"
+        problem = f"{explain_missing_columns(metadata)}, and {num_files} files are live"
         findings.add("SCHEMA_EMPTY", problem, version=version)
 
 

@@ -14,7 +14,7 @@ from deltactl.operations.check.tasks import BatchResult
 
 
 @dataclass(slots=True)
-class Looked:
+class CheckedCounts:
     """The extent of the check. ``num_gone``: files of older versions that no longer exist.
 
     ``num_files`` and ``size_bytes`` are those of the version; ``num_checked`` files of them (and of
@@ -55,7 +55,7 @@ class CheckReport:
     options: CheckOptions
     engine: str
     engine_reason: str
-    looked: Looked
+    counts: CheckedCounts
     findings: pa.Table = field(repr=False)
     notes: tuple[str, ...] = ()
     unsupported: str | None = None
@@ -71,24 +71,24 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""
-        looked = self.looked
+        counts = self.counts
         return {
             "version": self.version,
             "sound": self.is_sound,
             "depth": self.options.depth.name.lower(),
             "sample": self.options.sample,
             "all_versions": self.options.all_versions,
-            "commits": looked.num_commits,
-            "checkpoints": looked.num_checkpoints,
-            "compacted": looked.num_compacted,
-            "checksums": looked.num_checksums,
-            "files": looked.num_files,
-            "bytes": looked.size_bytes,
-            "files_checked": looked.num_checked,
-            "rows_checked": looked.num_rows,
-            "deletion_vectors": looked.num_vectors,
-            "files_gone": looked.num_gone,
-            "digests": looked.num_digests,
+            "commits": counts.num_commits,
+            "checkpoints": counts.num_checkpoints,
+            "compacted": counts.num_compacted,
+            "checksums": counts.num_checksums,
+            "files": counts.num_files,
+            "bytes": counts.size_bytes,
+            "files_checked": counts.num_checked,
+            "rows_checked": counts.num_rows,
+            "deletion_vectors": counts.num_vectors,
+            "files_gone": counts.num_gone,
+            "digests": counts.num_digests,
             **count_by_severity(self.findings),
             "codes": self.count_codes(),
             "findings": self.findings.to_pylist(),

@@ -42,7 +42,7 @@ from deltactl.operations.check.redundant import (
     check_compacted,
     check_last_checkpoint,
 )
-from deltactl.operations.check.report import CheckReport, Looked
+from deltactl.operations.check.report import CheckedCounts, CheckReport
 from deltactl.operations.check.resume import ResumeFile, read_version
 from deltactl.operations.check.state import StateChecker
 from deltactl.operations.check.tasks import CheckSpec
@@ -83,7 +83,7 @@ class _Run:
     options: CheckOptions
     context: RunContext
     findings: Findings = field(default_factory=Findings)
-    looked: Looked = field(default_factory=Looked)
+    counts: CheckedCounts = field(default_factory=CheckedCounts)
     _path_texts: PathTextIndex = field(init=False)
     _vectors: VectorIndex = field(default_factory=VectorIndex)
 
@@ -96,7 +96,7 @@ class _Run:
             raise no_table_error(self.store)
         commits = CommitChecker(self.store, listing, self.findings, self._path_texts, self._vectors)
         commits.run()
-        self.looked.num_commits = len(listing.commits)
+        self.counts.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
         broken = self._check_redundant(listing)
         snapshot = self._load(listing, broken)
@@ -119,7 +119,7 @@ class _Run:
             return self._report(None, unsupported=unsupported)
         self._vectors.check(snapshot, commits.unread, self.findings)
         if self.options.all_versions and self.options.checkpoints:
-            self.looked.num_checksums += check_older_checksums(
+            self.counts.num_checksums += check_older_checksums(
                 listing, snapshot, broken, self.findings
             )
         engine = self._check_files(listing, snapshot, commits)
@@ -130,13 +130,13 @@ class _Run:
 
         Wrong compacted files are removed from the listing, so that no version is rebuilt from them.
         """
-        self.looked.num_compacted = len(listing.compacted)
+        self.counts.num_compacted = len(listing.compacted)
         for span in check_compacted(self.store, listing, self.findings):
             del listing.compacted[span]
         before = len(self.findings.rows)
         wrong: frozenset[Checkpoint] = frozenset()
         broken = check_checkpoint_heads(self.store, listing, self.findings)
-        self.looked.num_checkpoints = len(listing.checkpoints)
+        self.counts.num_checkpoints = len(listing.checkpoints)
         if self.options.checkpoints:
             del self.findings.rows[before:]  # the full check reports them again, with more detail
             wrong = check_all_checkpoints(self.store, listing, self.findings)
@@ -197,9 +197,9 @@ class _Run:
             again = self._load(listing, broken)
             return None if again is None else self._check_state(listing, again, broken)
         check_path_pairs(snapshot, listing, self._path_texts, broken, self.findings)
-        self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
+        self.counts.num_files, self.counts.size_bytes = state.num_files, state.size_bytes
         check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
-        self.looked.num_checksums += check_checksum(
+        self.counts.num_checksums += check_checksum(
             snapshot,
             state.num_files,
             state.size_bytes,
@@ -249,17 +249,17 @@ class _Run:
         opened = nullcontext() if path is None else ResumeFile(path, self._subject(snapshot))
         with opened as resume:
             for result in check.run(spec, replace(self.context, engine=engine), resume):
-                self.looked.take(result)
+                self.counts.take(result)
                 self.findings.take(to_table(result.findings))
                 for note in result.notes:
                     self.findings.note(note)
         if proofs is not None:
             proofs.run(replace(self.context, engine=engine))
-            self.looked.num_digests += proofs.num_compared
-            self.looked.num_rows += proofs.num_rows
-        if self.looked.num_gone:
+            self.counts.num_digests += proofs.num_compared
+            self.counts.num_rows += proofs.num_rows
+        if self.counts.num_gone:
             self.findings.note(
-                f"{self.looked.num_gone} files of older versions do not exist any more, for "
+                f"{self.counts.num_gone} files of older versions do not exist any more, for "
                 "example after a vacuum. Run `deltactl describe-history --restorable` to see "
                 "which versions need these files"
             )
@@ -299,7 +299,7 @@ class _Run:
             options=self.options,
             engine=engine.name,
             engine_reason=engine.reason,
-            looked=self.looked,
+            counts=self.counts,
             findings=self.findings.finish(self.store.uri),
             notes=tuple(self.findings.notes),
             unsupported=unsupported,

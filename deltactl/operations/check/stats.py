@@ -122,29 +122,29 @@ class Statistics:
 
 
 def find_contradictions(
-    said: Statistics, facts: FileFacts, leaves: Sequence[StatsLeaf]
+    stats: Statistics, facts: FileFacts, leaves: Sequence[StatsLeaf]
 ) -> Iterator[Contradiction]:
     """Yield each statistic that contradicts the facts, leaf by leaf."""
-    for problem in said.find_malformed():
+    for problem in stats.find_malformed():
         yield "STATS_UNREADABLE", (), problem
-    rows = said.num_records
+    rows = stats.num_records
     if rows is not None and rows != facts.num_rows:
         yield "STATS_ROWS", (), f"numRecords is {rows}, the file has {facts.num_rows} rows"
     for leaf in leaves:
         known = facts.leaves.get(leaf.path, LeafStats())
-        found = [*_check_nulls(said, facts, leaf, known)]
+        found = [*_check_nulls(stats, facts, leaf, known)]
         if leaf.has_bounds:
-            found += _check_bounds(said, facts, leaf, known)
+            found += _check_bounds(stats, facts, leaf, known)
         for code, problem in found:
             yield code, leaf.path, f"column {'.'.join(leaf.path)!r}: {problem}"
 
 
 def _check_nulls(
-    said: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
+    stats: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
 ) -> Iterator[tuple[str, str]]:
     # For lists and maps some writers count elements: then only a count of 0 can be compared.
     is_list = leaf.kind == "nested"
-    text, nulls = said.find("nullCount", leaf.path), known.null_count
+    text, nulls = stats.find("nullCount", leaf.path), known.null_count
     count = whole_number(text) if is_number(text) else None
     if count is None:
         if text is not None and not is_list:
@@ -156,11 +156,11 @@ def _check_nulls(
     if nulls is None:
         return
     real = f"the file has {nulls} nulls in {facts.num_live} live rows"
-    if not is_list and count == said.num_records and nulls < facts.num_live:
+    if not is_list and count == stats.num_records and nulls < facts.num_live:
         said_null = f"nullCount and numRecords are both {count}, so all values are null"
         yield "STATS_NULLS", f"{said_null}; {real}"
     elif (count == 0 and nulls > 0) or not (
-        is_list or said.is_wide or _is_null_count(count, nulls, facts, leaf.path)
+        is_list or stats.is_wide or _is_null_count(count, nulls, facts, leaf.path)
     ):
         yield "STATS_NULLS", f"nullCount is {count}, {real}"
 
@@ -179,13 +179,13 @@ def _is_null_count(count: int, nulls: int, facts: FileFacts, path: Path) -> bool
 
 
 def _check_bounds(
-    said: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
+    stats: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
 ) -> Iterator[tuple[str, str]]:
     for member, actual in (("minValues", known.minimum), ("maxValues", known.maximum)):
-        text = said.find(member, leaf.path)
+        text = stats.find(member, leaf.path)
         if text is None:
             continue
-        why = _judge_bound(_Bound(text, member == "maxValues"), actual, said, facts, leaf)
+        why = _judge_bound(_Bound(text, member == "maxValues"), actual, stats, facts, leaf)
         if why is not None:
             which = "maximum" if member == "maxValues" else "minimum"
             yield why[0], f"the {which} is {show(text)}, {why[1]}"
@@ -203,7 +203,7 @@ class _Bound:
 
 
 def _judge_bound(
-    bound: _Bound, actual: Value | None, said: Statistics, facts: FileFacts, leaf: StatsLeaf
+    bound: _Bound, actual: Value | None, stats: Statistics, facts: FileFacts, leaf: StatsLeaf
 ) -> tuple[str, str] | None:
     """Return the problem of a bound as a code and a message; ``None`` if it is valid."""
     malformed = None if is_bound(bound.text, leaf.kind) else _MALFORMED
@@ -216,7 +216,7 @@ def _judge_bound(
     slack = _slack_us(bound.text) if leaf.kind == "timestamp" else _TRUNCATION_US
     if _excludes(value, found, leaf.kind, slack, upper=bound.is_upper):
         return _BEYOND
-    is_exact = said.is_tight and leaf.kind in _EXACT_KINDS
+    is_exact = stats.is_tight and leaf.kind in _EXACT_KINDS
     return _LOOSE if is_exact and value != found and malformed is None else malformed
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from deltactl.errors import ConflictError, SafetyError, StorageError
 from deltactl.log.listing import list_log
 from deltactl.log.not_a_table import find_table_above
-from deltactl.operations.clone.started import STARTED, Started, read_started
+from deltactl.operations.clone.progress import PROGRESS_FILE, CloneProgress, read_progress
 from deltactl.protocol.paths import decode_path
 from deltactl.storage.names import OWN_DIR, parse_scheme
 from deltactl.storage.store import Store
@@ -65,16 +65,16 @@ def ensure_no_table_above(target: Store) -> None:
         )
 
 
-def find_started(target: Store) -> Started | None:
+def find_progress(target: Store) -> CloneProgress | None:
     """Return the record of a clone that did not finish; ``None`` if the target is empty.
 
     Raises:
         ConflictError: another run created a table in the target during this run.
         SafetyError: the target has other files.
     """
-    started = read_started(target)
-    if started is not None:
-        return started
+    progress = read_progress(target)
+    if progress is not None:
+        return progress
     for batch in target.walk():
         for name in batch:
             if not name.startswith(f"{OWN_DIR}/"):
@@ -86,7 +86,7 @@ def find_started(target: Store) -> Started | None:
                     )
                 raise SafetyError(
                     f"{target.uri} is not empty: it contains {name!r}, but not the file "
-                    f"{STARTED}, which marks an unfinished clone",
+                    f"{PROGRESS_FILE}, which marks an unfinished clone",
                     hint="Choose an empty directory. If an unfinished clone left these files, "
                     f"delete the directory {target.uri} and rerun.",
                 )

@@ -26,23 +26,23 @@ from deltactl.operations.clone.commits import (
 )
 from deltactl.operations.clone.copies import copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
+from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_progress
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
+from deltactl.operations.clone.progress import (
+    PROGRESS_FILE,
+    CloneProgress,
+    ensure_same_source,
+    exclusive,
+    write_progress,
+)
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
-    look_again,
-    noted,
+    recheck_sources,
     warn_of_vacuum,
-)
-from deltactl.operations.clone.started import (
-    STARTED,
-    Started,
-    ensure_same_source,
-    exclusive,
-    write_started,
+    with_clone_note,
 )
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.manifest.refresh import refresh_manifests
@@ -111,7 +111,7 @@ def clone_table(
     if listing.latest_version is not None:
         return _find_done(target, listing, plan, context, dry_run)
     ensure_no_table_above(target)
-    wanted = Started(plan.source_uri, plan.source_table_id, plan.version)
+    wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
     _ensure_free(target, wanted)
     _log.info(
         "%s: version %d to %s, %s",
@@ -130,14 +130,14 @@ def clone_table(
         return _make_shallow(snapshot, target, report, options, context)
     with exclusive(target, context):
         is_fresh = not _ensure_free(target, wanted)
-        write_started(target, wanted)
+        write_progress(target, wanted)
         spec = _spec(source, target, context, source_options, is_fresh=is_fresh)
         files = AddedFiles(target, context.clock)
         copied = copy_all(source, target, plan.copies, spec, context)
         plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
         _commit(target, plan, options, context, files)
         _follow(target, plan, context)
-        target.delete_many([STARTED])
+        target.delete_many([PROGRESS_FILE])
     return replace(
         report,
         version_after=0,
@@ -189,7 +189,7 @@ def _find_done(
             hint = "Add --deep --sync to bring this clone up to the source's version."
         raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:
-        target.delete_many([STARTED])
+        target.delete_many([PROGRESS_FILE])
     version = listing.latest_version
     return CloneReport(
         plan,
@@ -203,9 +203,9 @@ def _find_done(
     )
 
 
-def _ensure_free(target: Store, wanted: Started) -> bool:
+def _ensure_free(target: Store, wanted: CloneProgress) -> bool:
     """Return whether the target has an unfinished clone of the source; refuse other content."""
-    found = find_started(target)
+    found = find_progress(target)
     if found is None:
         return False
     ensure_same_source(target, found, wanted)
@@ -222,7 +222,7 @@ def _make_shallow(
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; no table was created", hint="Rerun.")
     plan = report.plan
-    with noted(snapshot, target, plan, context, leave=options.note) as notes:
+    with with_clone_note(snapshot, target, plan, context, leave=options.note) as notes:
         if options.note:
             ensure_no_vacuum(snapshot.store, plan)
         files = AddedFiles(target, context.clock, looks_again=False)
@@ -231,7 +231,7 @@ def _make_shallow(
         _commit(target, plan, options, context, files)
     _follow(target, plan, context)
     # A vacuum of another tool does not read the note.
-    gone = look_again(snapshot, plan, context)
+    gone = recheck_sources(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 
 

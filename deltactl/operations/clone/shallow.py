@@ -96,7 +96,7 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
 
 
 @contextmanager
-def noted(
+def with_clone_note(
     snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
 ) -> Iterator[tuple[str, ...]]:
     """Write notes of the clone to the tables that own its files.
@@ -146,7 +146,9 @@ def _drop(store: Store, note: CloneNote) -> None:
         drop_note(store, note)
 
 
-def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tuple[Missing, ...]:
+def recheck_sources(
+    snapshot: Snapshot, plan: ClonePlan, context: RunContext
+) -> tuple[Missing, ...]:
     """Return the files of the clone that were removed by a vacuum that began before the note."""
     try:
         files = plan.files.select(PRESENCE_COLUMNS)

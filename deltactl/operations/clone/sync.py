@@ -19,7 +19,7 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.restore import Restoration, RestoredState, restore_files
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
-from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone.changes import ensure_unchanged
 from deltactl.operations.clone.commits import (
     APP_ID,
@@ -32,8 +32,8 @@ from deltactl.operations.clone.commits import (
 from deltactl.operations.clone.copies import Copied, copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
+from deltactl.operations.clone.progress import exclusive
 from deltactl.operations.clone.report import CloneReport
-from deltactl.operations.clone.started import exclusive
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.restored_state.state import is_same_state, restored_state
@@ -126,7 +126,7 @@ def sync_clone(
             ensure=_ensure_may_write,
             files=files,
         )
-    follow_commit(update.current, after, context)
+    run_after_commit(update.current, after, context)
     return replace(report, version_after=after.version)
 
 

@@ -36,7 +36,7 @@ def rows_of(bins: list[Array]) -> Array:
     return np.concatenate(bins) if bins else np.empty(0, dtype=np.int64)
 
 
-def sums(sizes: Array, bins: list[Array]) -> Array:
+def bin_sizes(sizes: Array, bins: list[Array]) -> Array:
     """Return the bytes of each bin, none of which is empty."""
     if not bins:
         return np.empty(0, dtype=np.int64)
@@ -118,7 +118,7 @@ def _leave_alone(choice: Choice, placed: Placed) -> None:
     ids = choice.groups.ids
     is_forced = np.zeros(choice.groups.num_groups, dtype=np.bool_)
     is_forced[ids[choice.forced & choice.candidates]] = True
-    choice.leave(placed.find_alone(choice.candidates, ids) & ~is_forced[ids], IN_LAYOUT)
+    choice.leave(placed.find_singletons(choice.candidates, ids) & ~is_forced[ids], IN_LAYOUT)
 
 
 def leave_hot(choice: Choice, options: OptimizeOptions, now_ms: int) -> None:
@@ -149,7 +149,7 @@ def select_for_layout(
     return placed
 
 
-def make_bins(
+def pack_bins(
     choice: Choice, kept: Kept | None, rule: PackingRule, limit: ClusterLimit
 ) -> tuple[list[Array], Kept | None]:
     """Return the bins of a plain run as row indices, by partition, and which layouts they keep.
@@ -263,7 +263,7 @@ def limit_bytes(
     """
     if max_bytes is None:
         return bins
-    weights = sums(choice.sizes, bins).tolist()
+    weights = bin_sizes(choice.sizes, bins).tolist()
     gain = [(1 - len(b)) / max(weight, 1) for b, weight in zip(bins, weights, strict=True)]
     taken: set[int] = set()
     left = max_bytes

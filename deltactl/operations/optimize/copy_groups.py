@@ -18,7 +18,12 @@ from deltactl.errors import DataFileError
 from deltactl.parquet.data_file import DataFile, LoggedFloats, iter_data_files
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
-from deltactl.parquet.splice.copy_conditions import GroupChoice, Reason, Target, choose_columns
+from deltactl.parquet.splice.copy_conditions import (
+    CopyRefusal,
+    GroupChoice,
+    OutputSchema,
+    choose_columns,
+)
 from deltactl.parquet.splice.float_bounds import find_sampled, find_skipped_by
 from deltactl.parquet.splice.source import (
     Group,
@@ -42,7 +47,7 @@ _FOOTERS_AHEAD: Final = 4
 class CopyRule:
     """The rule for copies: a row group has at least ``min_bytes`` of compressed pages."""
 
-    target: Target
+    target: OutputSchema
     min_bytes: int
 
     def may_copy(self, file: DataFile) -> bool:
@@ -83,7 +88,7 @@ class RewriteCounts:
         self.bytes_encoded += other.bytes_encoded
         self.reasons.update(other.reasons)
 
-    def encode(self, groups: int, size_bytes: int, reasons: Iterable[Reason]) -> None:
+    def encode(self, groups: int, size_bytes: int, reasons: Iterable[CopyRefusal]) -> None:
         """Count row groups that are encoded, for one or several reasons."""
         self.groups_encoded += groups
         self.bytes_encoded += size_bytes
@@ -134,7 +139,7 @@ class Copy:
 class Refusal:
     """A row group to encode as a whole."""
 
-    reasons: Sequence[Reason]
+    reasons: Sequence[CopyRefusal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +196,7 @@ def plan_steps(
 
 
 def _sample(
-    steps: Sequence[Step], source: Source, target: Target, logged: LoggedFloats | None
+    steps: Sequence[Step], source: Source, target: OutputSchema, logged: LoggedFloats | None
 ) -> Iterator[Step]:
     """Yield the steps of a file with the columns to read; ``logged`` if no row is deleted."""
     choices = [step.choice for step in steps if isinstance(step, Copy)]
@@ -241,7 +246,7 @@ def forecast(store: Store, rule: CopyRule, files: pa.Table) -> RewriteCounts:
     is_large = pc.greater_equal(sizes, rule.min_bytes)
     small = sizes.filter(pc.invert(is_large))
     if len(small):
-        counts.encode(len(small), pc.sum(small).as_py(), [Reason.SMALL])
+        counts.encode(len(small), pc.sum(small).as_py(), [CopyRefusal.SMALL])
     large = files.filter(is_large)
     chosen = spread_files(large, MAX_FOOTERS)
     found = RewriteCounts()
@@ -269,7 +274,7 @@ def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCount
         source = open_source(store, file)
         deleted = read_deletion_vector(store, file)
     except DataFileError:
-        counts.encode(1, file.size_bytes, [Reason.INVALID])
+        counts.encode(1, file.size_bytes, [CopyRefusal.INVALID])
         return counts
     for group in source.groups:
         found = classify(rule, source, group, deleted, room=ROOM_FOR_ROW_GROUPS)
@@ -299,11 +304,11 @@ def classify(
     if hit == group.num_rows:
         return Skip(group.num_rows)
     if hit:
-        return Refusal((Reason.DELETED,))
+        return Refusal((CopyRefusal.DELETED,))
     if group.compressed_bytes < rule.min_bytes:
-        return Refusal((Reason.SMALL,))
+        return Refusal((CopyRefusal.SMALL,))
     if room <= 0:
-        return Refusal((Reason.TOO_MANY,))
+        return Refusal((CopyRefusal.TOO_MANY,))
     choice = choose_columns(source, group, rule.target)
     return choice if choice.copied else Refusal(tuple(choice.encoded.values()))
 
@@ -315,7 +320,7 @@ def _prepare(
     try:
         leaves = prepare_leaves(source, group, choice.copied, read_ranges, walk=walk)
     except DataFileError:
-        return Refusal((Reason.INVALID,))
+        return Refusal((CopyRefusal.INVALID,))
     return Copy(source, group, choice, leaves)
 
 
@@ -335,7 +340,7 @@ def _count(step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts) -> 
             return Encode([group.index])
         case Skip():
             if step.num_rows:
-                counts.encode(1, group.compressed_bytes, [Reason.DELETED])
+                counts.encode(1, group.compressed_bytes, [CopyRefusal.DELETED])
             return step
 
 

@@ -19,14 +19,14 @@ from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.choice import (
     Choice,
+    bin_sizes,
     divide_groups,
     leave_hot,
     limit_bytes,
-    make_bins,
+    pack_bins,
     rows_of,
     select,
     select_for_layout,
-    sums,
 )
 from deltactl.operations.optimize.float_stats import float_stats_type, keep_float_stats
 from deltactl.operations.optimize.layout.existing import Kept
@@ -85,7 +85,7 @@ class OptimizePlan:
     by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
-    bin is a cluster whose rows are exchanged between files, and ``skipping`` is the share that
+    bin is a cluster whose rows are shuffled between files, and ``skipping`` is the share that
     lookups skip before and after.
     """
 
@@ -188,7 +188,7 @@ def plan_optimize(
         kept = select(choice, snapshot, options, (target, minimum), now_ms)
         rule = PackingRule(target, minimum, options.min_input_files)
         limit = ClusterLimit.of(options.max_bytes, target)
-        bins, kept = make_bins(choice, kept, rule, limit)
+        bins, kept = pack_bins(choice, kept, rule, limit)
         whole = limit if kept is not None and kept.is_laid.any() else ClusterLimit()
         chosen = limit_bytes(choice, bins, options.max_bytes, whole, warn)
         after, layout = _keep_layouts(choice, chosen, kept, target)
@@ -198,7 +198,7 @@ def plan_optimize(
         placed = select_for_layout(choice, request, options, limit)
         clusters = divide_groups(choice, choice.candidates, placed, limit, full=options.full)
         chosen = limit_bytes(choice, clusters, options.max_bytes, limit, warn)
-        after = count_outputs(sums(choice.sizes, chosen), target)
+        after = count_outputs(bin_sizes(choice.sizes, chosen), target)
         placed_bytes = _sum_placed(choice, chosen, placed)
         layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)
         skipping = _expect_skipping(choice, request, chosen, after)
@@ -240,7 +240,7 @@ def _keep_layouts(
     if first is None:
         return after, None
     is_placed = np.array([request is not None for request in requests])
-    after = np.where(is_placed, count_outputs(sums(choice.sizes, bins), target), after)
+    after = np.where(is_placed, count_outputs(bin_sizes(choice.sizes, bins), target), after)
     placed_bytes = _sum_placed(choice, bins, kept.placed)
     return after, LayoutPlan(first, tuple(after.tolist()), placed_bytes, requests)
 
@@ -255,7 +255,7 @@ def _sizes_after(sizes: Array, bins: list[Array], after: Array) -> Array:
     """Return the sizes of remaining files, and of outputs: equal shares of the inputs of a bin."""
     stays = np.ones(len(sizes), dtype=np.bool_)
     stays[rows_of(bins)] = False
-    return np.concatenate([sizes[stays], np.repeat(sums(sizes, bins) // after, after)])
+    return np.concatenate([sizes[stays], np.repeat(bin_sizes(sizes, bins) // after, after)])
 
 
 def load_files(

@@ -21,7 +21,7 @@ from deltactl.log.listing import outlast_cleanup
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
@@ -44,7 +44,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
-from deltactl.parquet.splice.copy_conditions import Reason, codec_of
+from deltactl.parquet.splice.copy_conditions import CopyRefusal, codec_of
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import format_partition_values, lookup_map
 from deltactl.protocol.paths import ascii_directory, partition_directory
@@ -139,7 +139,7 @@ def try_optimize(
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
     report, after = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
-        follow_commit(snapshot, after, context)
+        run_after_commit(snapshot, after, context)
     return report
 
 
@@ -186,7 +186,7 @@ def _forecast(
     rule = build_copy_rule(snapshot, options)
     if rule is None:
         counts = RewriteCounts()
-        counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [Reason.ENCODE])
+        counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [CopyRefusal.ENCODE])
         return counts
     return forecast(snapshot.store, rule, plan.files)
 

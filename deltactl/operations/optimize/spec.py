@@ -23,7 +23,7 @@ from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import naming_file
 from deltactl.parquet.reader import RowReader
-from deltactl.parquet.splice.copy_conditions import Target
+from deltactl.parquet.splice.copy_conditions import OutputSchema
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
@@ -99,7 +99,7 @@ def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | 
     for leaf in stats.leaves:
         by_column.setdefault(leaf.path[0], []).append(leaf)
     return CopyRule(
-        Target(
+        OutputSchema(
             columns=read_stored_columns(reader.schema, any_codec),
             stats=stats,
             complete=frozenset(extra.name for extra in reader.extra),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.engine.cores import count_own_cores, leave_core, may_get_cores
+from deltactl.engine.cores import count_own_cores, may_get_cores, release_core
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import (
@@ -40,7 +40,7 @@ from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.reader import DEFAULT_BATCH_ROWS, LiveBatch, RowReader
-from deltactl.parquet.splice.copy_conditions import Reason
+from deltactl.parquet.splice.copy_conditions import CopyRefusal
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
@@ -111,7 +111,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     name = name_output(spec, task, attempt)
     counts = _Counts(InputColumns(spec.reader, spec.explained))
     if _is_copied_by_service(spec, task):
-        leave_core()
+        release_core()
     with (
         _open_writer(store, name, spec, task) as writer,
         closing(open_in_turn(store, task.files, _leave(spec, writer))) as opened,
@@ -120,7 +120,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
         for entry in zip(task.files, opened, sources, strict=True):
             _rewrite_file(store, spec, entry, writer=writer, counts=counts)
         # A full verification decodes all rows again.
-        written = writer.close() if spec.verify == "full" else writer.close(leave_core)
+        written = writer.close() if spec.verify == "full" else writer.close(release_core)
     try:
         _ensure_counts(name, counts, written)
         _ensure_columns(store, spec, task.files, counts)
@@ -326,11 +326,11 @@ def _encode_whole(
 ) -> Step:
     """Return the step for a file that is not copied, and count it."""
     if error is None:
-        reason = Reason.ENCODE if spec.copy is None else Reason.SMALL
+        reason = CopyRefusal.ENCODE if spec.copy is None else CopyRefusal.SMALL
         counts.groups.encode(opened().num_row_groups, file.size_bytes, [reason])
     else:
         # If Arrow can still read the file, it is encoded; else the encoding fails with the reason.
-        counts.groups.encode(1, file.size_bytes, [Reason.INVALID])
+        counts.groups.encode(1, file.size_bytes, [CopyRefusal.INVALID])
     return Encode(None)
 
 

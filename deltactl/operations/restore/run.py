@@ -26,7 +26,7 @@ from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.remove_files import RESTORE
 from deltactl.log.writing.restore import Restoration, restore_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
-from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files.find import (
     PRESENCE_COLUMNS,
@@ -120,7 +120,7 @@ def restore_table(
         files=files,
     )
     gone = _look_again(store, plan, context)
-    follow_commit(versions.current, after, context)
+    run_after_commit(versions.current, after, context)
     return replace(report, version_after=after.version, gone=gone)
 
 

@@ -15,7 +15,7 @@ from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
@@ -85,7 +85,7 @@ def vacuum_table(
     run = VacuumRun(snapshot, plan, options, context, replan=plan_by)
     report = run.execute()
     if report.versions and not report.interrupted:
-        follow_commit(
+        run_after_commit(
             snapshot,
             run.state,
             context,

@@ -27,7 +27,7 @@ from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.protocol.stats_encoding import truncate_maximum, truncate_minimum
 
 
-class Reason(StrEnum):
+class CopyRefusal(StrEnum):
     """Why rows, or a column of them, are encoded instead of copied."""
 
     SMALL = "below --min-row-group"
@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class OutputSchema:
     """The file to write: its columns in order, and facts about them.
 
     ``complete``: columns that are copied only if they have no null (columns of row tracking).
@@ -66,49 +66,51 @@ class GroupChoice:
     """The decision for a row group: columns to copy, and columns to encode with reasons."""
 
     copied: Sequence[str]
-    encoded: Mapping[str, Reason]
+    encoded: Mapping[str, CopyRefusal]
 
 
-def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
+def choose_columns(source: Source, group: Group, target: OutputSchema) -> GroupChoice:
     """Return which columns of a row group are copied. The row group has no deleted rows."""
     names = frozenset(column.name for column in target.columns)
     legacy = legacy_columns(source.metadata, names)
     copied: list[str] = []
-    encoded: dict[str, Reason] = {}
+    encoded: dict[str, CopyRefusal] = {}
     for column in target.columns:
         reason = _refuse(source, group, column, target)
         if reason is None and column.name in legacy and _holds_times(column.shape):
-            reason = Reason.CALENDAR
+            reason = CopyRefusal.CALENDAR
         if reason is None:
             copied.append(column.name)
         else:
             encoded[column.name] = reason
     if target.complete & encoded.keys():  # computed together: encode all of them
-        encoded |= {name: Reason.ROW_IDS for name in copied if name in target.complete}
+        encoded |= {name: CopyRefusal.ROW_IDS for name in copied if name in target.complete}
         copied = [name for name in copied if name not in target.complete]
     return GroupChoice(copied, encoded)
 
 
-def _refuse(source: Source, group: Group, wanted: StoredColumn, target: Target) -> Reason | None:
+def _refuse(
+    source: Source, group: Group, wanted: StoredColumn, target: OutputSchema
+) -> CopyRefusal | None:
     """Return why a column cannot be copied; ``None`` if it can be copied."""
     stored = source.columns.get(wanted.name)
     if wanted.name in target.computed:
-        return Reason.MISSING
+        return CopyRefusal.MISSING
     if stored is None:
-        return Reason.ROW_IDS if wanted.name in target.complete else Reason.MISSING
+        return CopyRefusal.ROW_IDS if wanted.name in target.complete else CopyRefusal.MISSING
     ids_differ = any(i is not None for i in wanted.ids) and wanted.ids != stored.ids
     if stored.shape != wanted.shape or ids_differ:
-        return Reason.TYPE
+        return CopyRefusal.TYPE
     chunks = chunks_of(group, stored)
     if target.codec is not None and any(codec_of(chunk) != target.codec for chunk in chunks):
-        return Reason.CODEC
+        return CopyRefusal.CODEC
     if _is_from_defective_writer(source.created_by, chunks):
-        return Reason.WRITER
+        return CopyRefusal.WRITER
     if wanted.name in target.complete and any(null_count(chunk) != 0 for chunk in chunks):
-        return Reason.ROW_IDS
+        return CopyRefusal.ROW_IDS
     leaves = target.by_column.get(wanted.name, ())
     if not all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves):
-        return Reason.STATISTICS
+        return CopyRefusal.STATISTICS
     return None
 
 

@@ -24,7 +24,7 @@ from deltactl.parquet.format import ColumnChunk, ColumnMetaData, Statistics
 from deltactl.parquet.splice.copy_conditions import (
     PARQUET_MR,
     GroupChoice,
-    Target,
+    OutputSchema,
     chunks_of,
     null_count,
 )
@@ -37,7 +37,11 @@ _FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
 
 
 def find_sampled(
-    source: Source, group: Group, choice: GroupChoice, target: Target, skipped_by: Set[LeafPath]
+    source: Source,
+    group: Group,
+    choice: GroupChoice,
+    target: OutputSchema,
+    skipped_by: Set[LeafPath],
 ) -> list[str]:
     """Return the copied columns whose rows must be read for facts that no footer has.
 

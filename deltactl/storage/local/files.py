@@ -175,7 +175,7 @@ class ReplacingWriter(DurableWriter):
         try:
             super().close()
             with mapped_errors("write", self._name, self._where):
-                take_place(self._hidden, self._path)
+                rename_replace(self._hidden, self._path)
                 sync_directory(os.path.dirname(self._path))
         except BaseException:
             with suppress(OSError):
@@ -253,7 +253,7 @@ def _read_part(descriptor: int, offset: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def take_place(hidden: str, path: str) -> None:
+def rename_replace(hidden: str, path: str) -> None:
     """Rename a file to ``path``, and replace the file there, if any."""
     # Remove the checksum before the rename, so that Hadoop never finds new content with an old
     # checksum after a crash.

@@ -30,8 +30,8 @@ from deltactl.storage.local.files import (
     read_parts,
     read_whole,
     remove_checksum,
+    rename_replace,
     sync_directory,
-    take_place,
     temp_path,
     write_new,
 )
@@ -245,7 +245,7 @@ class LocalStore:
             temporary = temp_path(directory)
             try:
                 write_new(temporary, data)
-                take_place(temporary, path)
+                rename_replace(temporary, path)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary)

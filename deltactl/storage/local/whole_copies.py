@@ -17,7 +17,7 @@ from deltactl.storage.local.files import (
     open_new,
     open_to_read,
     remove_checksum,
-    take_place,
+    rename_replace,
 )
 
 # The most files that a killed run loses: files get their names after each batch.
@@ -39,11 +39,11 @@ def copy_together(
     Raises:
         StorageError: a copy failed; some of the files may have their final names.
     """
-    take = take_place if replace else _take_free_place
+    rename = rename_replace if replace else rename_no_replace
     for batch in _batches(copies):
         by_path: dict[str, FileCopy] = {}
         files = ((copy.target_path, partial(_prepare, by_path, copy)) for copy in batch)
-        yield create_batch(files, place, where, take, fill=partial(_copy, by_path, where))
+        yield create_batch(files, place, where, rename, fill=partial(_copy, by_path, where))
 
 
 def _prepare(by_path: dict[str, FileCopy], copy: FileCopy, path: str) -> None:
@@ -80,7 +80,7 @@ def _copy(by_path: Mapping[str, FileCopy], where: str, path: str) -> None:
         os.close(source)
 
 
-def _take_free_place(hidden: str, path: str) -> None:
+def rename_no_replace(hidden: str, path: str) -> None:
     """Rename a hidden file to a path that no file has."""
     if not os.path.lexists(path):
         remove_checksum(path)  # of a deleted file: with it, Hadoop could not read the new file

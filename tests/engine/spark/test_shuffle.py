@@ -1,4 +1,4 @@
-"""An exchange on Spark: each row reaches its destination once, errors keep their types."""
+"""An shuffle on Spark: each row reaches its destination once, errors keep their types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl.engine.base import CancelToken
-from deltactl.engine.exchange import Exchange, RowCounts, Source
+from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source
 from deltactl.engine.spark import shuffle
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.engine.spill import PLACE
@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
 )
 
 
-def make(fail_at: str, attempt: int) -> Exchange[int, int, tuple[int, RowCounts, list[int]]]:
+def make(fail_at: str, attempt: int) -> ShuffleWork[int, int, tuple[int, RowCounts, list[int]]]:
     def batches(source: int) -> Iterator[pa.RecordBatch]:
         for start in range(0, 3000, 1000):
             numbers = range(100_000 * source + start, 100_000 * source + start + 1000)
@@ -78,15 +78,15 @@ def make(fail_at: str, attempt: int) -> Exchange[int, int, tuple[int, RowCounts,
         assert found["text"].to_pylist() == [f"t{n % 9}" for n in found["n"].to_pylist()]
         return lambda: (destination, counts, found["n"].to_pylist())
 
-    return Exchange(SCHEMA, read, key, write)
+    return ShuffleWork(SCHEMA, read, key, write)
 
 
-def exchange(session: SparkSession, fail_at: str = "", **options: Any) -> Any:
-    return SparkEngine(session).exchange(partial(make, fail_at), range(5), 7, **options)
+def run_shuffle(session: SparkSession, fail_at: str = "", **options: Any) -> Any:
+    return SparkEngine(session).shuffle(partial(make, fail_at), range(5), 7, **options)
 
 
 def test_each_row_arrives_once(session: SparkSession) -> None:
-    reports, written = exchange(session, usual_rows=9)
+    reports, written = run_shuffle(session, usual_rows=9)
     assert sorted(reports) == list(range(5))
     assert sorted(destination for destination, _, _ in written) == list(range(7))
     for destination, counts, numbers in written:
@@ -98,10 +98,10 @@ def test_each_row_arrives_once(session: SparkSession) -> None:
 
 def test_places_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source sends its rows when they and their places fill the memory."""
-    monkeypatch.setattr(shuffle, "_GATHERED_BYTES", 1)
+    monkeypatch.setattr(shuffle, "_JOINED_BYTES", 1)
     monkeypatch.setattr(shuffle, "_HELD_BYTES", 2 * 9 * 100)
     batch = pa.record_batch({"n": pa.array([1] * 100, pa.int8())})
-    work: Exchange[int, int, None] = Exchange(
+    work: ShuffleWork[int, int, None] = ShuffleWork(
         batch.schema,
         lambda source: Source(iter([batch] * 4), lambda: source),
         lambda batch, first_row: (np.zeros(100, np.int64), np.arange(100)),
@@ -120,23 +120,23 @@ def test_places_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_of_workers_are_raised(
     request: pytest.FixtureRequest, kind: str, fail_at: str, message: str
 ) -> None:
-    """Both kinds of session send errors back in the same way, from both sides of the exchange."""
+    """Both kinds of session send errors back in the same way, from both sides of the shuffle."""
     with pytest.raises(DataFileError, match=message):
-        exchange(request.getfixturevalue(kind), fail_at)
+        run_shuffle(request.getfixturevalue(kind), fail_at)
 
 
 def test_a_cancelled_exchange_ends(session: SparkSession) -> None:
     cancel = CancelToken()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        exchange(session, cancel=cancel)
+        run_shuffle(session, cancel=cancel)
 
 
-def test_a_table_is_clustered_by_the_exchange(
+def test_a_table_is_clustered_by_the_shuffle(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both kinds of sessions place the rows of a whole table with the shuffle of Spark."""
-    monkeypatch.setattr(distribute, "EXCHANGED_FROM_BYTES", 1)
+    monkeypatch.setattr(distribute, "SHUFFLED_FROM_BYTES", 1)
     builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id"), Column("v", "string")])
     for n in range(4):
         builder.append([{"id": 4 * k + n, "v": f"v{k % 9}"} for k in range(200)])

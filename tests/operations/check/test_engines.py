@@ -48,7 +48,7 @@ def stored(builder: TableBuilder, folder: Path) -> str:
 def seen(uri: str, engine: Engine, **options: Any) -> tuple[Any, ...]:
     report = Table(uri).check(CheckOptions(**options), engine=engine)
     findings = sorted(report.findings.to_pylist(), key=str)
-    return findings, sorted(report.notes), report.looked, report.version
+    return findings, sorted(report.notes), report.counts, report.version
 
 
 def test_the_same_on_every_engine(

@@ -331,13 +331,13 @@ def test_protocols_of_older_versions() -> None:
     report = older("protocol", writerFeatures=["appendOnly"])
     assert codes(report) == ["PROTOCOL_INVALID"]
     assert report.findings["version"].to_pylist() == [0]
-    assert report.looked.num_checked == 1
+    assert report.counts.num_checked == 1
 
 
 def test_schemas_of_older_versions() -> None:
     report = older("metaData", schemaString="{")
     assert codes(report) == ["SCHEMA_INVALID"]
-    assert report.looked.num_checked == 1
+    assert report.counts.num_checked == 1
     assert report.notes == (
         "files of older versions were not checked: the schema of a version is invalid",
     )
@@ -407,7 +407,7 @@ def test_a_line_with_two_actions_and_its_writer(line: Action) -> None:
         "it has 2 txn actions of 'b'",
     ]
     assert set(codes(report)) == {"COMMIT_AMBIGUOUS"}
-    assert report.looked.num_checked == 3
+    assert report.counts.num_checked == 3
 
 
 def test_a_checkpoint_with_a_row_of_two_actions() -> None:
@@ -429,4 +429,4 @@ def test_a_checkpoint_with_a_row_of_two_actions() -> None:
     assert codes(report) == ["CHECKPOINT_UNREADABLE"]
     (problem,) = problems(report)
     assert problem.endswith(f"row {len(lines)} has several actions: txn, remove")
-    assert report.looked.num_checked == 3
+    assert report.counts.num_checked == 3

@@ -69,7 +69,7 @@ def test_digests_agree() -> None:
     report = check(builder.store)
     assert report.is_sound
     assert report.to_dict()["digests"] == 1
-    assert report.looked.num_rows == 300
+    assert report.counts.num_rows == 300
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_rows_that_changed_since_are_found(rewrite: Any, problem: str) -> None:
 def test_older_versions_are_compared_while_their_files_are_left() -> None:
     builder, version, path = placed()
     run(builder.store, cluster_by="v")
-    assert check(builder.store).looked.num_digests == 2
+    assert check(builder.store).counts.num_digests == 2
     change(builder.store, path, swap("v"))
     (found,) = check(builder.store).findings.to_pylist()
     assert found["version"] == version
     builder.store.delete_many([path])
     report = check(builder.store)
     assert report.is_sound
-    assert report.looked.num_digests == 1
+    assert report.counts.num_digests == 1
     assert any("does not exist any more" in note for note in report.notes)
 
 
@@ -121,7 +121,7 @@ def test_the_schema_is_that_of_the_rows() -> None:
     builder.change_metadata(columns=[*COLUMNS, Column("later")])
     report = check(builder.store)
     assert report.is_sound
-    assert report.looked.num_digests == 1
+    assert report.counts.num_digests == 1
 
 
 @pytest.mark.parametrize("features", FEATURES)
@@ -130,7 +130,7 @@ def test_digests_agree_on_tables_with_any_feature(features: str) -> None:
     assert run(builder.store, zorder_by="id").versions
     report = check(builder.store)
     assert report.is_sound, report.findings.to_pylist()
-    assert report.looked.num_digests == 1
+    assert report.counts.num_digests == 1
 
 
 def test_files_that_were_only_joined_are_not_in_the_digest() -> None:
@@ -146,7 +146,7 @@ def test_files_that_were_only_joined_are_not_in_the_digest() -> None:
     adds = actions_of(builder.store, report.version_after)["add"]
     assert len({"deltactl.layout" in add["tags"] for add in adds}) == 2
     assert check(builder.store).is_sound
-    assert check(builder.store).looked.num_digests == 3
+    assert check(builder.store).counts.num_digests == 3
 
 
 def test_a_table_of_its_own_clustering_columns() -> None:
@@ -155,7 +155,7 @@ def test_a_table_of_its_own_clustering_columns() -> None:
     run(builder.store)
     report = check(builder.store)
     assert report.is_sound
-    assert report.looked.num_digests == 1
+    assert report.counts.num_digests == 1
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_digests_that_are_not_known_are_left(text: str) -> None:
     builder.commit(add, operation="OPTIMIZE", tags={"deltactl.rowDigest": text})
     report = check(builder.store)
     assert report.is_sound
-    assert report.looked.num_digests == 0
+    assert report.counts.num_digests == 0
     assert any("is not known to this version of deltactl" in note for note in report.notes) == (
         "new" in text
     )

@@ -314,9 +314,9 @@ def test_the_table_that_gets_damaged_is_valid() -> None:
     report = check(table().store, **DEEP)
     assert report.findings.to_pylist() == []
     assert report.notes == ()
-    looked = report.looked
-    assert (looked.num_commits, looked.num_files, looked.num_checked) == (5, 3, 3)
-    assert (looked.num_rows, looked.num_vectors) == (24, 1)
+    counts = report.counts
+    assert (counts.num_commits, counts.num_files, counts.num_checked) == (5, 3, 3)
+    assert (counts.num_rows, counts.num_vectors) == (24, 1)
 
 
 @pytest.mark.parametrize(("code", "damage"), DAMAGES)
@@ -340,7 +340,7 @@ def test_a_checkpoint_that_breaks_further_in_is_left_aside(depth: Depth) -> None
     garble_a_name_in_a_checkpoint(builder)
     report = check(builder.store, depth=depth)
     assert codes(report) == ["CHECKPOINT_UNREADABLE"]
-    assert report.looked.num_checked == 3  # by the commits
+    assert report.counts.num_checked == 3  # by the commits
     builder.forget_commits(5)
     report = check(builder.store, depth=depth)
     assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
@@ -604,7 +604,7 @@ def test_checksums_of_all_versions() -> None:
     report = check(builder.store, all_versions=True, **DEEP)
     assert report.findings["version"].to_pylist() == [2]
     assert codes(report) == ["CHECKSUM_WRONG"]
-    assert report.looked.num_checksums == 2
+    assert report.counts.num_checksums == 2
 
 
 @pytest.mark.parametrize("member", ["domainMetadata", "setTransactions"])
@@ -759,7 +759,7 @@ def test_files_of_older_versions_that_a_vacuum_removed_are_a_note() -> None:
     assert check(builder.store, **DEEP).notes == ()
     report = check(builder.store, all_versions=True, **DEEP)
     assert report.is_sound
-    assert report.looked.num_gone == 1
+    assert report.counts.num_gone == 1
     assert "1 files of older versions do not exist any more" in report.notes[0]
 
 
@@ -784,7 +784,7 @@ def test_a_file_is_read_by_the_schema_it_was_written_under() -> None:
 def test_a_sample_is_a_part_and_always_the_same() -> None:
     builder = new_table(Column("id"))
     builder.append(*([{"id": n}] for n in range(200)))
-    first, second = (check(builder.store, sample=0.25).looked for _ in range(2))
+    first, second = (check(builder.store, sample=0.25).counts for _ in range(2))
     assert first == second
     assert 25 < first.num_checked < 75
     assert first.num_files == 200
@@ -808,7 +808,7 @@ def test_a_compacted_file_that_cannot_be_read_is_not_used() -> None:
     builder.store.put(name, builder.store.read(name)[:-20])
     report = check(builder.store, **DEEP)
     assert codes(report) == ["COMPACTED_WRONG"]
-    assert report.looked.num_checked == 3
+    assert report.counts.num_checked == 3
     edit_commit(builder, 2, lambda action: None)
     assert codes(check(builder.store)) == ["COMMIT_UNREADABLE"]
 

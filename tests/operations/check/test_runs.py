@@ -55,7 +55,7 @@ def run(store: Store, cancel: CancelToken | None = None, **options: Any) -> Chec
 
 def test_neighbours_are_listed_and_not_asked_for_one_by_one() -> None:
     store = CountingStore(memory_of(many_files(1200)))
-    assert run(store).looked.num_checked == 1200
+    assert run(store).counts.num_checked == 1200
     asked = [name for name in store.names.get("stat_many", []) if name.endswith(".parquet")]
     assert asked == []
     assert store.calls["list_from"] <= 1 + 2 * 3  # the log; then a range for each of three batches
@@ -64,7 +64,7 @@ def test_neighbours_are_listed_and_not_asked_for_one_by_one() -> None:
 
 def test_a_footer_is_one_request() -> None:
     store = CountingStore(memory_of(many_files(40)))
-    assert run(store, depth=Depth.FOOTERS).looked.num_rows == 40
+    assert run(store, depth=Depth.FOOTERS).counts.num_rows == 40
     assert store.calls["read_ranges"] == 40
     assert store.calls["open_input"] == 0
 
@@ -91,8 +91,8 @@ def test_every_footer_of_a_batch_is_looked_at(
     assert [(finding["code"], finding["file"]) for finding in found] == [
         ("FILE_UNREADABLE", name) for name in broken
     ]
-    assert report.looked.num_checked == 130
-    assert report.looked.num_rows == 124
+    assert report.counts.num_checked == 130
+    assert report.counts.num_rows == 124
 
 
 def test_progress_shows_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_files_on_other_storage_are_a_note() -> None:
     report = check(builder.store)
     assert report.is_sound
     assert "s3://elsewhere/f.parquet" in report.notes[0]
-    assert report.looked.num_checked == 2
+    assert report.counts.num_checked == 2
 
 
 def test_a_store_that_fails_is_an_error_and_no_finding() -> None:
@@ -181,7 +181,7 @@ def test_an_interrupted_check_goes_on_from_its_file(
     report = run(store, **options)
     assert report.version == 1
     assert report.findings == whole.findings
-    assert replace(report.looked, num_commits=2) == whole.looked
+    assert replace(report.counts, num_commits=2) == whole.counts
     assert 0 < store.calls["read_ranges"] < 70
     again = CountingStore(memory_of(builder))
     assert run(again, **options).findings == whole.findings
@@ -194,7 +194,7 @@ def test_a_truncated_line_is_a_batch_to_check_again(tmp_path: Path) -> None:
     run(builder.store, resume=str(state))
     head, batch = state.read_bytes().splitlines()
     state.write_bytes(head + b"\n" + batch[:-5])
-    assert run(builder.store, resume=str(state)).looked.num_checked == 3
+    assert run(builder.store, resume=str(state)).counts.num_checked == 3
     assert state.read_bytes().splitlines() == [head, batch]
 
 
@@ -232,7 +232,7 @@ def test_a_first_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
     whole = state.read_bytes()
     for cut in (0, 1, 20):
         state.write_bytes(whole[:cut])
-        assert run(builder.store, resume=str(state)).looked.num_checked == 3
+        assert run(builder.store, resume=str(state)).counts.num_checked == 3
         assert state.read_bytes() == whole
 
 
@@ -270,7 +270,7 @@ def test_a_table_without_files_is_valid() -> None:
     builder = new_table(Column("id"))
     report = check(builder.store, depth=Depth.DATA)
     assert codes(report) == []
-    assert report.looked.num_checked == 0
+    assert report.counts.num_checked == 0
 
 
 @pytest.mark.parametrize(
@@ -291,5 +291,5 @@ def test_what_other_commands_write_is_valid(features: str) -> None:
     checkpoint(store)
     report = run(store, all_versions=True, **DEEP)
     assert report.findings.to_pylist() == []
-    looked = report.looked
-    assert min(looked.num_checkpoints, looked.num_compacted, looked.num_checksums) > 0
+    counts = report.counts
+    assert min(counts.num_checkpoints, counts.num_compacted, counts.num_checksums) > 0

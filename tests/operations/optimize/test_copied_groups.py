@@ -567,7 +567,7 @@ def leaves(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     left: list[bool] = []
     monkeypatch.setattr(tasks, "_open_writer", open_writer)
-    monkeypatch.setattr(tasks, "leave_core", lambda: left.append(bool(writers)))
+    monkeypatch.setattr(tasks, "release_core", lambda: left.append(bool(writers)))
     return left
 
 

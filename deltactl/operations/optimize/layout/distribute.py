@@ -1,4 +1,4 @@
-"""Run the bins of a layout: small ones as tasks, large clusters as exchanges of the engine."""
+"""Run the bins of a layout: small ones as tasks, large clusters as shuffles of the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Done, Engine, Failed, Progress
-from deltactl.engine.exchange import Exchanger
+from deltactl.engine.shuffle import Shuffle
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.optimize.layout.sample import sample_placement
@@ -20,7 +20,7 @@ from deltactl.operations.optimize.layout.tasks import (
     ClusterTask,
     LayoutSpec,
     finish_cluster,
-    make_exchange,
+    make_shuffle,
     rewrite_bin,
 )
 from deltactl.operations.optimize.tasks import RewriteResult, RewriteSpec, RewriteTask
@@ -29,8 +29,8 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.storage.open import open_store
 from deltactl.units import MIB
 
-EXCHANGED_FROM_BYTES: Final = 128 * MIB
-"""Input bytes of clusters that the engine exchanges, if it can; smaller ones are tasks."""
+SHUFFLED_FROM_BYTES: Final = 128 * MIB
+"""Input bytes of clusters that the engine shuffles, if it can; smaller ones are tasks."""
 
 _SOURCE_BYTES: Final = 32 * MIB
 _FILES_A_SOURCE: Final = 64
@@ -65,7 +65,7 @@ def run_bins(
         task = tasks.build(number)
         assert isinstance(task, ClusterTask)  # noqa: S101 - it has a layout
         try:
-            yield Done(number, 0, _exchange(context, spec.rewrite, task, rows[number]))
+            yield Done(number, 0, _shuffle(context, spec.rewrite, task, rows[number]))
         except InterruptedRunError:
             return
         except Exception as error:
@@ -76,29 +76,29 @@ def run_bins(
 
 
 def _find_large(engine: Engine, plan: LayoutPlan, sizes: Sequence[int]) -> Mapping[int, None]:
-    """Return the clusters that the engine exchanges."""
-    if not isinstance(engine, Exchanger):
+    """Return the clusters that the engine shuffles."""
+    if not isinstance(engine, Shuffle):
         return {}
     return {
         number: None
         for number, size in enumerate(sizes)
-        if size >= EXCHANGED_FROM_BYTES and plan.request_of(number) is not None
+        if size >= SHUFFLED_FROM_BYTES and plan.request_of(number) is not None
     }
 
 
-def _exchange(
+def _shuffle(
     context: RunContext, rewrite: RewriteSpec, task: ClusterTask, rows: int | None
 ) -> RewriteResult:
     """Place the rows of a cluster with all workers of the engine."""
     engine = context.engine
-    assert isinstance(engine, Exchanger)  # noqa: S101 - no cluster is large otherwise
+    assert isinstance(engine, Shuffle)  # noqa: S101 - no cluster is large otherwise
     store = open_store(rewrite.table_uri, rewrite.storage_options)
     files = task.rewrite.files
     placement = sample_placement(store, rewrite.reader, task.request, files, task.wanted_files)
     without_files = replace(task, rewrite=replace(task.rewrite, files=()))
     destinations = placement.num_destinations
-    read, written = engine.exchange(
-        partial(make_exchange, rewrite, without_files, placement),
+    read, written = engine.shuffle(
+        partial(make_shuffle, rewrite, without_files, placement),
         divide_sources(files),
         destinations,
         usual_rows=None if rows is None else max(1, rows // destinations),

@@ -108,7 +108,7 @@ class Placed:
         finished[rows] = totals[self.clusters[rows]] >= min_bytes
         return finished
 
-    def find_alone(self, candidates: Array, groups: Array) -> Array:
+    def find_singletons(self, candidates: Array, groups: Array) -> Array:
         """Return the candidates of partitions whose candidates are of one cluster only."""
         rows = np.flatnonzero(candidates)
         count = int(groups.max(initial=-1)) + 1

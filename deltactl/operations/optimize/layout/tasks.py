@@ -1,4 +1,4 @@
-"""The worker of a cluster: exchange its live rows between files, sort, verify.
+"""The worker of a cluster: shuffle its live rows between files, sort, verify.
 
 Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.engine.base import CancelToken
-from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
+from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source, join_batches, shuffle
 from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
 from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
@@ -51,7 +51,7 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
-from deltactl.parquet.splice.copy_conditions import Reason
+from deltactl.parquet.splice.copy_conditions import CopyRefusal
 from deltactl.parquet.writer import DataFileWriter
 from deltactl.storage.local.spill import ensure_space
 from deltactl.storage.open import open_store
@@ -133,8 +133,8 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
     schema = spec.rewrite.reader.schema
     try:
         with Spool(schema, placement.num_destinations, held, spec.spill_dir) as spool:
-            read, written = exchange(
-                job.exchange, sources, spool, workers=task.workers, memory_bytes=held // 2
+            read, written = shuffle(
+                job.shuffle, sources, spool, workers=task.workers, memory_bytes=held // 2
             )
         return finish_cluster(task, read, written)
     except BaseException:
@@ -143,11 +143,11 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
         raise
 
 
-def make_exchange(
+def make_shuffle(
     spec: RewriteSpec, task: ClusterTask, placement: Placement, attempt: int
-) -> ClusterExchange:
-    """Return the exchange of the rows of a cluster, for a worker of an engine."""
-    return _Job(_open(spec), spec, task, placement, attempt).exchange
+) -> ClusterShuffle:
+    """Return the shuffle of the rows of a cluster, for a worker of an engine."""
+    return _Job(_open(spec), spec, task, placement, attempt).shuffle
 
 
 def _open(spec: RewriteSpec) -> Store:
@@ -173,7 +173,7 @@ def finish_cluster(
             "committed; the table is as before.",
         )
     counts = RewriteCounts()
-    counts.encode(len(task.rewrite.files), task.input_bytes, [Reason.ENCODE])
+    counts.encode(len(task.rewrite.files), task.input_bytes, [CopyRefusal.ENCODE])
     return RewriteResult(tuple(output.file for output in outputs), None, counts, digest)
 
 
@@ -185,7 +185,7 @@ class Output:
     digest: RowDigest
 
 
-ClusterExchange: TypeAlias = Exchange[Sequence[DataFile], RowDigest, list[Output]]
+ClusterShuffle: TypeAlias = ShuffleWork[Sequence[DataFile], RowDigest, list[Output]]
 
 
 @dataclass
@@ -206,9 +206,9 @@ class _Job:
         self._lock = Lock()
 
     @property
-    def exchange(self) -> ClusterExchange:
-        """Return the exchange of the rows."""
-        return Exchange(self.spec.reader.schema, self.read, self.key, self.write)
+    def shuffle(self) -> ClusterShuffle:
+        """Return the shuffle of the rows."""
+        return ShuffleWork(self.spec.reader.schema, self.read, self.key, self.write)
 
     def read(self, files: Sequence[DataFile]) -> Source[RowDigest]:
         """Return the live rows of files, and then their digest."""
@@ -264,7 +264,7 @@ class _Job:
         # is in memory too.
         most_bytes = max(1 << 20, self.task.memory_bytes // (6 * self.task.workers))
         schema = self.spec.reader.schema.append(PLACE)
-        ordered = self._sort(gather(batches, schema, most_bytes, rows))
+        ordered = self._sort(join_batches(batches, schema, most_bytes, rows))
         with closing(ordered):
             files = [
                 self._write_file(f"{destination:03d}-{number}", part)

@@ -19,11 +19,11 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 
-STARTED: Final = f"{OWN_DIR}/clone.json"
+PROGRESS_FILE: Final = f"{OWN_DIR}/clone.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class CloneProgress:
     """The source of the copies: its address, its table id, and its version."""
 
     source: str
@@ -31,31 +31,31 @@ class Started:
     version: int
 
 
-def read_started(target: Store) -> Started | None:
+def read_progress(target: Store) -> CloneProgress | None:
     """Return the record of an unfinished clone, if there is one.
 
     Raises:
         SafetyError: it is not valid.
     """
     try:
-        found = json.loads(target.read(STARTED))
-        return Started(str(found["source"]), str(found["table_id"]), int(found["version"]))
+        found = json.loads(target.read(PROGRESS_FILE))
+        return CloneProgress(str(found["source"]), str(found["table_id"]), int(found["version"]))
     except ObjectNotFoundError:
         return None
     except MALFORMED as error:
         raise SafetyError(
-            f"the file {STARTED} in {target.uri} does not say which table the unfinished clone "
-            "copies",
+            f"the file {PROGRESS_FILE} in {target.uri} does not say which table the unfinished "
+            "clone copies",
             hint=f"Delete the directory {target.uri} and rerun.",
         ) from error
 
 
-def write_started(target: Store, started: Started) -> None:
+def write_progress(target: Store, progress: CloneProgress) -> None:
     """Store the record, durably."""
-    target.put(STARTED, json.dumps(asdict(started), ensure_ascii=False, indent=2).encode())
+    target.put(PROGRESS_FILE, json.dumps(asdict(progress), ensure_ascii=False, indent=2).encode())
 
 
-def ensure_same_source(target: Store, found: Started, wanted: Started) -> None:
+def ensure_same_source(target: Store, found: CloneProgress, wanted: CloneProgress) -> None:
     """Refuse to continue the clone of another table.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The exchange: each row reaches its destination once, through memory or a file."""
+"""The shuffle: each row reaches its destination once, through memory or a file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.engine import exchange as exchanges
-from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
+from deltactl.engine import shuffle as shuffles
+from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source, join_batches, shuffle
 from deltactl.engine.spill import Spool
 from deltactl.errors import StorageError
 from deltactl.storage.local.spill import Spill, ensure_space
@@ -61,8 +61,8 @@ def test_each_row_arrives_once(
     sources: list[list[list[int]]], memory_bytes: int, workers: int
 ) -> None:
     with Spool(SCHEMA, 5, memory_bytes) as spool:
-        counts, written = exchange(
-            Exchange(SCHEMA, read, key, write), sources, spool, workers=workers, memory_bytes=1
+        counts, written = shuffle(
+            ShuffleWork(SCHEMA, read, key, write), sources, spool, workers=workers, memory_bytes=1
         )
     assert counts == [sum(map(len, batches)) for batches in sources]
     found: Counter[str] = Counter()
@@ -81,9 +81,9 @@ def test_the_first_failure_ends_it(workers: int) -> None:
     ) -> Callable[[], tuple[int, int, list[Any]]]:
         raise ValueError(f"destination {destination}")
 
-    work = Exchange(SCHEMA, read, key, fail)
+    work = ShuffleWork(SCHEMA, read, key, fail)
     with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
-        exchange(work, [[[1, 2, 3]], [[4]]], spool, workers=workers, memory_bytes=1)
+        shuffle(work, [[[1, 2, 3]], [[4]]], spool, workers=workers, memory_bytes=1)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -100,9 +100,9 @@ def test_a_failure_after_the_rows_are_written(workers: int) -> None:
 
         return fail
 
-    work = Exchange(SCHEMA, read, key, write_first)
+    work = ShuffleWork(SCHEMA, read, key, write_first)
     with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
-        exchange(work, [[[0, 1, 2, 3, 4]]], spool, workers=workers, memory_bytes=1)
+        shuffle(work, [[[0, 1, 2, 3, 4]]], spool, workers=workers, memory_bytes=1)
     assert started
 
 
@@ -132,10 +132,10 @@ def test_rows_come_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_rows_are_gathered() -> None:
     batches = [batch_of([n]) for n in range(10)]
-    assert [batch.num_rows for batch in gather(batches, SCHEMA, 1 << 20)] == [10]
-    assert [batch.num_rows for batch in gather(batches, SCHEMA, 1 << 20, 4)] == [4, 4, 2]
-    assert [batch.num_rows for batch in gather(batches, SCHEMA, 1)] == [1] * 10
-    assert not list(gather([], SCHEMA, 1))
+    assert [batch.num_rows for batch in join_batches(batches, SCHEMA, 1 << 20)] == [10]
+    assert [batch.num_rows for batch in join_batches(batches, SCHEMA, 1 << 20, 4)] == [4, 4, 2]
+    assert [batch.num_rows for batch in join_batches(batches, SCHEMA, 1)] == [1] * 10
+    assert not list(join_batches([], SCHEMA, 1))
 
 
 def test_batches_that_are_too_large_together_are_not_joined(
@@ -143,8 +143,8 @@ def test_batches_that_are_too_large_together_are_not_joined(
 ) -> None:
     """Arrow cannot join strings of more bytes than their offsets can count."""
     batches = [batch_of([n] * count) for n, count in ((1, 1), (2, 50), (3, 1), (4, 1))]
-    monkeypatch.setattr(exchanges, "_MOST_JOINED_BYTES", batches[1].nbytes)
-    found = list(gather(batches, SCHEMA, batches[1].nbytes))
+    monkeypatch.setattr(shuffles, "_MOST_JOINED_BYTES", batches[1].nbytes)
+    found = list(join_batches(batches, SCHEMA, batches[1].nbytes))
     assert [batch.num_rows for batch in found] == [1, 50, 2]
     assert pa.Table.from_batches(found) == pa.Table.from_batches(batches)
 

@@ -1,4 +1,4 @@
-"""Exchange rows between files: read rows of many sources, and send each row to a destination."""
+"""Shuffle rows between files: read rows of many sources, and send each row to a destination."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers]]
 smaller places come first.
 """
 
-_GATHERED_ROWS: Final = 1 << 20
+_JOINED_ROWS: Final = 1 << 20
 # The average rows of a piece for one destination. To join batches for larger pieces costs more than
 # it saves.
 _ROWS_A_PIECE: Final = 1 << 9
-_LEAST_GATHERED_BYTES: Final = 1 << 20
-_MOST_GATHERED_BYTES: Final = 8 << 20
+_LEAST_BATCH_BYTES: Final = 1 << 20
+_MOST_BATCH_BYTES: Final = 8 << 20
 # The offsets of strings have 32 bits: Arrow does not join batches with more bytes in a column.
 _MOST_JOINED_BYTES: Final = (1 << 31) - 1
 
@@ -57,8 +57,8 @@ class RowCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange(Generic[T, S, R]):
-    """The work of an exchange.
+class ShuffleWork(Generic[T, S, R]):
+    """The work of an shuffle.
 
     Attributes:
         schema: the columns of the rows.
@@ -75,20 +75,20 @@ class Exchange(Generic[T, S, R]):
     write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], Callable[[], R]]
 
 
-MakeExchange: TypeAlias = Callable[[int], Exchange[T, S, R]]
-"""``make(attempt)`` returns the `Exchange`.
+MakeShuffle: TypeAlias = Callable[[int], ShuffleWork[T, S, R]]
+"""``make(attempt)`` returns the `ShuffleWork`.
 
 The engine sends this function to its workers and calls it there.
 """
 
 
 @runtime_checkable
-class Exchanger(Protocol):
-    """An engine that exchanges rows between its workers."""
+class Shuffle(Protocol):
+    """An engine that shuffles rows between its workers."""
 
-    def exchange(
+    def shuffle(
         self,
-        make: MakeExchange[T, S, R],
+        make: MakeShuffle[T, S, R],
         sources: Sequence[T],
         destinations: int,
         *,
@@ -98,11 +98,11 @@ class Exchanger(Protocol):
         """Read all sources, then write all destinations that have rows.
 
         Args:
-            make: returns the exchange.
+            make: returns the shuffle.
             sources: the sources to read; each is sent to a worker.
             destinations: the number of destinations.
             usual_rows: the usual number of rows of a destination, if known.
-            cancel: ends the exchange when it is set.
+            cancel: ends the shuffle when it is set.
 
         Raises:
             InterruptedRunError: ``cancel`` was set.
@@ -112,13 +112,18 @@ class Exchanger(Protocol):
         ...
 
 
-def exchange(
-    work: Exchange[T, S, R], sources: Iterable[T], spool: Spool, *, workers: int, memory_bytes: int
+def shuffle(
+    work: ShuffleWork[T, S, R],
+    sources: Iterable[T],
+    spool: Spool,
+    *,
+    workers: int,
+    memory_bytes: int,
 ) -> tuple[list[S], list[R]]:
     """Read all sources in this process, then write all destinations that have rows.
 
     Args:
-        work: the exchange.
+        work: the shuffle.
         sources: the sources to read.
         spool: keeps the rows between reading and writing. Its memory has a limit of its own, which
             is not part of ``memory_bytes``.
@@ -129,13 +134,13 @@ def exchange(
         Exception: the first error of a source or destination. After it, no other source or
             destination is started.
     """
-    gathered = min(_MOST_GATHERED_BYTES, max(_LEAST_GATHERED_BYTES, memory_bytes // workers))
-    rows = min(_GATHERED_ROWS, _ROWS_A_PIECE * len(spool.rows))
+    batch_bytes = min(_MOST_BATCH_BYTES, max(_LEAST_BATCH_BYTES, memory_bytes // workers))
+    rows = min(_JOINED_ROWS, _ROWS_A_PIECE * len(spool.rows))
 
     def read(source: T) -> Callable[[], S]:
         opened = work.read(source)
         first_row = 0
-        for batch in gather(opened.batches, work.schema, gathered, rows):
+        for batch in join_batches(opened.batches, work.schema, batch_bytes, rows):
             spool.add(batch, *work.key(batch, first_row))
             first_row += batch.num_rows
         return opened.finish
@@ -153,11 +158,11 @@ def exchange(
     return read_results, _run_all(write, destinations, workers)
 
 
-def gather(
+def join_batches(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     most_bytes: int,
-    most_rows: int = _GATHERED_ROWS,
+    most_rows: int = _JOINED_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Join small batches up to a size, because it is cheaper to handle many rows at once."""
     held: list[pa.RecordBatch] = []
@@ -209,7 +214,7 @@ def _run_all(start: Callable[[A], Callable[[], R]], items: Sequence[A], workers:
         return [start(item)() for item in items]
     results: dict[int, R] = {}
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
-    with ThreadPoolExecutor(workers, thread_name_prefix="deltactl-exchange") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="deltactl-shuffle") as pool:
 
         def submit(step: Callable[[], Any], number: int, steps: dict[Future[Any], int]) -> None:
             future = pool.submit(step)
