@@ -88,7 +88,6 @@ complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l min-cluster-si
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l spill-dir -r -a '(__fish_complete_directories)' -d 'Directory for rows that do not fit in memory while deltactl sorts them'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l since-version -r -d 'Rewrite only partitions that changed after version N. last-run: rewrite only partitions that changed since the last optimize run that finished all work'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l skip-hot -r -d 'Skip partitions whose newest file is younger than this age, e.g. 1h'
-complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l include-clustered -d 'Also merge files that have liquid clustering or a Z-order. These files lose their layout. Deprecated: use --cluster-by or --zorder-by instead'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l target-size -r -d 'Target size of the new files'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l min-file-size -r -d 'Merge files that are smaller than this size'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l min-input-files -r -d 'Merge files only in groups of at least this many files'

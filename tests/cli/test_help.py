@@ -126,6 +126,10 @@ def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
         (["vacuum", "t", "--retian", "1h"], "No such option: --retian. Did you mean '--retain'?"),
         (["optimize", "t", "--zzz"], "No such option: --zzz"),
         (
+            ["optimize", "t", "--include-clustered"],
+            "No such option: --include-clustered. Did you mean '--min-cluster-size'?",
+        ),
+        (
             ["optimize", "t", "--verify", "ful"],
             "Invalid value for '--verify': 'ful' is not one of 'counts', 'full'. "
             "Did you mean 'full'?",

@@ -73,7 +73,6 @@ def _optimize(chance: random.Random, table: Table, state: State) -> str:
         # Spark comes without a codec for brotli.
         codec=("zstd", "gzip", "none", "lz4", "zstd", "snappy"),
         verify=("full",),
-        include_clustered=(True,),
         min_input_files=(1,),
         commit_every_bytes=(1,),
     )

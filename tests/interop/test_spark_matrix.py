@@ -44,18 +44,19 @@ pytestmark = [
     # Py4J leaves sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    # Tables of liquid clustering are rewritten too, whose rows it does not place.
-    pytest.mark.filterwarnings("ignore:--include-clustered is deprecated"),
 ]
 
 SLICE = ["mapping_name-cleaned"]
 NAMES = all_names() if os.environ.get("DELTACTL_FULL_MATRIX") else SLICE
 
 APPEND_ONLY = {"append_only"}
-LAID_OUT = ("clustered", "zordered")
 NO_WORK = {"emptied"}
-# Spark clusters them again, we merge files.
-CLUSTERED = {"clustered", "clustered_done"}
+# Their rows are placed, by us and by Spark in another way: these options rewrite all files.
+LAID_OUT: dict[str, dict[str, Any]] = {
+    "clustered": {"full": True},
+    "clustered_done": {"full": True},
+    "zordered": {"cluster_by": "id", "full": True},
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,7 +87,8 @@ def test_optimize_keeps_all_that_spark_sees(
     shutil.copytree(table.path, path)
     properties = show_properties(delta_spark, path)
 
-    report = run_optimize(path, name)
+    laid_out = LAID_OUT.get(table.features[0], {})
+    report = run_optimize(path, name, *(["--full"] if laid_out else []))
 
     assert report["exit"] == 0, report
     problems = [
@@ -149,9 +151,10 @@ def compare_rows(found: list[str], expected: list[str]) -> Iterator[str]:
 
 def run_optimize(path: Path, name: str, *options: str) -> dict[str, Any]:
     """Run the command; its report, with the exit status as ``exit``."""
-    more = ["--include-clustered"] if name.startswith(LAID_OUT) else []
+    by = LAID_OUT.get(find_feature(name).name, {}).get("cluster_by")
     # Copied or encoded, by the shape of the log: each feature has a "json" one and others.
-    more += ["--rewrite", "copy" if name.endswith("-json") else "encode"]
+    copies = name.endswith("-json") and find_feature(name).name not in LAID_OUT
+    more = ["--rewrite", "copy" if copies else "encode", *(["--cluster-by", by] if by else [])]
     done = subprocess.run(
         [sys.executable, "-m", "deltactl", "optimize", str(path), "-o", "json", *more, *options],
         cwd=REPOSITORY,
@@ -195,7 +198,7 @@ def compare_with_spark(
     """Our commit against the one that Spark's own OPTIMIZE makes of the same table."""
     shutil.copytree(table.path, theirs)
     spark.sql(f"OPTIMIZE {table_name(theirs)}")
-    if table.features[0] in CLUSTERED:
+    if table.features[0] in LAID_OUT:
         return
     version = table.expected.version + 1
     if latest_version(path) == latest_version(theirs) == version:
@@ -243,9 +246,8 @@ def optimize_on_spark(spark: SparkSession, table: MatrixTable, path: Path) -> It
         statement = later_insert(find_feature(table.name), start, start + 3)
         spark.sql(statement.replace("{t}", table_name(path)))
     rows, version = read_rows(spark, path), latest_version(path)
-    options = OptimizeOptions(
-        include_clustered=True, max_deleted_rows_ratio=0, verify="full", rewrite="copy"
-    )
+    chosen = LAID_OUT.get(table.features[0], {"rewrite": "copy"})
+    options = OptimizeOptions(max_deleted_rows_ratio=0, verify="full", **chosen)
     report = Table(str(path)).optimize(options, engine=SparkEngine(spark))
     if latest_version(path) == version or report.engine != "spark":
         yield f"optimize on Spark committed nothing: {report.plan.left_alone}"

@@ -127,14 +127,6 @@ def command(  # noqa: PLR0913 - one parameter an option
             help="Skip partitions whose newest file is younger than this age, e.g. 1h",
         ),
     ] = None,
-    include_clustered: Annotated[
-        bool,
-        typer.Option(
-            "--include-clustered",
-            help="Also merge files that have liquid clustering or a Z-order. These files lose "
-            "their layout. Deprecated: use --cluster-by or --zorder-by instead",
-        ),
-    ] = False,
     target_size: Annotated[
         str | None,
         typer.Option(
@@ -278,7 +270,6 @@ def command(  # noqa: PLR0913 - one parameter an option
         min_cluster_bytes=_parse_min_cluster(min_cluster_size),
         spill_dir=spill_dir,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
-        include_clustered=include_clustered,
         since_version=since[0],
         since_table_id=since[1],
         need=parse_need(if_needed, ("files", "size", "skip")),

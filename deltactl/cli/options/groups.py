@@ -20,7 +20,7 @@ _NAMES: Final = {
     Group.SELECTION: (
         "all all-versions also-keep-for at blame checkpoints deep diff dvs files follow "
         "full if-needed path proofs shallow timestamp "
-        "include-clustered include-unknown inventory keep-last keep-version limit "
+        "include-unknown inventory keep-last keep-version limit "
         "max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
         "only operation partition-by policy property purge retain sample since since-version "
         "skip-hot sync to-timestamp to-version undo until version version-range where"

@@ -170,7 +170,7 @@ class SparkEngine(Engine):
         usual_rows: int | None = None,
         cancel: CancelToken | None = None,
     ) -> tuple[list[T], list[R]]:
-        """ShuffleWork rows with Spark's shuffle; see :class:`deltactl.engine.shuffle.Shuffle`.
+        """Shuffle rows with Spark's shuffle; see :class:`deltactl.engine.shuffle.Shuffle`.
 
         Spark repeats lost work. After a transient error of the storage, the whole shuffle is
         repeated.

@@ -1,4 +1,4 @@
-"""ShuffleWork rows in Python workers of Spark. Rows are sent as bytes, by destination.
+"""Shuffle rows in Python workers of Spark. Rows are sent as bytes, by destination.
 
 No column of a table is converted to a Spark type: Spark shuffles Arrow streams as bytes. deltactl
 sends this module to the workers with the package; pyspark is imported only there.

@@ -83,11 +83,10 @@ def select(
         choice.forced |= wanted
         return None
     kept = find_kept(snapshot, files, choice.groups) if options.keeps_layouts else None
-    if not options.include_clustered:
-        marked = clustered_mask(snapshot, files)
-        if kept is not None:
-            marked = marked & ~kept.placed.is_placed
-        choice.leave(marked, "clustered or Z-ordered")
+    marked = clustered_mask(snapshot, files)
+    if kept is not None:
+        marked = marked & ~kept.placed.is_placed
+    choice.leave(marked, "clustered or Z-ordered (rewrite with --cluster-by or --full)")
     choice.forced |= _over_ratio(files, options.max_deleted_rows_ratio)
     tags = lookup_map(files["tags"], TARGET_TAG)
     choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()

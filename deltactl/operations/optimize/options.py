@@ -74,7 +74,6 @@ class OptimizeOptions:
     min_row_group_bytes: int | None = None
     purge: bool = False
     skip_hot_ms: int | None = None
-    include_clustered: bool = False
     memory_bytes: int | None = None
     since_version: int | None = None
     since_table_id: str | None = None

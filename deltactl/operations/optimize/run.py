@@ -111,12 +111,6 @@ def try_optimize(
         context.warn(
             f"Apache Spark can read {options.codec} only if the cluster has this codec installed"
         )
-    if options.include_clustered:
-        context.warn(
-            "--include-clustered is deprecated: it lets optimize merge clustered files without "
-            "regard to their layout. Omit it to keep the layout, or use --cluster-by or "
-            "--zorder-by to cluster all files"
-        )
     snapshot, plan = _make_plan(store, options, context)
     _log.info(
         "%s: %s in %s, %d bytes, version %d",

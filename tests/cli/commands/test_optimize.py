@@ -205,7 +205,7 @@ def test_every_option_reaches_the_plan(cli: RunCli, table: TableBuilder) -> None
     assert plan("--purge")["plan"]["files"] == 1
     assert plan("--max-deleted-rows-ratio", "1", "--min-file-size", "1B")["plan"]["files"] == 0
     assert plan("--max-deleted-rows-ratio", "0", "--min-file-size", "1B")["plan"]["files"] == 1
-    assert plan("--include-clustered", "--memory", "1GiB", "--max-concurrent", "1")["plan"]["bins"]
+    assert plan("--memory", "1GiB", "--max-concurrent", "1")["plan"]["bins"]
 
 
 def test_commits_in_batches(cli: RunCli, table: TableBuilder) -> None:

@@ -52,6 +52,7 @@ from tests.support.table_builder import (
 )
 
 _NUMBERS = itertools.count()
+_CLUSTERED = "clustered or Z-ordered (rewrite with --cluster-by or --full)"
 KIB = 1024
 
 
@@ -488,12 +489,7 @@ def test_files_that_are_clustered_are_left() -> None:
     )
     report = plan(builder)
     assert len(report.plan.files) == 2
-    assert report.plan.left_alone == {"clustered or Z-ordered": 4}
-    report = run(builder, include_clustered=True)
-    assert report.files_removed == 6
-    add = read_commit(builder.store, report.version_after)[1]["add"]
-    assert "clusteringProvider" not in add
-    assert set(add["tags"]) == {"deltactl.targetFileSize"}
+    assert report.plan.left_alone == {_CLUSTERED: 4}
 
 
 def test_files_of_a_z_order_commit_are_left() -> None:
@@ -505,8 +501,8 @@ def test_files_of_a_z_order_commit_are_left() -> None:
     builder.commit(builder.write_file([{"id": 6}]), operation="OPTIMIZE", **plain)
     report = plan(builder)
     assert len(report.plan.files) == 3
-    assert report.plan.left_alone == {"clustered or Z-ordered": 2}
-    assert len(planned(builder, include_clustered=True)) == 5
+    assert report.plan.left_alone == {_CLUSTERED: 2}
+    assert len(planned(builder, cluster_by="id")) == 5
 
 
 def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
@@ -527,7 +523,7 @@ def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
     report = optimize_table(
         Noting(builder.store), OptimizeOptions(), RunContext(warn=pytest.fail), dry_run=True
     )
-    assert report.plan.left_alone == {"clustered or Z-ordered": 5}
+    assert report.plan.left_alone == {_CLUSTERED: 5}
     commits = [name for name in names if name.endswith(".json")]
     assert sorted(commits) == [f"_delta_log/{version:020}.json" for version in range(3)]
 
@@ -556,7 +552,7 @@ def test_a_log_cleanup_hides_no_earlier_z_order_commit(tmp_path: Path) -> None:
         Cleaned(builder.store), OptimizeOptions(), RunContext(warn=pytest.fail), dry_run=True
     )
     assert next(failures, None) is None
-    assert report.plan.left_alone == {"clustered or Z-ordered": 4}
+    assert report.plan.left_alone == {_CLUSTERED: 4}
 
 
 @pytest.mark.parametrize(("behind_ms", "left"), [(50, 2), (300_000, 2), (3_600_000, 0)])
@@ -567,7 +563,7 @@ def test_the_clock_of_commits_may_be_behind_that_of_files(behind_ms: int, left: 
     later = START_MS + behind_ms
     adds = [builder.write_file([{"id": 5}], modified_ms=later) for _ in range(2)]
     builder.commit(*adds, operation="OPTIMIZE", **z_order)
-    assert plan(builder).plan.left_alone.get("clustered or Z-ordered", 0) == left
+    assert plan(builder).plan.left_alone.get(_CLUSTERED, 0) == left
 
 
 def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
@@ -581,7 +577,7 @@ def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
         report = optimize_table(
             LocalStore(str(tmp_path)), options, RunContext(warn=lambda message: None), dry_run=True
         )
-        return report.plan.left_alone.get("clustered or Z-ordered")
+        return report.plan.left_alone.get(_CLUSTERED)
 
     assert left_alone(lambda table: table.optimize.compact()) is None
     assert left_alone(lambda table: table.optimize.z_order(["id"], target_size=100)) == 1

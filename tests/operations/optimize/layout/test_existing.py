@@ -131,7 +131,7 @@ def test_files_of_a_layout_that_cannot_be_kept_are_left(tags: dict[str, str]) ->
     plan = run(builder.store, dry_run=True).plan
     assert plan.layout is None
     assert plan.files.num_rows == 4
-    assert plan.left_alone["clustered or Z-ordered"] == 2
+    assert plan.left_alone["clustered or Z-ordered (rewrite with --cluster-by or --full)"] == 2
 
 
 def test_tags_without_a_cluster_place_nothing() -> None:
@@ -201,15 +201,12 @@ def test_large_files_of_other_partitions_are_left() -> None:
     assert plan.is_empty
 
 
-@pytest.mark.parametrize(
-    "options", [{"purge": True}, {"rewrite": "copy", "include_clustered": True}]
-)
-def test_a_rewrite_that_does_not_place_rows_drops_the_tags(options: dict[str, Any]) -> None:
+def test_a_purge_does_not_place_rows_and_drops_the_tags() -> None:
     builder = build(files=0, features=["deletionVectors"])
     for n in range(2):
         path = tagged(builder, [{"id": n, "v": "x", "w": 1}] * 2)
         builder.delete_rows(path, [0])
-    report = run(builder.store, **options)
+    report = run(builder.store, purge=True)
     (add,) = actions_of(builder.store, report.version_after)["add"]
     assert set(add["tags"]) == {"deltactl.targetFileSize"}
     assert "clusteringProvider" not in add
@@ -245,12 +242,3 @@ def test_files_that_others_took_are_placed_in_the_next_round() -> None:
     assert [remove["path"] for remove in found["remove"]] == [second]
     assert found["add"][0]["tags"][COLUMNS_TAG] == '[["id"],["v"]]'
     assert rows_of(builder.store) == before - multiset([{"id": 1, "v": "new", "w": 0}])
-
-
-def test_the_deprecated_option_keeps_layouts_too() -> None:
-    builder, target = placed()
-    builder.append([{"id": 1, "v": "new", "w": 0}])
-    report = run(builder.store, target_bytes=target, include_clustered=True)
-    (add,) = actions_of(builder.store, report.version_after)["add"]
-    assert add["tags"][COLUMNS_TAG] == '[["id"],["v"]]'
-    assert report.files_removed == 1
