@@ -10,20 +10,19 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.spill import Spool
+from deltactl.numpy_types import Integers
 
 S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 A = TypeVar("A")
 
-Numbers = npt.NDArray[np.int64]
 
-Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers]]
+Key = Callable[[pa.RecordBatch, int], tuple[Integers, Integers]]
 """``key(batch, first_row) -> (destinations, places)`` for the rows of a batch.
 
 ``first_row`` is the number of the first row of the batch in its source. At a destination, rows with

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.engine.take_rows import take_rows
+from deltactl.numpy_types import Integers
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
@@ -50,8 +50,8 @@ class Spool(Spill):
     def add(
         self,
         batch: pa.RecordBatch,
-        destinations: npt.NDArray[np.int64],
-        within: npt.NDArray[np.int64],
+        destinations: Integers,
+        within: Integers,
     ) -> None:
         """Add the rows of a batch, with a destination and a place there for each row.
 
@@ -79,8 +79,8 @@ def size_with_places(batch: pa.RecordBatch) -> int:
 
 def divide(
     batch: pa.RecordBatch,
-    destinations: npt.NDArray[np.int64],
-    within: npt.NDArray[np.int64],
+    destinations: Integers,
+    within: Integers,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield each destination and its rows of the batch, in ascending order of destinations.
 
@@ -95,9 +95,7 @@ def divide(
         yield int(ordered[first]), rows.slice(first, end - first)
 
 
-def _sort(
-    destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _sort(destinations: Integers, within: Integers) -> Integers:
     """Return row numbers sorted by destination, then by place.
 
     Both are sorted by one key of 63 bits. If they do not fit, the order by place is only

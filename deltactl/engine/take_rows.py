@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Numbers = npt.NDArray[np.int64]
+from deltactl.numpy_types import Integers
 
 
-def take_rows(batch: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
+def take_rows(batch: pa.RecordBatch, order: Integers) -> pa.RecordBatch:
     """Return the rows whose numbers are in ``order``, in this order."""
     return next(take_in_parts(batch, order, max(1, len(order))), batch.slice(0, 0))
 
 
 def take_in_parts(
-    batch: pa.RecordBatch, order: Numbers, most_rows: int
+    batch: pa.RecordBatch, order: Integers, most_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same rows as ``take_rows``, in batches of at most so many rows.
 

@@ -16,16 +16,13 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.numpy_types import Bytes, Hashes, Integers, WideHashes
 from deltactl.protocol.arrow_schemas import array_of
-
-Hashes: TypeAlias = npt.NDArray[np.uint64]
-WideHashes: TypeAlias = np.ndarray[Any, np.dtype[np.bytes_]]
 
 _NUMBERS: Final = [np.zeros((4, 0), np.uint64)]
 _LOCK: Final = threading.Lock()
@@ -133,7 +130,7 @@ def _hash(texts: pa.StringArray, halves: int) -> Hashes:
     return (upper[0::2] << _HALF | upper[1::2]).ravel()
 
 
-def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+def _add_block(sums: Hashes, data: Bytes, offsets: Integers) -> None:
     lengths, starts = np.diff(offsets), offsets[:-1]
     whole, rest = lengths // _WORD_BYTES, lengths % _WORD_BYTES
     numbers = _draw(len(sums), int(whole.max(initial=0)) + 3)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +18,7 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
+from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.actions import Metadata
 from deltactl.storage.store import Store
 
@@ -78,10 +78,6 @@ def sweep_commits(
     return found.finish(first, last)
 
 
-Counts = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
     """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
@@ -93,8 +89,8 @@ class Lifetimes:
     first: int
     last: int
     files: pa.Table = field(repr=False)
-    born: Counts = field(repr=False)
-    died: Counts = field(repr=False)
+    born: Integers = field(repr=False)
+    died: Integers = field(repr=False)
 
     @classmethod
     def of(cls, sweep: LogSweep, first: int) -> Lifetimes:
@@ -132,13 +128,13 @@ class Lifetimes:
         )
         return np.asarray(hit.to_numpy(), np.bool_)
 
-    def count(self, chosen: Flags, weights: Counts | None = None) -> Counts:
+    def count(self, chosen: Flags, weights: Integers | None = None) -> Integers:
         """Return, for each version, the number (or total weight) of the chosen lifetimes in it."""
         changes = np.zeros(self.last - self.first + 2, np.int64)
         weight = 1 if weights is None else weights[chosen]
         np.add.at(changes, self.born[chosen] - self.first, weight)
         np.add.at(changes, self.died[chosen] - self.first, -weight)
-        totals: Counts = np.cumsum(changes)[:-1]
+        totals: Integers = np.cumsum(changes)[:-1]
         return totals
 
 
@@ -160,7 +156,7 @@ def added_by_text(sweep: LogSweep) -> pa.Table:
     return last.filter(last["is_add"])
 
 
-def _sort_events(events: pa.Table, key: str = "key") -> tuple[Counts, Counts]:
+def _sort_events(events: pa.Table, key: str = "key") -> tuple[Integers, Integers]:
     """Return a number for each key, and the order of events by key and version.
 
     Within a version, removes come first: if a commit has both actions, the file is live after it.

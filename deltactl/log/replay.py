@@ -26,12 +26,10 @@ from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
 from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.key_sets import (
-    Flags,
     KeyHashes,
     KeySet,
     KeyTexts,
     Repeats,
-    Rows,
     find_repeated_hashes,
     make_key_set,
 )
@@ -39,7 +37,8 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser, ParsedActions
 from deltactl.log.commits.z_orders import ZOrderCommits
-from deltactl.log.keyed_hash import Hashes, hash_pairs
+from deltactl.log.keyed_hash import hash_pairs
+from deltactl.numpy_types import Flags, Hashes, Integers
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
@@ -268,7 +267,7 @@ def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Ta
     return Tail(adds.select(kept[0]), removes.select(kept[1]), KeyHashes(first, second))
 
 
-def _pick_newest(repeats: Repeats, seq: Rows) -> Flags:
+def _pick_newest(repeats: Repeats, seq: Integers) -> Flags:
     """Return the rows that have the greatest ``seq`` of their key."""
     won = np.ones(len(seq), np.bool_)
     if len(repeats.rows):

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.units import GIB, MIB
 
 if TYPE_CHECKING:  # few sizes are counted without Arrow
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
+
+    from deltactl.numpy_types import Integers
 
 EDGES = (64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB, 256 * MIB, GIB)
 """Bounds between buckets in bytes; the first bucket begins at 0, the last has no end."""
-
-Sizes: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class FileSizes:
         }
 
 
-def count_sizes(sizes: Sizes, small: int) -> FileSizes:
+def count_sizes(sizes: Integers, small: int) -> FileSizes:
     """Count sizes in bytes by bucket."""
     import numpy as np
 
@@ -94,7 +92,7 @@ def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) 
     import pyarrow.compute as pc
 
     found = [pc.fill_null(batch["size_bytes"], 0).to_numpy() for batch in batches]
-    sizes: Sizes = np.concatenate([np.empty(0, np.int64), *found])
+    sizes: Integers = np.concatenate([np.empty(0, np.int64), *found])
     return count_sizes(sizes, _small_bytes(target_property, int(sizes.sum())))
 
 

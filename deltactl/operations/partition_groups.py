@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import array_of, arrow_type
 from deltactl.protocol.partition_texts import zone_mask
 from deltactl.protocol.partitions import (
@@ -25,8 +26,6 @@ from deltactl.protocol.partitions import (
 from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field
 
-Array = np.ndarray[Any, Any]
-
 _CODES_A_ROW: Final = 4  # maximum number of possible codes that are numbered with a lookup table
 
 
@@ -34,8 +33,8 @@ _CODES_A_ROW: Final = 4  # maximum number of possible codes that are numbered wi
 class PartitionGroups:
     """``ids[row]`` is the partition of a file; ``first_rows[id]`` a file of that partition."""
 
-    ids: Array
-    first_rows: Array
+    ids: Integers
+    first_rows: Integers
     texts: tuple[tuple[str, pa.ChunkedArray], ...]
 
     @property
@@ -60,7 +59,7 @@ class PartitionGroups:
             for row in zip(*columns, strict=True)
         ]
 
-    def newest(self, times: Array) -> Array:
+    def newest(self, times: Integers) -> Integers:
         """Return the latest time of each partition."""
         result = np.full(self.num_groups, np.iinfo(np.int64).min)
         np.maximum.at(result, self.ids, times)
@@ -107,7 +106,7 @@ def group_partitions(
     return PartitionGroups(ids, first_rows, tuple(texts))
 
 
-def _number_groups(codes: Array) -> tuple[Array, Array]:
+def _number_groups(codes: Integers) -> tuple[Integers, Integers]:
     """Renumber codes without gaps, in order; return them and the first row of each."""
     bound = int(codes.max(initial=-1)) + 1
     if bound > _CODES_A_ROW * len(codes):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DataFileError
+from deltactl.numpy_types import Flags
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
 from deltactl.parquet.reader import RowReader
@@ -68,7 +69,7 @@ def read_proof(commit_info: Mapping[str, Any] | None) -> Proof | None:
         return None
 
 
-def proven_mask(adds: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def proven_mask(adds: pa.Table) -> Flags:
     """Return a mask of the files of a commit that its digest covers (not merged files)."""
     placed = pc.equal(lookup_map(adds["tags"], PATH_TAG), adds["path"])
     found = pc.or_(pc.fill_null(placed, False), adds["clustering_provider"].is_valid())

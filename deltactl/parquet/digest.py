@@ -18,8 +18,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from deltactl.numpy_types import Hashes
 from deltactl.parquet.hashes import hash_values, key_of, look_up
-from deltactl.parquet.word_sums import Hashes, finish
+from deltactl.parquet.word_sums import finish
 
 ALGORITHM: Final = "deltactl-rows-2"
 """The version of the hash functions. Change this number when a hash changes."""

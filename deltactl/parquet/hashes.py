@@ -14,22 +14,13 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deltactl.parquet.word_sums import (
-    FIRST,
-    LENGTH,
-    Hashes,
-    Offsets,
-    finish,
-    mix,
-    sum_sequences,
-    sum_strings,
-)
+from deltactl.numpy_types import Array, Bytes, Hashes, Integers
+from deltactl.parquet.word_sums import FIRST, LENGTH, finish, mix, sum_sequences, sum_strings
 
 INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
@@ -85,7 +76,7 @@ def _hash_null(factor: np.uint64) -> np.uint64:
     return np.uint64(int(_NULL) * int(factor) % (1 << 64))
 
 
-def _read_bits(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
+def _read_bits(array: pa.Array, buffer: int) -> Bytes:
     """Return the bits of a buffer: of buffer 0, which values are valid; of buffer 1, booleans."""
     first = array.offset
     start, skipped = divmod(first, 8)
@@ -120,7 +111,7 @@ def _words_of(array: pa.Array) -> Hashes:
     raise TypeError(f"rows of type {kind} have no digest")
 
 
-def _read_numbers(array: pa.Array, kind: str) -> npt.NDArray[Any]:
+def _read_numbers(array: pa.Array, kind: str) -> Array:
     """Return the values of an array as they are in memory. The values of nulls have no meaning."""
     first = array.offset * np.dtype(kind).itemsize
     return np.frombuffer(array.buffers()[1], kind, len(array), first)
@@ -177,14 +168,14 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(is_text or is_binary or is_view or pa.types.is_fixed_size_binary(kind))
 
 
-def _members(array: pa.Array) -> tuple[pa.Array, Offsets]:
+def _members(array: pa.Array) -> tuple[pa.Array, Integers]:
     """Return the members of all lists or maps, and the offsets of each list among the members."""
     offsets = np.asarray(array.offsets).astype(np.int64)
     first = int(offsets[0])
     return array.values.slice(first, int(offsets[-1]) - first), offsets - first
 
 
-def view_bytes(array: pa.Array) -> tuple[Offsets, npt.NDArray[np.uint8]]:
+def view_bytes(array: pa.Array) -> tuple[Integers, Bytes]:
     """Return the offsets of strings or binary values, and their bytes."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):

@@ -11,10 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Hashes = npt.NDArray[np.uint64]
-Offsets = npt.NDArray[np.int64]
+from deltactl.numpy_types import Bytes, Hashes, Integers
 
 LENGTH: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -56,7 +54,7 @@ def mix(words: Hashes, factor: np.uint64) -> Hashes:
     return mixed
 
 
-def sum_strings(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Hashes:
+def sum_strings(offsets: Integers, data: Bytes) -> Hashes:
     """Return a word for each string in a buffer; ``offsets`` says where strings begin and end."""
     lengths = np.diff(offsets)
     shortest, longest = int(lengths.min()), int(lengths.max())
@@ -84,7 +82,7 @@ def sum_strings(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Hashes:
     return words
 
 
-def _add_even(words: Hashes, start: int, length: int, data: npt.NDArray[np.uint8]) -> None:
+def _add_even(words: Hashes, start: int, length: int, data: Bytes) -> None:
     """Add the parts of strings that have the same length and are adjacent.
 
     So the words at one position in all strings are a column.
@@ -101,9 +99,7 @@ def _add_even(words: Hashes, start: int, length: int, data: npt.NDArray[np.uint8
     words += mix(last, powers[number + 1])
 
 
-def _short_words(
-    starts: Offsets, lengths: Offsets, count: int, data: npt.NDArray[np.uint8]
-) -> Hashes:
+def _short_words(starts: Integers, lengths: Integers, count: int, data: Bytes) -> Hashes:
     """Return, for each string, the sum of its parts; all strings have ``count`` words."""
     view = _overlapping(data)
     powers, _ = _tables()
@@ -117,14 +113,12 @@ def _short_words(
     return total
 
 
-def _overlapping(data: npt.NDArray[np.uint8]) -> Hashes:
+def _overlapping(data: Bytes) -> Hashes:
     """Return, for each byte, the word that begins at this byte."""
     return np.ndarray((max(0, len(data) - _WORD + 1),), "<u8", data, 0, (1,))
 
 
-def _add_long(
-    words: Hashes, offsets: Offsets, counts: Offsets, data: npt.NDArray[np.uint8]
-) -> None:
+def _add_long(words: Hashes, offsets: Integers, counts: Integers, data: Bytes) -> None:
     """Add the parts of strings of many words. A limited number of strings is handled at a time."""
     rows = np.flatnonzero(counts > _SHORT_WORDS)
     view = _overlapping(data)
@@ -167,7 +161,7 @@ def _sum_powers(elements: Hashes) -> int:
     return int(np.add.reduce(elements * powers[: len(elements)]))
 
 
-def _sum_block(elements: Hashes, firsts: Offsets, ends: Offsets) -> Hashes:
+def _sum_block(elements: Hashes, firsts: Integers, ends: Integers) -> Hashes:
     """Return the polynomial of each sequence of a block.
 
     All of them are computed from one running sum. The part of the sum that belongs to a sequence is
@@ -179,7 +173,7 @@ def _sum_block(elements: Hashes, firsts: Offsets, ends: Offsets) -> Hashes:
     return (sums[ends] - sums[firsts]) * inverses[firsts]
 
 
-def sum_sequences(elements: Hashes, offsets: Offsets) -> Hashes:
+def sum_sequences(elements: Hashes, offsets: Integers) -> Hashes:
     """Return a word for each sequence of hashes, from its polynomial and its length."""
     lengths = np.diff(offsets)
     words = lengths.view(np.uint64) * LENGTH

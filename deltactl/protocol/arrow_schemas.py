@@ -7,13 +7,13 @@ not import it. Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Action
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.errors import UnsupportedFeatureError
+from deltactl.numpy_types import Array, Flags
 from deltactl.protocol.schema import (
     ArrayType,
     DeltaType,
@@ -202,7 +202,7 @@ def empty_table(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([], schema)
 
 
-def array_of(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def array_of(values: Array, missing: Flags | None = None) -> pa.Array:
     """Return an Arrow array of integers (32 or 64 bits) or of booleans from a NumPy array.
 
     Rows for which ``missing`` is true are null.
@@ -214,7 +214,7 @@ def array_of(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = N
     return pa.Array.from_buffers(_INTEGERS[values.dtype.name], len(values), [valid, buffer])
 
 
-def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
+def _bits(flags: Flags) -> pa.Buffer:
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
@@ -226,20 +226,20 @@ def texts_of(values: list[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
-def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
+def numbers_of(array: pa.Array) -> Array:
     """Return integers without nulls as a NumPy array that shares the memory of ``array``."""
     width = array.type.bit_width // 8
     kind = f"{'i' if pa.types.is_signed_integer(array.type) else 'u'}{width}"
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width)
 
 
-def flags_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+def flags_of(column: pa.Array | pa.ChunkedArray) -> Flags:
     """Return booleans without nulls as a NumPy array."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return np.concatenate([np.zeros(0, np.bool_), *map(_flags, chunks)])
 
 
-def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
+def _flags(array: pa.Array) -> Flags:
     if not len(array):
         return np.zeros(0, np.bool_)
     bits = np.frombuffer(array.buffers()[1], np.uint8)

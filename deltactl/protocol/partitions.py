@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
+from deltactl.numpy_types import Flags
 from deltactl.protocol.arrow_schemas import array_of, texts_of
 from deltactl.protocol.partition_texts import format_float, text_parser, zone_mask
 
@@ -230,7 +231,7 @@ def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
     return pa.MapArray.from_arrays(places, names.filter(kept), items.filter(kept), _MAP_TYPE)
 
 
-def _starts_of_nulls(maps: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+def _starts_of_nulls(maps: pa.MapArray) -> Flags | None:
     """Return a mask of row starts to set to null, so that Arrow makes these rows null."""
     if not maps.null_count:
         return None

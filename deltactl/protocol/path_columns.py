@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
+from deltactl.numpy_types import Bytes, Integers
 from deltactl.protocol.paths import ABSOLUTE, decode_path, normalize_path
 
 _PERCENT: Final = ord("%")
@@ -39,9 +40,6 @@ _NOT_NORMAL: Final = r"(?:^|/)\.\.?(?:[/?#]|$)|[^:/]//|:////|^////|/.*://"
 _S3_ALIASES: Final = ("^(?i:s3[an])://", "s3://")
 # A URI with two slashes is not local: "file://host/share" is on another machine.
 _LOCAL_FILES: Final = (r"^(?i:file):(?:/|///+|//(?i:localhost)/+)([^/]|$)", r"/\1")
-
-_Bytes = npt.NDArray[np.uint8]
-_Offsets = npt.NDArray[np.int64]
 
 
 def _hex_values() -> npt.NDArray[np.int16]:
@@ -105,7 +103,7 @@ def _decode_array(array: pa.Array) -> pa.Array:
     return result
 
 
-def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bool]:
+def _decode_block(data: Bytes, offsets: Integers) -> tuple[Bytes, Integers, bool]:
     """Return decoded bytes, the rows' offsets in them, and whether any decoded byte is >= 0x80."""
     escapes = _find_escapes(data, offsets)
     if not len(escapes):
@@ -120,7 +118,7 @@ def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bo
     return decoded[keep], moved, bool((codes >= 0x80).any())
 
 
-def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
+def _text_buffers(array: pa.Array) -> tuple[Bytes, Integers]:
     """Return the bytes of the rows of ``array``, and ``len + 1`` offsets into the bytes."""
     wide = pa.types.is_large_string(array.type)
     _, offset_buffer, data_buffer = array.buffers()
@@ -132,24 +130,24 @@ def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
     return np.frombuffer(data_buffer, np.uint8)[first:last], offsets - first
 
 
-def _holds(data: _Bytes, byte: int) -> bool:
+def _holds(data: Bytes, byte: int) -> bool:
     return any(
         bool((data[start : start + _BLOCK_BYTES] == byte).any())
         for start in range(0, len(data), _BLOCK_BYTES)
     )
 
 
-def _find_escapes(data: _Bytes, offsets: _Offsets) -> _Offsets:
+def _find_escapes(data: Bytes, offsets: Integers) -> Integers:
     """Return positions of each ``%`` that starts a valid escape within one row, ascending."""
     percents = np.flatnonzero(data == _PERCENT)
     row_ends = offsets[np.searchsorted(offsets, percents, side="right")]
     percents = percents[percents + 2 < row_ends]
     is_hex = (_HEX[data[percents + 1]] >= 0) & (_HEX[data[percents + 2]] >= 0)
-    escapes: _Offsets = percents[is_hex]
+    escapes: Integers = percents[is_hex]
     return escapes
 
 
-def _text_array(like: pa.Array, data: _Bytes, offsets: _Offsets) -> pa.Array:
+def _text_array(like: pa.Array, data: Bytes, offsets: Integers) -> pa.Array:
     wide = pa.types.is_large_string(like.type)
     validity = None
     if like.null_count:

@@ -11,12 +11,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from deltactl.numpy_types import Bytes, Integers
+
 SPARK_SEED: Final = 42
 """The seed of Spark's ``hash``, which is also its result for null."""
 
 _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
-_Sizes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _BLOCK_ROWS: Final = 1 << 14
 
 
@@ -44,7 +45,7 @@ def hash_texts(
     return signed
 
 
-def _hash_block(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Sizes, seed: _Words) -> _Words:
+def _hash_block(data: Bytes, offsets: Integers, seed: _Words) -> _Words:
     lengths = np.diff(offsets)
     starts = offsets[:-1]
     # Padding for the last word of the last row: masked reads of other rows can go past the end.

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from deltactl.numpy_types import Bytes, Flags
+
 ALPHABET: Final = (
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 )
@@ -51,8 +53,8 @@ _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(_BASE)
 
 
 def decode_words(
-    chars: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+    chars: Bytes,
+) -> tuple[npt.NDArray[np.uint32], Flags]:
     """Decode many strings of equal length; also return which are valid z85 without padding.
 
     Args:

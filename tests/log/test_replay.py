@@ -17,6 +17,7 @@ from deltactl.log.commits import file_rows, key_sets, parser
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.snapshot import load_snapshot
+from deltactl.numpy_types import Hashes
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import (
@@ -62,7 +63,7 @@ def test_replay_with_many_keys_equals_the_model(data: st.DataObject) -> None:
     """If one half of the hash does not tell two keys apart, the other half does."""
     whole = keyed_hash.hash_pairs
 
-    def cut(keys: pa.ChunkedArray) -> tuple[keyed_hash.Hashes, keyed_hash.Hashes]:
+    def cut(keys: pa.ChunkedArray) -> tuple[Hashes, Hashes]:
         first, second = whole(keys)
         return first & np.uint64(3), second
 

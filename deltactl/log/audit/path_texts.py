@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.file_actions import decoded_names
-from deltactl.log.keyed_hash import WideHashes, wide_hash_names
+from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Flags, WideHashes
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import is_local_uri
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 PATH_COLUMNS: Final = ("path", "encoded_path")
 """Columns of a file action that give its decoded name and its path text."""

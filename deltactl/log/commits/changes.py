@@ -14,6 +14,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.partition_keys import list_key_sets
+from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import STRING_MAP
 from deltactl.protocol.stats import num_records
 
@@ -89,7 +90,7 @@ def _parse_chunk(commits: Sequence[CommitBytes]) -> Iterator[ParsedCommits | Cor
     yield ParsedCommits(commits, adds, removes)
 
 
-def _name_commits(tables: Sequence[pa.Table], ends: np.ndarray[Any, Any]) -> pa.Table:
+def _name_commits(tables: Sequence[pa.Table], ends: Integers) -> pa.Table:
     """Return file actions with the index of their commit.
 
     ``ends`` has, for each commit, the number of rows up to and including the commit.

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltactl.log.commits.lines import CommitLines, Positions
+from deltactl.log.commits.lines import CommitLines
+from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE, empty_table, flags_of
 
 NON_FILE_ACTIONS = (
@@ -124,7 +125,7 @@ class FileActionReader:
     def _read_uniform(
         self,
         lines: CommitLines,
-        places: Positions,
+        places: Integers,
         buffer: bytes | bytearray,
         keys: Sequence[str],
         use_threads: bool,

@@ -13,6 +13,7 @@ from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.commits.info import find_actions, parse_commit_info
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import ParsedActions
+from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import commit_version
@@ -129,7 +130,7 @@ def _is_conversion(commit: CommitBytes) -> bool:
     return info is not None and info.get("operation") == _CONVERT.decode()
 
 
-def _events(files: pa.Table, versions: np.ndarray[tuple[int], np.dtype[np.int64]], *, is_add: bool
+def _events(files: pa.Table, versions: Integers, *, is_add: bool
 ) -> pa.Table:  # fmt: skip
     rows = files.num_rows
     return pa.table(

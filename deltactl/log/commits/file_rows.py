@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from deltactl.log.commits.file_actions import file_keys, text_keys
-from deltactl.log.keyed_hash import Hashes, hash_pairs
+from deltactl.log.keyed_hash import hash_pairs
+from deltactl.numpy_types import Flags, Hashes, Integers
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
 
 SPILL_BYTES: Final = 64 << 20
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class FileRows(Protocol):
@@ -94,7 +92,7 @@ class RowStore:
         self._counts: list[int] = []
         self._keys: list[tuple[Hashes, Hashes]] = []
         self._text_keys: list[tuple[Hashes, Hashes]] = []
-        self._seq: list[Numbers] = []
+        self._seq: list[Integers] = []
         self.has_other_texts = False
         """Whether a path is not normalized. If so, ``text_keys`` differ from ``file_keys``."""
 
@@ -125,7 +123,7 @@ class RowStore:
         return self._text_keys if by_text else self._keys
 
     @property
-    def seq(self) -> Sequence[Numbers]:
+    def seq(self) -> Sequence[Integers]:
         """Return the ``seq`` of each action, in parts."""
         return self._seq
 
@@ -135,7 +133,7 @@ class RowStore:
         return StoredRows(self._spill, np.split(won, ends)[: len(ends)])
 
 
-def join_hashes(stores: Sequence[RowStore], *, by_text: bool) -> tuple[Hashes, Hashes, Numbers]:
+def join_hashes(stores: Sequence[RowStore], *, by_text: bool) -> tuple[Hashes, Hashes, Integers]:
     """Return, for all rows of the stores, both halves of the hash of the key, and ``seq``."""
     none, no_seq = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     parts = [it for store in stores for it in store.hashes(by_text=by_text)]

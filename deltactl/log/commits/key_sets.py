@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.keyed_hash import Hashes, hash_pairs
+from deltactl.log.keyed_hash import hash_pairs
+from deltactl.numpy_types import Hashes, Integers
 from deltactl.protocol.arrow_schemas import array_of
 
 _FEW: Final = 1 << 13
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Rows: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +27,8 @@ class Repeats:
     The keys of all other rows occur once.
     """
 
-    rows: Rows
-    codes: Rows
+    rows: Integers
+    codes: Integers
 
 
 def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:

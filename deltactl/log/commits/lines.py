@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deltactl.numpy_types import Bytes, Integers
+
 
 @dataclass(slots=True)
 class CommitBytes:
@@ -32,8 +34,6 @@ _KINDS = ("other", *_PREFIXES)
 
 _BLOCK_BYTES = 1 << 18  # so small that the compared bytes stay in the cache
 
-Positions = npt.NDArray[np.int64]
-
 
 class CommitLines:
     """The lines of some log files in order, without blank lines."""
@@ -51,14 +51,14 @@ class CommitLines:
         # No action is that short. Such lines may be blank, for example with CRLF line ends.
         for index in np.flatnonzero(~blank & (ends - starts < len(b'{"add":{}}'))):
             blank[index] = not self._data[starts[index] : ends[index]].strip()
-        self._starts: Positions = starts[~blank]
-        self._ends: Positions = ends[~blank]
+        self._starts: Integers = starts[~blank]
+        self._ends: Integers = ends[~blank]
         self._kinds = self._find_kinds(view)
 
     def __len__(self) -> int:
         return len(self._starts)
 
-    def _find_kinds(self, view: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
+    def _find_kinds(self, view: Bytes) -> npt.NDArray[np.int8]:
         kinds = np.zeros(len(self), np.int8)
         words = np.ndarray((len(view) - _WORD_BYTES + 1,), "<u8", self._data, strides=(1,))
         first = words[self._starts]
@@ -72,13 +72,13 @@ class CommitLines:
             kinds[found] = number
         return kinds
 
-    def ends_of_contents(self) -> Positions:
+    def ends_of_contents(self) -> Integers:
         """Return, for each log file, the index of the line after its last line."""
         return np.searchsorted(self._starts, self._next_files)
 
-    def places(self, kind: str) -> Positions:
+    def places(self, kind: str) -> Integers:
         """Return the indexes of lines of a kind (``add``, ``remove`` or ``other``), in order."""
-        found: Positions = np.flatnonzero(self._kinds == _KINDS.index(kind))
+        found: Integers = np.flatnonzero(self._kinds == _KINDS.index(kind))
         return found
 
     def line(self, place: int) -> bytes:
@@ -116,7 +116,7 @@ class CommitLines:
         return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def _find_newlines(view: npt.NDArray[np.uint8]) -> Positions:
+def _find_newlines(view: Bytes) -> Integers:
     blocks = range(0, len(view), _BLOCK_BYTES)
     return np.concatenate(
         [np.flatnonzero(view[i : i + _BLOCK_BYTES] == _NEWLINE) + i for i in blocks]

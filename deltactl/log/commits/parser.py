@@ -27,7 +27,7 @@ from deltactl.log.commits.columns import (
 )
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.json_lines import read_few_others, read_lines
-from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
+from deltactl.log.commits.lines import CommitBytes, CommitLines
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import (
     find_partition_keys,
@@ -35,6 +35,7 @@ from deltactl.log.commits.partition_keys import (
     list_key_sets,
 )
 from deltactl.log.threads import count_threads
+from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.arrow_schemas import array_of, flags_of
 
 __all__ = ["CommitParser", "ParsedActions"]
@@ -59,13 +60,13 @@ class ParsedActions:
     adds: pa.Table
     removes: pa.Table
     names: Sequence[str]
-    ends: Positions
+    ends: Integers
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     sidecars: list[dict[str, Any]] = field(default_factory=list)
 
-    def find_commits(self, files: pa.Table) -> Positions:
+    def find_commits(self, files: pa.Table) -> Integers:
         """Return, for each row of ``adds`` or ``removes``, the index in ``names`` of its file."""
-        commits: Positions = np.searchsorted(self.ends, files["seq"].to_numpy(), side="right")
+        commits: Integers = np.searchsorted(self.ends, files["seq"].to_numpy(), side="right")
         return commits
 
 
@@ -73,9 +74,9 @@ class ParsedActions:
 class _Rows:
     """A chunk after reading: file actions with line indexes, non-file actions as objects."""
 
-    ends: Positions
-    adds: tuple[pa.ChunkedArray, Positions]
-    removes: tuple[pa.ChunkedArray, Positions]
+    ends: Integers
+    adds: tuple[pa.ChunkedArray, Integers]
+    removes: tuple[pa.ChunkedArray, Integers]
     nodes: list[dict[str, Any]]
     keys: frozenset[str]
 
@@ -207,7 +208,7 @@ class CommitParser:
         last = self._rows_seen - 1
 
         def select(
-            found: tuple[pa.ChunkedArray, Positions], convert: Callable[[pa.ChunkedArray], pa.Table]
+            found: tuple[pa.ChunkedArray, Integers], convert: Callable[[pa.ChunkedArray], pa.Table]
         ) -> pa.Table:
             seq = last - found[1] if newest_first else base + found[1]
             return convert(found[0]).append_column("seq", array_of(seq))
@@ -297,7 +298,7 @@ def _rows_of_table(table: pa.Table) -> _Rows:
     return _Rows(ends, files[0], files[1], nodes, frozenset())
 
 
-def _non_file_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _non_file_mask(rows: pa.Table) -> Flags:
     mask = np.zeros(rows.num_rows, np.bool_)
     for name in NON_FILE_ACTIONS:
         mask |= flags_of(pc.is_valid(rows[name]))

@@ -21,6 +21,7 @@ from deltactl.engine.base import (
 )
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
+from deltactl.numpy_types import Integers
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.resume import ResumeFile
 from deltactl.operations.check.tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
@@ -145,10 +146,10 @@ def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
         start = stop
 
 
-def _sizes(batch: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _sizes(batch: pa.Table) -> Integers:
     """Return the size of each file, clipped: sums of invalid sizes would overflow."""
     logged = pc.fill_null(batch["size_bytes"], 0).to_numpy()
-    sizes: np.ndarray[Any, np.dtype[np.int64]] = np.clip(logged, 0, _LARGEST_FILE)
+    sizes: Integers = np.clip(logged, 0, _LARGEST_FILE)
     return sizes
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +18,7 @@ from deltactl.log.commits.file_actions import ADD_MEMBERS, find_incomplete
 from deltactl.log.find_files import find_path_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
+from deltactl.numpy_types import Integers
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
@@ -45,8 +45,6 @@ STATE_COLUMNS: Final = (
 # Empty, with a NUL, or with an empty, "." or ".." part: every other path is valid.
 _ODD: Final = r"\x00|(?:^|/)\.{0,2}(?:/|$)"
 
-Numbers = npt.NDArray[np.int64]
-
 
 @dataclass(slots=True)
 class StateChecker:
@@ -61,7 +59,7 @@ class StateChecker:
     vectors: VectorIndex
     num_files: int = 0
     size_bytes: int = 0
-    _ids: list[tuple[Numbers, Numbers]] = field(default_factory=list)
+    _ids: list[tuple[Integers, Integers]] = field(default_factory=list)
     _vectors_seen: bool = False
     _without_ids: int = 0
     _unlike_spark: int = 0

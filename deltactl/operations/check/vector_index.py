@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import decoded_names
-from deltactl.log.keyed_hash import WideHashes, wide_hash_names
+from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Integers, WideHashes
 from deltactl.operations.check.findings import Findings
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.units import format_count
@@ -27,8 +27,7 @@ from deltactl.units import format_count
 VECTOR_COLUMNS: Final = ("path", "encoded_path", "deletion_vector")
 """Columns of a file action that identify its logical file."""
 
-Versions: TypeAlias = npt.NDArray[np.int64]
-_Actions: TypeAlias = tuple[WideHashes, WideHashes, Versions]
+_Actions: TypeAlias = tuple[WideHashes, WideHashes, Integers]
 
 _NEVER: Final = -1
 
@@ -88,7 +87,7 @@ class VectorIndex:
         self,
         snapshot: Snapshot,
         live: _Actions,
-        added: Versions,
+        added: Integers,
         removes: _Actions,
         findings: Findings,
     ) -> None:
@@ -184,7 +183,7 @@ def _between(actions: _Actions, first: int, last: int) -> _Actions:
     return actions[0][hit], actions[1][hit], actions[2][hit]
 
 
-def _newest(actions: _Actions, keys: WideHashes) -> Versions:
+def _newest(actions: _Actions, keys: WideHashes) -> Integers:
     """Return the newest version with an action on each key; -1 for none."""
     found = np.full(len(keys), _NEVER, np.int64)
     if len(actions[1]):

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Failed, ended
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, InterruptedRunError, SafetyError
+from deltactl.numpy_types import Integers
 from deltactl.operations.clone.tasks import CopyResult, CopySpec, CopyTask, copy_batch, copy_files
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
@@ -34,7 +34,7 @@ class Copied:
     ``times``: the time of each source file (ms since 1970), by row of the copies.
     """
 
-    times: npt.NDArray[np.int64] = field(repr=False)
+    times: Integers = field(repr=False)
     replaced: list[str] = field(default_factory=list)
     files_copied: int = 0
     bytes_copied: int = 0

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.lifetimes import Flags, Lifetimes, first_commit, first_rebuildable, sweep_commits
+from deltactl.log.lifetimes import Lifetimes, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.numpy_types import Flags
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import Store
 

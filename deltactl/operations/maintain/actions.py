@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.policy import ACTIONS, ActionName
 from deltactl.units import GIB
 
 State: TypeAlias = Literal["planned", "done", "failed", "left"]
-Counts: TypeAlias = npt.NDArray[np.int64]
 
 _ORDER: Final = {name: number for number, name in enumerate(ACTIONS)}
 _NO_COUNTS: Final = np.empty(0, np.int64)
@@ -94,10 +93,10 @@ class Effect:
 class Bins:
     """The bins of a rewrite: for each, its input files, their bytes, and its output files."""
 
-    files: Counts = field(default_factory=lambda: _NO_COUNTS)
-    bytes: Counts = field(default_factory=lambda: _NO_COUNTS)
-    outputs: Counts = field(default_factory=lambda: _NO_COUNTS)
-    freed: Counts = field(default_factory=lambda: _NO_COUNTS)
+    files: Integers = field(default_factory=lambda: _NO_COUNTS)
+    bytes: Integers = field(default_factory=lambda: _NO_COUNTS)
+    outputs: Integers = field(default_factory=lambda: _NO_COUNTS)
+    freed: Integers = field(default_factory=lambda: _NO_COUNTS)
 
     def __len__(self) -> int:
         """Return the number of bins."""
@@ -113,7 +112,7 @@ class Bins:
                 left -= int(self.bytes[index])
         return self.take(np.asarray(sorted(chosen), np.int64))
 
-    def take(self, rows: Counts) -> Bins:
+    def take(self, rows: Integers) -> Bins:
         """Return some of the bins."""
         return Bins(
             files=self.files[rows],

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.maintain.actions import Action, Bins, Counts, Effect
+from deltactl.numpy_types import Integers
+from deltactl.operations.maintain.actions import Action, Bins, Effect
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import SHARE_WRITTEN, predict_cost
 from deltactl.operations.optimize.choice import TARGET_TAG
@@ -130,11 +131,11 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     return actions
 
 
-def _first_rows(bins: Counts) -> Counts:
+def _first_rows(bins: Integers) -> Integers:
     return np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1]).astype(np.int64)
 
 
-def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int) -> Bins:
+def _sum_bins(plan: OptimizePlan, starts: Integers, footer_bytes: int) -> Bins:
     """Return the facts about each bin; ``footer_bytes`` of each file are not rows."""
     sizes = pc.fill_null(plan.files["size_bytes"], 0).to_numpy()
     lengths = np.diff(np.append(starts, plan.files.num_rows))
@@ -147,7 +148,7 @@ def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int) -> Bins:
     return Bins(files=lengths, bytes=size, outputs=outputs, freed=np.minimum(freed, most))
 
 
-def _deleted_bytes(files: pa.Table, sizes: Counts) -> Counts:
+def _deleted_bytes(files: pa.Table, sizes: Integers) -> Integers:
     """Return the bytes of deleted rows in each file, as if all rows had one size."""
     deleted = pc.struct_field(files["deletion_vector"], "cardinality")
     deleted = pc.fill_null(pc.cast(deleted, pa.float64(), safe=False), 0.0).to_numpy()

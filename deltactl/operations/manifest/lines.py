@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
 
 _MEMORY_BYTES: Final = 128 << 20
 _SCHEMA: Final = pa.schema([("line", pa.string())])
-
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class ManifestLines:
@@ -50,7 +49,7 @@ class ManifestLines:
         """Add a manifest without files, if the folder has none."""
         self._number_folders([folder])
 
-    def add(self, folders: Sequence[str], ids: Numbers, lines: pa.Array) -> None:
+    def add(self, folders: Sequence[str], ids: Integers, lines: pa.Array) -> None:
         """Add a line of each file to the manifest ``folders[id]``.
 
         Raises:
@@ -70,7 +69,7 @@ class ManifestLines:
         self._sizes += np.bincount(numbers, sizes, len(self._sizes)).astype(np.int64)
         self._spill.keep(pieces, int(rows.nbytes))
 
-    def _number_folders(self, folders: Sequence[str]) -> Numbers:
+    def _number_folders(self, folders: Sequence[str]) -> Integers:
         numbers = self._numbers
         found = np.array([numbers.setdefault(it, len(numbers)) for it in folders], np.int64)
         new = len(numbers) - len(self._sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Flags
 from deltactl.operations.optimize.layout.tags import CUBE_TAG, is_laid_out
 from deltactl.protocol.partitions import lookup_map
 from deltactl.storage.names import is_local_uri
@@ -26,7 +27,7 @@ from deltactl.storage.store import FileInfo, Store
 _SKEW_MS: Final = 10 * 60 * 1000
 
 
-def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
+def clustered_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
     """Return a mask of clustered files: with a provider or tag, or from a Z-order commit.
 
     Delta on Spark does not tag Z-ordered files, so commits that are not older than the oldest file

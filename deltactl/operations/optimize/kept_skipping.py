@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.predicate.parse import parse_predicate
@@ -32,7 +33,7 @@ def expect_kept_skipping(
         predicate = parse_predicate(where, metadata.known_partition_fields)
     kind = bounds_type(metadata, request.paths)
     bounds: list[pa.Array] = []
-    sets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    sets: list[Integers] = []
     bins = plan.files["bin"].combine_chunks()
     for batch in snapshot.file_batches(_READ_COLUMNS):
         matched = batch

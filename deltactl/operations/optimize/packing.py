@@ -35,10 +35,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from deltactl.numpy_types import Flags, Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class PackingRule:
         return max(2, self.min_input_files)
 
 
-def pack(weights: Numbers, settled: Flags, forced: Flags, rule: PackingRule) -> list[Numbers]:
+def pack(weights: Integers, settled: Flags, forced: Flags, rule: PackingRule) -> list[Integers]:
     """Return bins of one partition, as ascending indices; ordered by their first index.
 
     Args:

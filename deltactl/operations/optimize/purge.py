@@ -5,13 +5,14 @@ Source: Delta on Spark's ``REORG TABLE ... APPLY (PURGE)``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Flags
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.open_files import naming_file
@@ -23,7 +24,7 @@ from deltactl.storage.store import Store
 _FILES_AT_A_TIME: Final = 10_000
 
 
-def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
+def purge_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
     """Return a mask of the files to rewrite; read footers if columns may have been dropped.
 
     Raises:

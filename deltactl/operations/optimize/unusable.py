@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError
+from deltactl.numpy_types import Flags
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.protocol.deletion_vectors import STORAGE_TYPES, DeletionVector
 
@@ -54,7 +54,7 @@ def drop_bins(plan: OptimizePlan, numbers: Collection[int]) -> OptimizePlan:
     return replace(plan, files=files, layout=layout, skipping=None)
 
 
-def _suspect_mask(vectors: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _suspect_mask(vectors: pa.ChunkedArray) -> Flags:
     """Return a mask of the vectors of an unknown type, or with missing or negative numbers."""
 
     def field(name: str) -> pa.ChunkedArray:

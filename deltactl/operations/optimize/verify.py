@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, VerificationError
+from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.input_columns import find_column, has_own_ids
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize.row_ids import RowTrackingColumns
 
 _ROWS = 1 << 16
-
-RowIndexes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def ensure_equal_rows(
@@ -181,7 +180,7 @@ class _PlainReader:
                 f"column {field.name!r} cannot be read as {wanted.type}: {error}"
             ) from error
 
-    def _implied(self, name: str, rows: RowIndexes, file: DataFile) -> pa.Array:
+    def _implied(self, name: str, rows: Integers, file: DataFile) -> pa.Array:
         """Return row ids from the row indexes, or the commit version of the file."""
         if self.row_tracking is not None and name == self.row_tracking.row_id:
             base = file.base_row_id
@@ -207,12 +206,12 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(target)
 
 
-def _deleted_rows(store: Store, file: DataFile) -> RowIndexes:
+def _deleted_rows(store: Store, file: DataFile) -> Integers:
     deleted = read_deletion_vector(store, file)
     return np.asarray([] if deleted is None else deleted.to_array(), dtype=np.int64)
 
 
-def _live_rows(deleted: RowIndexes, first_row: int, num_rows: int) -> RowIndexes:
+def _live_rows(deleted: Integers, first_row: int, num_rows: int) -> Integers:
     """Return the indexes of the live rows among ``num_rows`` from ``first_row`` on."""
     first, last = np.searchsorted(deleted, [first_row, first_row + num_rows])
     rows = np.arange(first_row, first_row + num_rows, dtype=np.int64)

@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.numpy_types import Flags, Floats
 from deltactl.protocol.stats import Path
-
-Flags = npt.NDArray[np.bool_]
-Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +28,7 @@ class FileBounds:
 
     lower: pa.Array
     upper: pa.Array
-    rows: Counts
+    rows: Floats
     has_values: Flags
 
     @property
@@ -62,7 +59,7 @@ def select_bounds(parsed: pa.ChunkedArray, path: Path) -> FileBounds:
     )
 
 
-def _numbers(array: pa.Array) -> Counts:
+def _numbers(array: pa.Array) -> Floats:
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 

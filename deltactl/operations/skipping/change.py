@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from deltactl.operations.skipping.bounds import Counts
-from deltactl.operations.skipping.lookups import Cells, Lookups
-
-Sets = npt.NDArray[np.int64]
+from deltactl.numpy_types import Floats, Integers
+from deltactl.operations.skipping.lookups import Lookups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,10 +18,10 @@ class RewrittenSets:
     outputs of each set.
     """
 
-    sets: Sets
-    outputs: npt.NDArray[np.int64]
+    sets: Integers
+    outputs: Integers
 
-    def expect_skipped(self, column: Lookups, opened: Counts) -> float | None:
+    def expect_skipped(self, column: Lookups, opened: Floats) -> float | None:
         """Return the share of all files that a lookup will skip.
 
         ``opened`` is the share of the outputs of each set that a lookup within its bounds opens.
@@ -41,7 +38,7 @@ class RewrittenSets:
         )
         return 1.0 - (found + float(column.is_always_read[stays].sum())) / total
 
-    def find_ranges(self, column: Lookups) -> tuple[Cells, Cells]:
+    def find_ranges(self, column: Lookups) -> tuple[Integers, Integers]:
         """Return the first and the last cell of each set; -1 for sets without a value.
 
         Rows without bounds may be in any cell.
@@ -58,7 +55,7 @@ class RewrittenSets:
         np.maximum.at(highest, sets[present], last[present])
         return np.where(highest < 0, -1, lowest), highest
 
-    def count_values(self, column: Lookups) -> Counts:
+    def count_values(self, column: Lookups) -> Floats:
         """Return the maximum number of distinct values of each set."""
         first, last = self.find_ranges(column)
         found = np.where(first == last, 1.0, np.inf)

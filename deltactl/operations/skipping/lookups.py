@@ -15,14 +15,12 @@ from os.path import commonprefix
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.skipping.bounds import Counts, FileBounds
+from deltactl.numpy_types import Bytes, Flags, Floats, Integers
+from deltactl.operations.skipping.bounds import FileBounds
 from deltactl.parquet.hashes import INTEGERS, view_bytes
-
-Cells = npt.NDArray[np.int64]
 
 ROUNDS: Final = 5
 """How often rows are distributed; the first time evenly."""
@@ -46,11 +44,11 @@ class Lookups:
         values: the maximum number of values in each cell; infinite in gaps of types with fractions.
     """
 
-    rows: Counts
-    first: Cells
-    last: Cells
-    is_always_read: npt.NDArray[np.bool_]
-    values: Counts
+    rows: Floats
+    first: Integers
+    last: Integers
+    is_always_read: Flags
+    values: Floats
 
     @classmethod
     def of(cls, files: FileBounds) -> Lookups:
@@ -72,7 +70,7 @@ class Lookups:
         """Return whether no value is known, so that no estimate is possible."""
         return not len(self.rows)
 
-    def expect_opened(self, first: Cells, last: Cells, counts: Counts) -> float:
+    def expect_opened(self, first: Integers, last: Integers, counts: Floats) -> float:
         """Return the average number of files that a lookup opens.
 
         Args:
@@ -92,7 +90,7 @@ class Lookups:
         return 1.0 - (opened + float(self.is_always_read.sum())) / len(self.first)
 
 
-def spread_rows(widths: Counts, first: Cells, last: Cells, rows: Counts) -> Counts:
+def spread_rows(widths: Floats, first: Integers, last: Integers, rows: Floats) -> Floats:
     """Return the number of rows in each cell, given the rows of each file."""
     found = widths
     for _ in range(ROUNDS):
@@ -105,14 +103,14 @@ def spread_rows(widths: Counts, first: Cells, last: Cells, rows: Counts) -> Coun
     return found
 
 
-def _cover(cells: int, first: Cells, last: Cells, weights: Counts) -> Counts:
+def _cover(cells: int, first: Integers, last: Integers, weights: Floats) -> Floats:
     """Return the sum of the weights of the intervals that cover each cell."""
     steps = np.bincount(first, weights, minlength=cells + 1)
     steps -= np.bincount(last + 1, weights, minlength=cells + 1)
     return np.asarray(np.cumsum(steps)[:cells])
 
 
-def _measure_cells(points: pa.Array) -> tuple[Counts, Counts]:
+def _measure_cells(points: pa.Array) -> tuple[Floats, Floats]:
     """Return the width and the number of values of each cell; ``points`` are sorted."""
     if not len(points):
         return np.empty(0), np.empty(0)
@@ -127,7 +125,7 @@ def _measure_cells(points: pa.Array) -> tuple[Counts, Counts]:
     return np.maximum(widths, widest * LEAST_WIDTH if widest else 1.0), values
 
 
-def _positions(points: pa.Array) -> tuple[Counts, bool]:
+def _positions(points: pa.Array) -> tuple[Floats, bool]:
     """Return numbers in the order of the values, and whether their difference counts values."""
     kind = points.type
     if pa.types.is_string(kind):
@@ -143,7 +141,7 @@ def _positions(points: pa.Array) -> tuple[Counts, bool]:
     return np.asarray(points.view(INTEGERS[kind.bit_width])).astype(np.float64), True
 
 
-def _text_positions(points: pa.Array) -> Counts:
+def _text_positions(points: pa.Array) -> Floats:
     """Return strings as fractions: digits are the bytes after their common prefix.
 
     The base is the number of different bytes, so that digits of numbers are spread evenly.
@@ -155,7 +153,7 @@ def _text_positions(points: pa.Array) -> Counts:
     return np.asarray(digits[matrix] @ base ** -np.arange(_POSITION_BYTES))
 
 
-def bytes_matrix(array: pa.Array, start: int, count: int) -> npt.NDArray[np.uint8]:
+def bytes_matrix(array: pa.Array, start: int, count: int) -> Bytes:
     """Return ``count`` bytes of each string from a place on; zeros after its end."""
     starts, data = view_bytes(array)
     found = np.zeros((len(array), count), np.uint8)

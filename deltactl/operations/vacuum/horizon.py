@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import LogSweep
-from deltactl.log.lifetimes import Counts, Flags, Lifetimes, version_ranges
+from deltactl.log.lifetimes import Lifetimes, version_ranges
 from deltactl.log.physical_names import locate
+from deltactl.numpy_types import Flags, Integers
 from deltactl.storage.store import Store
 
 Range = tuple[int, int]
@@ -95,15 +96,15 @@ def _touched(
     return replace(sweep, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 
 
-def _costs(lifetimes: Lifetimes, hit: Flags, planned: pa.Table) -> Counts:
+def _costs(lifetimes: Lifetimes, hit: Flags, planned: pa.Table) -> Integers:
     """Return the bytes of planned files that each version needs, without deletion vectors."""
     sizes = _planned_sizes(lifetimes, planned)
     return lifetimes.count(hit, sizes)
 
 
-def _planned_sizes(lifetimes: Lifetimes, planned: pa.Table) -> Counts:
+def _planned_sizes(lifetimes: Lifetimes, planned: pa.Table) -> Integers:
     index = pc.index_in(lifetimes.files["path"], value_set=planned["path"].combine_chunks())
-    sizes: Counts = pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy()
+    sizes: Integers = pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy()
     return sizes
 
 

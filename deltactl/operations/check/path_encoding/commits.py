@@ -17,10 +17,10 @@ from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.history.columns import as_long, as_text
-from deltactl.log.keyed_hash import WideHashes
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.remove_files import RESTORE
+from deltactl.numpy_types import WideHashes
 from deltactl.operations.check.path_encoding.history import (
     Event,
     LiveText,

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.keyed_hash import WideHashes, wide_hash_names
+from deltactl.log.keyed_hash import wide_hash_names
+from deltactl.numpy_types import Flags, Integers, WideHashes
 
-_Versions = npt.NDArray[np.int64]
 _NO_FILES: Final = np.zeros(0, "S16")
 _NO_VERSIONS: Final = np.zeros(0, np.int64)
 
@@ -33,7 +32,7 @@ class RewriteTracker:
 
     removed_by: dict[int, int] = field(default_factory=dict)
     _files: WideHashes = field(default_factory=lambda: _NO_FILES)
-    _versions: _Versions = field(default_factory=lambda: _NO_VERSIONS)
+    _versions: Integers = field(default_factory=lambda: _NO_VERSIONS)
 
     def take(self, parsed: ParsedCommits, first: int, tracked: Iterable[int]) -> None:
         """Process the next commits, in order.
@@ -54,9 +53,7 @@ class RewriteTracker:
             if first + place in wanted:
                 self._track(added[adds], first + place)
 
-    def _remove(
-        self, removed: WideHashes, changes: npt.NDArray[np.bool_], added: WideHashes, version: int
-    ) -> None:
+    def _remove(self, removed: WideHashes, changes: Flags, added: WideHashes, version: int) -> None:
         if not (len(removed) and len(self._files)):
             return
         is_removed = np.isin(self._files, removed)

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.int64]
-Coordinates = Sequence[npt.NDArray[np.int64]]
+from deltactl.numpy_types import Integers
+
+Coordinates = Sequence[Integers]
 """An array for each dimension, with a number for each point."""
 
 CODE_BITS: Final = 62
@@ -33,7 +33,7 @@ def bits_per_column(columns: int, most: int = MOST_BITS) -> int:
     return max(1, min(most, CODE_BITS // columns))
 
 
-def encode_z_order(points: Coordinates, bits: int) -> Codes:
+def encode_z_order(points: Coordinates, bits: int) -> Integers:
     """Return codes with the bits of all columns interleaved, the highest first.
 
     ``bits`` of several columns are few (see ``MOST_BITS``): each number is looked up in a table.
@@ -50,7 +50,7 @@ def encode_z_order(points: Coordinates, bits: int) -> Codes:
 
 
 @lru_cache(maxsize=64)
-def _spread_bits(bits: int, columns: int) -> Codes:
+def _spread_bits(bits: int, columns: int) -> Integers:
     """Return each number of so many bits with its bits so many places apart."""
     numbers = np.arange(1 << bits)
     spread = np.zeros_like(numbers)
@@ -59,14 +59,14 @@ def _spread_bits(bits: int, columns: int) -> Codes:
     return spread
 
 
-def encode_hilbert(points: Coordinates, bits: int) -> Codes:
+def encode_hilbert(points: Coordinates, bits: int) -> Integers:
     """Return the positions of points on a Hilbert curve."""
     starts = range(0, max(len(points[0]), 1), _CACHED_POINTS)
     parts = [slice(start, start + _CACHED_POINTS) for start in starts]
     return np.concatenate([_encode_some([axis[part] for axis in points], bits) for part in parts])
 
 
-def _encode_some(points: Coordinates, bits: int) -> Codes:
+def _encode_some(points: Coordinates, bits: int) -> Integers:
     columns = len(points)
     axes = [axis.astype(np.int32) for axis in points]
     for shift in range(bits - 1, 0, -1):

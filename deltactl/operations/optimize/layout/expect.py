@@ -8,9 +8,9 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.numpy_types import Floats, Integers
 from deltactl.operations.optimize.layout.placement import Placement, learn_placement
 from deltactl.operations.optimize.layout.ranks import MAX_RANK, rank_columns
 from deltactl.operations.optimize.layout.request import LayoutRequest
@@ -89,7 +89,7 @@ class ExpectedSkipping:
             columns,
         )
 
-    def _estimate_opened(self) -> npt.NDArray[np.float64]:
+    def _estimate_opened(self) -> Floats:
         values = np.stack([self.sets.count_values(column) for column in self.columns], axis=1)
         limits = np.minimum(values, _MOST_VALUES).astype(np.int64)
         outputs = self.sets.outputs.tolist()
@@ -139,9 +139,7 @@ def measure_opened(placement: Placement, sample: Sequence[pa.Array]) -> Shares:
     )
 
 
-def _measure_column(
-    ranks: npt.NDArray[np.int64], destinations: npt.NDArray[np.int64], files: int
-) -> float:
+def _measure_column(ranks: Integers, destinations: Integers, files: int) -> float:
     """Return the share of files whose range includes the value of a row.
 
     Nulls are not looked up.

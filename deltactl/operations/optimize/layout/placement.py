@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.layout.curves import (
     CODE_BITS,
     bits_per_column,
@@ -20,7 +20,6 @@ from deltactl.operations.optimize.layout.ranks import (
     MAX_RANK,
     ColumnRanges,
     ColumnRanks,
-    Ranks,
     rank_columns,
 )
 from deltactl.operations.optimize.layout.tiles import Tiles, cut_tiles
@@ -47,27 +46,25 @@ class Placement:
         """Return the number of files that are wanted."""
         return self.tiles.num_destinations
 
-    def assign(self, arrays: Sequence[pa.Array], first_row: int = 0) -> npt.NDArray[np.int64]:
+    def assign(self, arrays: Sequence[pa.Array], first_row: int = 0) -> Integers:
         """Return the destination of each row, from the columns of the layout."""
         return self.place(arrays, first_row)[0]
 
-    def place(self, arrays: Sequence[pa.Array], first_row: int = 0) -> tuple[Ranks, Ranks]:
+    def place(self, arrays: Sequence[pa.Array], first_row: int = 0) -> tuple[Integers, Integers]:
         """Return the destination of each row, and its place there for :meth:`order`."""
         codes = _encode(self.layout, self.columns, self.ranges, arrays)
         is_tile = self.layout == "tile"
         levels = rank_columns(self.columns, arrays) if is_tile else codes[:, None]
         return self.tiles.assign(levels, first_row), codes
 
-    def order(
-        self, arrays: Sequence[pa.Array], places: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def order(self, arrays: Sequence[pa.Array], places: Integers) -> Integers:
         """Return the order of the rows in a file: its row groups and pages get narrow bounds."""
         if self.layout == "linear" or len(arrays) == 1:
             return _sort_by_values(arrays)
         return np.argsort(places)
 
 
-def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+def _sort_by_values(arrays: Sequence[pa.Array]) -> Integers:
     """Return the order by the first column, then the next ones; nulls first."""
     keys: dict[str, pa.Array] = {}
     for number, array in enumerate(arrays):
@@ -96,7 +93,7 @@ def _encode(
     columns: Sequence[ColumnRanks],
     ranges: Sequence[ColumnRanges],
     arrays: Sequence[pa.Array],
-) -> Ranks:
+) -> Integers:
     """Return the positions of rows on a curve, or for a sorted layout numbers in its order."""
     if layout == "linear":
         codes = np.zeros(len(arrays[0]), np.int64)

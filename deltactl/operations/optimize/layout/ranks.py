@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.numpy_types import Array, Integers
 from deltactl.operations.skipping.lookups import bytes_matrix
 from deltactl.parquet.hashes import INTEGERS
-
-Ranks = npt.NDArray[np.int64]
-Values = npt.NDArray[Any]
 
 MAX_RANK: Final = 1 << 17
 """Ranks are smaller than this."""
@@ -39,7 +36,7 @@ class ColumnRanks:
     Only ``prefix_bytes`` of strings are compared, because statistics contain only prefixes.
     """
 
-    bounds: Values
+    bounds: Array
     prefix_bytes: int = 0
 
     @classmethod
@@ -52,7 +49,7 @@ class ColumnRanks:
             bounds = bounds[kept]
         return cls(bounds, prefix_bytes)
 
-    def rank(self, array: pa.Array) -> Ranks:
+    def rank(self, array: pa.Array) -> Integers:
         """Return 0 for null, even numbers for values of the sample, odd ones between them."""
         values = comparable(array, self.prefix_bytes)
         before = count_below(self.bounds, values)
@@ -71,12 +68,12 @@ class ColumnRanges:
     ``numbers[n]`` is the range of values up to ``ends[n]``, and the last one that of larger values.
     """
 
-    ends: Values
-    numbers: Ranks
+    ends: Array
+    numbers: Integers
     prefix_bytes: int = 0
 
     @classmethod
-    def of(cls, column: ColumnRanks, ranks: Ranks, bits: int) -> ColumnRanges:
+    def of(cls, column: ColumnRanks, ranks: Integers, bits: int) -> ColumnRanges:
         """Return about 2^bits ranges for the ranks of a sample."""
         counts = np.bincount(ranks, minlength=2 * len(column.bounds) + 2)
         before = np.cumsum(counts) - counts
@@ -86,7 +83,7 @@ class ColumnRanges:
         steps = np.flatnonzero(np.diff(numbers))
         return cls(column.bounds[steps], numbers[np.append(steps, -1)], column.prefix_bytes)
 
-    def find(self, array: pa.Array) -> Ranks:
+    def find(self, array: pa.Array) -> Integers:
         """Return the number of the range of each value; 0 for null."""
         values = comparable(array, self.prefix_bytes)
         found = self.numbers[count_below(self.ends, values)]
@@ -95,7 +92,7 @@ class ColumnRanges:
         return found
 
 
-def count_below(bounds: Values, values: Values) -> Ranks:
+def count_below(bounds: Array, values: Array) -> Integers:
     """Return how many of sorted bounds are less than each value; all of them for NaN.
 
     All values take each step of the search together: without a branch for a value, which a
@@ -116,7 +113,7 @@ def count_below(bounds: Values, values: Values) -> Ranks:
     return found
 
 
-def sort_distinct(values: Values) -> Values:
+def sort_distinct(values: Array) -> Array:
     """Return the distinct values in order; NumPy, which hashes numbers, is slower for them."""
     if values.dtype.kind != "i" or not len(values):
         return np.unique(values)
@@ -150,7 +147,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def comparable(array: pa.Array, prefix_bytes: int) -> Values:
+def comparable(array: pa.Array, prefix_bytes: int) -> Array:
     """Return values that NumPy sorts in the order of Delta; values of nulls are undefined."""
     kind = array.type
     if _is_bytes(kind):
@@ -165,13 +162,13 @@ def comparable(array: pa.Array, prefix_bytes: int) -> Values:
     return np.asarray(pc.fill_null(whole, 0)).astype(np.int64)
 
 
-def _prefixes(array: pa.Array, prefix_bytes: int) -> Values:
+def _prefixes(array: pa.Array, prefix_bytes: int) -> Array:
     """Return the first bytes of strings as byte strings of one length."""
     matrix = bytes_matrix(array, 0, prefix_bytes)
     return np.ascontiguousarray(matrix).view(f"S{prefix_bytes}")[:, 0]
 
 
-def rank_columns(columns: Sequence[ColumnRanks], arrays: Sequence[pa.Array]) -> Ranks:
+def rank_columns(columns: Sequence[ColumnRanks], arrays: Sequence[pa.Array]) -> Integers:
     """Return the ranks of rows: a row for each of them, a column for each array."""
     pairs = zip(columns, arrays, strict=True)
     return np.stack([column.rank(array) for column, array in pairs], axis=1)

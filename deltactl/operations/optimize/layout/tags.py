@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.writing.action_lines import NewFile
+from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.row_proofs import PATH_TAG
 from deltactl.protocol.partitions import lookup_map
@@ -28,9 +29,6 @@ CLUSTER_TAG: Final = "deltactl.layoutCluster"
 CUBE_TAG: Final = "ZCUBE_ID"
 CUBE_COLUMNS_TAG: Final = "ZCUBE_ZORDER_BY"
 LIQUID: Final = "liquid"
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def encode_columns(paths: Sequence[tuple[str, ...]]) -> str:
     return json.dumps([list(path) for path in paths], separators=(",", ":"), ensure_ascii=False)
 
 
-def number_tags(texts: pa.Array | pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
+def number_tags(texts: pa.Array | pa.ChunkedArray) -> tuple[Integers, pa.Array]:
     """Return for each file the number of its text, -1 for none, and the distinct texts."""
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()

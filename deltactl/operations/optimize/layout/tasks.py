@@ -15,7 +15,6 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deltactl.engine.base import CancelToken
@@ -24,6 +23,7 @@ from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
 from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
+from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.input_columns import InputColumns
 from deltactl.operations.optimize.layout.placement import Placement
@@ -244,9 +244,7 @@ class _Job:
             whole = [file for file in files if file.deletion_vector is None]
             ensure_nulls(self.store, rewrite.reader, whole, nulls=nulls, column=column)
 
-    def key(
-        self, batch: pa.RecordBatch, first_row: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def key(self, batch: pa.RecordBatch, first_row: int) -> tuple[Integers, Integers]:
         """Return the destination of each row, and its place in it."""
         return self.placement.place(select_leaves(batch, self.task.request.paths), first_row)
 

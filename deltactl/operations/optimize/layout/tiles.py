@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.layout.ranks import sort_distinct
-
-Ranks = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,22 +27,22 @@ class Tiles:
     """
 
     span: int
-    cuts: tuple[Ranks, ...]
-    parts: Ranks
+    cuts: tuple[Integers, ...]
+    parts: Integers
 
     @property
     def num_destinations(self) -> int:
         """Return the number of files that are wanted."""
         return int(self.parts.sum())
 
-    def locate(self, ranks: Ranks) -> Ranks:
+    def locate(self, ranks: Integers) -> Integers:
         """Return the tile of each row."""
         found = np.zeros(len(ranks), np.int64)
         for level, cuts in enumerate(self.cuts):
             found += np.searchsorted(cuts, found * self.span + ranks[:, level], "right")
         return found
 
-    def assign(self, ranks: Ranks, first_row: int = 0) -> Ranks:
+    def assign(self, ranks: Integers, first_row: int = 0) -> Integers:
         """Return the destination of each row; rows of a tile with parts are distributed evenly."""
         tiles = self.locate(ranks)
         firsts = np.cumsum(self.parts) - self.parts
@@ -57,11 +55,11 @@ class Tiles:
 class _Slice:
     """Rows of the sample, and the number of files for them."""
 
-    rows: Ranks
+    rows: Integers
     files: float
 
 
-def cut_tiles(ranks: Ranks, files: int, span: int) -> Tiles:
+def cut_tiles(ranks: Integers, files: int, span: int) -> Tiles:
     """Divide the rows of the sample so that each tile becomes one file.
 
     Args:
@@ -84,7 +82,7 @@ def cut_tiles(ranks: Ranks, files: int, span: int) -> Tiles:
     return Tiles(span, tuple(cuts), parts)
 
 
-def _cut_slice(ranks: Ranks, level: int, part: _Slice) -> tuple[list[int], list[_Slice]]:
+def _cut_slice(ranks: Integers, level: int, part: _Slice) -> tuple[list[int], list[_Slice]]:
     """Return the limits at which a slice is divided, and its parts."""
     if not len(part.rows) or part.files < 1.5:
         return [], [part]
@@ -100,7 +98,7 @@ def _cut_slice(ranks: Ranks, level: int, part: _Slice) -> tuple[list[int], list[
     return cuts, pieces
 
 
-def _choose_cuts(ordered: Ranks, slices: int) -> list[int]:
+def _choose_cuts(ordered: Integers, slices: int) -> list[int]:
     """Return ranks at which to cut, nearest to equal row counts: equal ranks stay together."""
     cuts = set()
     for number in range(1, slices):
