@@ -16,36 +16,109 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.fixed_bounds import ensure_fixed_bounds, find_unusual_lengths
 from deltactl.parquet.footer_bytes import Footer, broken_footer
-from deltactl.parquet.format import FileMetaData
+from deltactl.parquet.format import END_BYTES, FileMetaData
 from deltactl.parquet.thrift import CompactReader, ThriftError
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _MIN_BUFFER_BYTES: Final = 16
 
 
-def group_by_schema(footers: Sequence[Footer]) -> list[list[int]]:
-    """Return the indices of footers, grouped by schema, in the order of each group's first footer.
+class SchemaGroup:
+    """The footers of a batch that have one schema. Keeps the first footer of all batches."""
 
-    Parquet's comparison ignores names of groups. So the stored bytes up to the end of the schema
-    are compared too, and the Arrow schema in the footer.
+    def __init__(self, first: Footer) -> None:
+        self.schema: pq.ParquetSchema = first.metadata.schema
+        self.members: list[int] = []
+        self._first = first
+        self._head = _schema_bytes(first.data)
+        self._arrow_schema = _arrow_schema(first)
+        self._types = _list_types(self.schema)
+        self._fixed_lengths = find_unusual_lengths(self.schema)
+        self._joined: pq.FileMetaData | None = None
+
+    def begin(self) -> None:
+        """Begin a batch."""
+        self.members, self._joined = [], None
+
+    def take(self, index: int, footer: Footer) -> bool:
+        """Add a footer of the batch if it has this schema; return whether it has.
+
+        Arrow compares schemas when it joins footers, but ignores names of groups. So the stored
+        bytes up to the end of the schema are compared too, and the Arrow schema in the footer.
+        """
+        if footer is not self._first:
+            same_bytes = footer.data.startswith(self._head)
+            if not same_bytes or _arrow_schema(footer) != self._arrow_schema:
+                return False
+            joined = self._joined or self._first.parse_again()
+            try:
+                joined.append_row_groups(footer.metadata)
+            except RuntimeError:
+                return False
+            self._joined = joined
+        self.members.append(index)
+        return True
+
+    def find_broken(self, footers: Sequence[Footer]) -> dict[int, DataFileError]:
+        """Return the index and the problem of each member that has invalid columns.
+
+        To check many footers together takes an eighth of the time that single checks take.
+        """
+        found: dict[int, DataFileError] = {}
+        joined = self._first.metadata if self._joined is None else self._joined
+        largest = max(footer.size_bytes for footer in (self._first, *footers))
+        are_valid = _has_valid_chunks(joined, largest)
+        for index in self.members:
+            footer = footers[index]
+            try:
+                if not are_valid:
+                    _ensure_valid_chunks(footer.metadata, footer.size_bytes)
+                _ensure_types_and_offsets(footer.metadata, self._types, footer.size_bytes)
+                ensure_fixed_bounds(footer.data[:-END_BYTES], self._fixed_lengths)
+            except (pa.ArrowException, OSError, ThriftError) as error:
+                found[index] = broken_footer(error)
+        return found
+
+
+class SchemaGroups:
+    """Group footers by schema, batch by batch."""
+
+    def __init__(self) -> None:
+        self._groups: list[SchemaGroup] = []
+
+    def split(self, footers: Sequence[Footer]) -> list[SchemaGroup]:
+        """Return the groups that a batch has, in the order in which they were found."""
+        for group in self._groups:
+            group.begin()
+        for index, footer in enumerate(footers):
+            if not any(group.take(index, footer) for group in self._groups):
+                self._groups.append(SchemaGroup(footer))
+                self._groups[-1].take(index, footer)
+        return [group for group in self._groups if group.members]
+
+
+def find_broken_footers(footers: Sequence[Footer]) -> dict[int, DataFileError]:
+    """Return the index and the problem of each footer that has invalid columns."""
+    found: dict[int, DataFileError] = {}
+    for group in SchemaGroups().split(footers):
+        found |= group.find_broken(footers)
+    return found
+
+
+def ensure_valid_columns(footer: pq.FileMetaData, size_bytes: int) -> None:
+    """Raise an error for a footer that would end the process. Read no data.
+
+    Raises:
+        OSError: the metadata of a column chunk are not valid.
     """
-    groups: list[tuple[Footer, bytes, bytes | None, list[int]]] = []
-    for index, footer in enumerate(footers):
-        metadata = footer.metadata
-        schema = metadata.schema
-        stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)
-        for known, head, known_stored, members in groups:
-            if (
-                footer.data.startswith(head)
-                and stored == known_stored
-                and schema.equals(known.metadata.schema)
-            ):
-                members.append(index)
-                break
-        else:
-            groups.append((footer, _schema_bytes(footer.data), stored, [index]))
-    return [members for *_, members in groups]
+    _ensure_valid_chunks(footer, size_bytes)
+    _ensure_types_and_offsets(footer, _list_types(footer.schema), size_bytes)
+
+
+def _arrow_schema(footer: Footer) -> bytes | None:
+    return (footer.metadata.metadata or {}).get(_ARROW_SCHEMA)
 
 
 def _schema_bytes(data: bytes) -> bytes:
@@ -61,55 +134,16 @@ def _schema_bytes(data: bytes) -> bytes:
     return data
 
 
-def find_broken_footers(footers: Sequence[Footer]) -> dict[int, DataFileError]:
-    """Return the index and the problem of each footer that has invalid columns.
+def _list_types(schema: pq.ParquetSchema) -> list[str]:
+    return [schema.column(index).physical_type for index in range(len(schema))]
 
-    Args:
-        footers: footers with the same schema. To check many footers together takes an eighth of the
-            time that single checks take.
-    """
-    metadata = [footer.metadata for footer in footers]
-    sizes = [footer.size_bytes for footer in footers]
+
+def _has_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> bool:
     try:
-        first = footers[0].parse_again() if len(footers) > 1 else None
-        ensure_valid_columns(metadata, sizes, first)
-    except (pa.ArrowException, OSError) as error:
-        if len(footers) == 1:
-            return {0: broken_footer(error)}
-        alone = (find_broken_footers([footer]) for footer in footers)
-        return {index: found[0] for index, found in enumerate(alone) if found}
-    return {}
-
-
-def ensure_valid_columns(
-    footers: Sequence[pq.FileMetaData],
-    sizes: Sequence[int],
-    first: pq.FileMetaData | None = None,
-) -> None:
-    """Raise an error for footers that would end the process. Read no data.
-
-    Args:
-        footers: footers with the same schema.
-        sizes: the sizes of their files, in bytes.
-        first: a copy of the first footer; the row groups of all others are added to it. If it is
-            ``None``, each footer is checked alone.
-
-    Raises:
-        OSError: the metadata of a column chunk are not valid.
-    """
-    for footer in footers if first is None else _join(first, footers):
-        _ensure_valid_chunks(footer, max(sizes))
-    _ensure_types_and_offsets(footers, sizes)
-
-
-def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
-    """Return one footer with the row groups of all footers, or ``footers`` if schemas differ."""
-    try:
-        for footer in footers[1:]:
-            first.append_row_groups(footer)
-    except RuntimeError:  # the footers differ in field ids, for example
-        return footers
-    return [first]
+        _ensure_valid_chunks(footer, size_bytes)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
 
 
 def _ensure_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
@@ -135,27 +169,26 @@ def _ensure_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
             raise
 
 
-def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
+def _ensure_types_and_offsets(
+    footer: pq.FileMetaData, types: Sequence[str], size_bytes: int
+) -> None:
     """Refuse chunks whose type is not that of their column: their statistics would end the process.
 
     Also refuse chunks beyond the end of their file: Arrow compares only with the largest file.
     """
-    schema = footers[0].schema
-    declared = [schema.column(index).physical_type for index in range(footers[0].num_columns)]
-    for footer, size_bytes in zip(footers, sizes, strict=True):
-        for group in range(footer.num_row_groups):
-            chunks = footer.row_group(group)
-            for index, kind in enumerate(declared):
-                chunk = chunks.column(index)
-                stored = chunk.physical_type
-                if stored != kind:
-                    raise OSError(f"column {index} is declared as {kind} and stored as {stored}")
-                start = chunk.data_page_offset
-                dictionary = chunk.dictionary_page_offset
-                if dictionary and dictionary < start:
-                    start = dictionary
-                if start < 0 or start + chunk.total_compressed_size > size_bytes:
-                    raise OSError(f"column {index} is beyond the end of the file")
+    for group in range(footer.num_row_groups):
+        column = footer.row_group(group).column
+        for index, kind in enumerate(types):
+            chunk = column(index)
+            stored = chunk.physical_type
+            if stored != kind:
+                raise OSError(f"column {index} is declared as {kind} and stored as {stored}")
+            start = chunk.data_page_offset
+            dictionary = chunk.dictionary_page_offset
+            if dictionary and dictionary < start:
+                start = dictionary
+            if start < 0 or start + chunk.total_compressed_size > size_bytes:
+                raise OSError(f"column {index} is beyond the end of the file")
 
 
 class _UnreadFile(io.RawIOBase):

@@ -36,11 +36,17 @@ Without it, Spark 3 refuses to read such dates, unless its session has a rebase 
 
 def has_datetimes(schema: pa.Schema) -> bool:
     """Return whether a schema has dates or timestamps at any depth."""
-    return any(
-        pa.types.is_date(leaf.type) or pa.types.is_timestamp(leaf.type)
-        for member in schema
-        for leaf in walk_leaves(member.type)
-    )
+    return any(is_time(leaf.type) for member in schema for leaf in walk_leaves(member.type))
+
+
+def is_time(type_: pa.DataType) -> bool:
+    """Return whether a type is a date or timestamp, whose values depend on the calendar."""
+    return bool(pa.types.is_date(type_) or pa.types.is_timestamp(type_))
+
+
+def first_common_value(type_: pa.DataType) -> int:
+    """Return the first date (days) or timestamp (microseconds) that both calendars share."""
+    return _FIRST_COMMON_DAY if pa.types.is_date(type_) else _FIRST_COMMON_SECOND * 10**6
 
 
 def is_in_legacy_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:

@@ -70,23 +70,23 @@ class _UnusableTypeError(Exception):
     """The type of a column does not exist in Delta; the message contains the type."""
 
 
-def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
+def read_file_schema(schema: pq.ParquetSchema) -> FileSchema:
     """Return the Delta columns of a Parquet file, in its order. Arrow's null type becomes void.
 
     Raises:
         DataFileError: the name of a column is not UTF-8.
     """
     try:
-        return _read_file_schema(metadata)
+        return _read_file_schema(schema)
     except UnicodeDecodeError as error:
         raise DataFileError("is broken: the name of a column is not UTF-8") from error
 
 
-def _read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
-    reader = _SchemaReader(metadata)
+def _read_file_schema(schema: pq.ParquetSchema) -> FileSchema:
+    reader = _SchemaReader(schema)
     fields: list[Field] = []
     unusable: list[tuple[str, str]] = []
-    for member in metadata.schema.to_arrow_schema():
+    for member in schema.to_arrow_schema():
         start = reader.position
         try:
             fields.append(Field(member.name, reader.read(member.type, member.name)))
@@ -120,8 +120,8 @@ def _repeated(kind: DeltaType, prefix: str) -> Iterator[tuple[str, str]]:
 class _SchemaReader:
     """Read Arrow types together with the Parquet leaves, which have facts that Arrow omits."""
 
-    def __init__(self, metadata: pq.FileMetaData) -> None:
-        self._schema = metadata.schema
+    def __init__(self, schema: pq.ParquetSchema) -> None:
+        self._schema = schema
         self.position = 0
         self.nanoseconds: list[str] = []
 

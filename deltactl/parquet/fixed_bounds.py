@@ -21,32 +21,9 @@ from deltactl.parquet.thrift import CompactReader, Kind
 _BOUNDS: Final = frozenset(
     {Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE}
 )
-_FIXED_LENGTH: Final = b"\x15\x0e"  # field 1 (type) of a SchemaElement: FIXED_LEN_BYTE_ARRAY
 
 
-def ensure_fixed_bounds(footer: pq.FileMetaData, data: bytes) -> None:
-    """Raise an error for a footer that has a bound which is shorter than its column's values.
-
-    Args:
-        footer: the footer as Arrow parsed it.
-        data: the bytes of the footer, without length and magic.
-
-    Raises:
-        OSError: a bound is too short.
-        ThriftError: the footer is not valid Thrift data.
-    """
-    if _FIXED_LENGTH not in data:
-        return  # without asking Arrow for the schema, which takes long
-    lengths = _unusual_lengths(footer.schema)
-    for index, found in _find_bounds(data, lengths) if lengths else ():
-        if found < lengths[index]:
-            raise OSError(
-                f"Arrow cannot read a bound of column {index}: the bound has {found} bytes "
-                f"instead of {lengths[index]}"
-            )
-
-
-def _unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
+def find_unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
     """Return the length of each fixed-length column that is no decimal of the usual length."""
     columns = ((index, schema.column(index)) for index in range(len(schema)))
     return {
@@ -58,6 +35,25 @@ def _unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
             and column.length == _min_decimal_bytes(column.precision)
         )
     }
+
+
+def ensure_fixed_bounds(data: bytes, lengths: Mapping[int, int]) -> None:
+    """Raise an error for a footer that has a bound which is shorter than its column's values.
+
+    Args:
+        data: the bytes of the footer, without length and magic.
+        lengths: the lengths of the values of the columns to check.
+
+    Raises:
+        OSError: a bound is too short.
+        ThriftError: the footer is not valid Thrift data.
+    """
+    for index, found in _find_bounds(data, lengths) if lengths else ():
+        if found < lengths[index]:
+            raise OSError(
+                f"Arrow cannot read a bound of column {index}: the bound has {found} bytes "
+                f"instead of {lengths[index]}"
+            )
 
 
 def _min_decimal_bytes(precision: int) -> int:

@@ -7,10 +7,12 @@ the rows provides the missing facts as :class:`RowFacts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import compress, pairwise
+from operator import ne
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.calendar import first_common_value, is_in_legacy_calendar, is_time
 from deltactl.parquet.nested import walk_leaves
 from deltactl.protocol.stats import FileStats, LeafStats, Path, Value
-from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
-TIME_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+_TIME_UNITS: Final = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
+_UNSIGNED_BITS: Final = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
 
 # Earlier versions of Arrow do not count a null list of structs as a null.
 COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
@@ -48,31 +52,41 @@ class LeafColumn:
     type: pa.DataType
 
 
+@dataclass(frozen=True, slots=True)
+class LeafValues:
+    """Statistics of one leaf of many files; ``None`` if unknown.
+
+    Bounds have the form of :class:`LeafStats`, but strings are UTF-8 bytes, which may be invalid.
+    """
+
+    nulls: list[int | None]
+    lower: list[Any]
+    upper: list[Any]
+
+
 def read_file_stats(
     metadata: pq.FileMetaData, columns: StatsColumns, facts: RowFacts = NO_FACTS
 ) -> FileStats:
     """Return statistics of a whole file for the leaves in ``columns``.
 
-    If a row group has no bound for a leaf, the bound of the file is unknown. Leaves that the file
-    does not have are omitted.
+    Leaves that the file does not have are omitted.
     """
-    found = index_leaves(metadata.schema.to_arrow_schema())
-    leaves = {}
-    for leaf in columns.leaves:
-        if leaf.kind == "nested":
-            leaves[leaf.path] = LeafStats(facts.nested_null_counts.get(leaf.path))
-            continue
-        if leaf.kind == "void":
-            # No file stores void columns: they are null in every row.
-            leaves[leaf.path] = LeafStats(metadata.num_rows)
-            continue
-        # Every variant has metadata. So a variant is null if and only if its metadata are null.
-        column = found.get((*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path)
-        if column is None:
-            continue
-        with_bounds = leaf.has_bounds and (leaf.kind != "float" or leaf.path in facts.nan_free)
-        leaves[leaf.path] = _merge_row_groups(metadata, column, with_bounds)
+    reader = StatsReader(metadata.schema, columns, facts)
+    reader.add(metadata)
+    leaves = {
+        path: LeafStats(values.nulls[0], _decode(values.lower[0]), _decode(values.upper[0]))
+        for path, values in reader.finish().items()
+    }
     return FileStats(metadata.num_rows, leaves)
+
+
+def _decode(value: Any) -> Value | None:
+    if not isinstance(value, bytes):
+        known: Value | None = value
+        return known
+    with suppress(UnicodeDecodeError):
+        return value.decode()
+    return None
 
 
 def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
@@ -85,48 +99,175 @@ def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
     }
 
 
-def _merge_row_groups(
-    metadata: pq.FileMetaData, column: LeafColumn, with_bounds: bool
-) -> LeafStats:
-    null_count: int | None = 0
-    lower: list[Value | None] = []
-    upper: list[Value | None] = []
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column.index)
-        stats = chunk.statistics
-        nulls = count_chunk_nulls(chunk)
-        null_count = None if nulls is None or null_count is None else null_count + nulls
-        if not with_bounds or nulls == chunk.num_values:
-            continue
-        has_bounds = stats is not None and stats.has_min_max
-        lower.append(_decode(stats.min_raw, column.type) if has_bounds else None)
-        upper.append(_decode(stats.max_raw, column.type, upper=True) if has_bounds else None)
-    return LeafStats(null_count, _bound(lower, min), _bound(upper, max))
+class StatsReader:
+    """Read the statistics of footers that have the same schema. Keeps no footer."""
+
+    def __init__(
+        self, schema: pq.ParquetSchema, columns: StatsColumns, facts: RowFacts = NO_FACTS
+    ) -> None:
+        self._facts = facts
+        self._num_rows: list[int] = []
+        self._ends = [0]
+        self._legacy: dict[str, list[bool]] = {}
+        self._unstored: list[StatsLeaf] = []
+        self._leaves: list[_LeafChunks] = []
+        found = index_leaves(schema.to_arrow_schema())
+        for leaf in columns.leaves:
+            if leaf.kind in ("nested", "void"):
+                self._unstored.append(leaf)
+                continue
+            # Every variant has metadata. So a variant is null if and only if its metadata are null.
+            path = (*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path
+            if (column := found.get(path)) is not None:
+                stored = schema.column(column.index).physical_type
+                self._leaves.append(_LeafChunks(leaf, column, stored, facts))
+                if is_time(column.type):
+                    self._legacy[stored] = []
+
+    def add(self, footer: pq.FileMetaData) -> None:
+        """Read the column chunks of a file.
+
+        This is one loop without calls of functions, because a directory may have millions of
+        chunks.
+        """
+        sinks = [
+            (it.column.index, it.sizes.append, it.nulls.append, it.bounds) for it in self._leaves
+        ]
+        for number in range(footer.num_row_groups):
+            column = footer.row_group(number).column
+            for index, add_size, add_nulls, bounds in sinks:
+                chunk = column(index)
+                stats = chunk.statistics
+                size = chunk.num_values
+                add_size(size)
+                if stats is None:
+                    # Arrow writes no statistics for a chunk without values.
+                    add_nulls(None if size else 0)
+                else:
+                    add_nulls(stats.null_count if stats.has_null_count else None)
+                if bounds is not None:
+                    known = stats is not None and stats.has_min_max
+                    bounds[0].append(stats.min_raw if known else None)
+                    bounds[1].append(stats.max_raw if known else None)
+        self._num_rows.append(footer.num_rows)
+        self._ends.append(self._ends[-1] + footer.num_row_groups)
+        for stored, files in self._legacy.items():
+            files.append(is_in_legacy_calendar(footer, stored))
+
+    def finish(self) -> dict[Path, LeafValues]:
+        """Return the statistics of each leaf; leaves that the files do not have are omitted."""
+        nothing: list[Any] = [None] * len(self._num_rows)
+        found = {}
+        for leaf in self._unstored:
+            # No file stores void columns: they are null in every row.
+            nulls: list[int | None] = [*self._num_rows]
+            if leaf.kind == "nested":
+                nulls = [self._facts.nested_null_counts.get(leaf.path)] * len(nulls)
+            found[leaf.path] = LeafValues(nulls, nothing, nothing)
+        spans = list(pairwise(self._ends))
+        for it in self._leaves:
+            lower, upper = it.merge_bounds(spans) or (nothing, nothing)
+            if any(legacy := self._legacy.get(it.stored, ())) and is_time(it.column.type):
+                _drop_ambiguous(lower, upper, legacy, it.column.type)
+            found[it.leaf.path] = LeafValues(it.sum_nulls(spans), lower, upper)
+        return found
 
 
-def _bound(values: list[Value | None], choose: Callable[[list[Any]], Any]) -> Value | None:
-    if not values or any(value is None or value != value for value in values):  # noqa: PLR0124
-        return None  # unknown for a row group, or NaN
-    bound: Value = choose(values)
-    return bound
+class _LeafChunks:
+    """One leaf of many footers: the facts of each column chunk, ``None`` if unknown."""
+
+    def __init__(self, leaf: StatsLeaf, column: LeafColumn, stored: str, facts: RowFacts) -> None:
+        self.leaf, self.column, self.stored = leaf, column, stored
+        self.sizes: list[int] = []
+        self.nulls: list[int | None] = []
+        # Float bounds of footers exclude NaN.
+        is_exact = leaf.kind != "float" or leaf.path in facts.nan_free
+        has_bounds = leaf.has_bounds and is_exact and _has_order(leaf, column.type, stored)
+        self.bounds: tuple[list[Any], list[Any]] | None = ([], []) if has_bounds else None
+
+    def sum_nulls(self, spans: Sequence[tuple[int, int]]) -> list[int | None]:
+        """Return the null count of each file.
+
+        ``spans``: the first row group of each file, and the one after its last.
+        """
+        parts = (self.nulls[start:end] for start, end in spans)
+        return [None if None in part else sum(filter(None, part)) for part in parts]
+
+    def merge_bounds(self, spans: Sequence[tuple[int, int]]) -> tuple[list[Any], list[Any]] | None:
+        """Return minimum and maximum of each file; unknown if a row group has none."""
+        if self.bounds is None:
+            return None
+        # A chunk with only nulls has no bounds. The bounds of the other chunks are still valid.
+        held = list(map(ne, self.nulls, self.sizes))
+        lower, upper = (_comparable(values, self.column.type) for values in self.bounds)
+        return (
+            _scale(_merge(lower, held, spans, min), self.column.type, upper=False),
+            _scale(_merge(upper, held, spans, max), self.column.type, upper=True),
+        )
 
 
-def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | None:
-    """Return a physical value of the footer in the form of :class:`LeafStats`."""
+def _has_order(leaf: StatsLeaf, type_: pa.DataType, stored: str) -> bool:
+    """Return whether bounds have a defined order, and the form that the leaf needs."""
     if pa.types.is_decimal(type_):
-        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
+        return True
+    is_text = stored == "BYTE_ARRAY"
+    return stored not in ("INT96", "FIXED_LEN_BYTE_ARRAY") and is_text == (leaf.kind == "string")
+
+
+def _merge(
+    values: Sequence[Any],
+    held: Sequence[bool],
+    spans: Sequence[tuple[int, int]],
+    choose: Callable[[Sequence[Any]], Any],
+) -> list[Any]:
+    """Return one bound of each file from the bounds of its row groups."""
+    merged = []
+    for start, end in spans:
+        if end - start == 1:
+            merged.append(values[start] if held[start] else None)
+            continue
+        part = list(compress(values[start:end], held[start:end]))
+        merged.append(None if not part or None in part else choose(part))
+    return merged
+
+
+def _comparable(values: list[Any], type_: pa.DataType) -> list[Any]:
+    """Return physical bounds in a form that can be compared."""
+    if pa.types.is_decimal(type_):
+        return [
+            int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+            for raw in values
+        ]
+    if (bits := _UNSIGNED_BITS.get(str(type_))) is not None:
+        # The bound is stored as a signed integer of this width.
+        return [None if raw is None else raw % (1 << bits) for raw in values]
+    if pa.types.is_floating(type_):
+        return [None if raw != raw else raw for raw in values]  # noqa: PLR0124 - NaN
+    return values
+
+
+def _scale(values: list[Any], type_: pa.DataType, *, upper: bool) -> list[Any]:
+    """Return bounds in the form of :class:`LeafStats`."""
+    if pa.types.is_decimal(type_):
         # Create the decimal from a string: arithmetic would round to the digits of the decimal
         # context.
-        return Decimal(f"{unscaled}e{-type_.scale}")
-    if pa.types.is_timestamp(type_) and isinstance(raw, int):
-        times, over = TIME_UNITS[type_.unit]
-        return -(-raw * times // over) if upper else raw * times // over
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        with suppress(UnicodeDecodeError):
-            return bytes(raw).decode()
-    if isinstance(raw, (int, float)):
-        return raw
-    return None  # for example INT96, whose bounds have no defined order
+        return [None if v is None else Decimal(f"{v}e{-type_.scale}") for v in values]
+    if not pa.types.is_timestamp(type_) or type_.unit == "us":
+        return values
+    times, over = _TIME_UNITS[type_.unit]
+    if upper:
+        return [None if v is None else -(-v * times // over) for v in values]
+    return [None if v is None else v * times // over for v in values]
+
+
+def _drop_ambiguous(
+    lower: list[Any], upper: list[Any], legacy: Sequence[bool], type_: pa.DataType
+) -> None:
+    """Remove bounds in the legacy calendar that differ in the proleptic one."""
+    first = first_common_value(type_)
+    for row in compress(range(len(legacy)), legacy):
+        if lower[row] is not None and lower[row] < first:
+            lower[row] = upper[row] = None
 
 
 def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:

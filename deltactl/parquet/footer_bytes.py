@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
-from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
 from deltactl.parquet.format import ENCRYPTED_MAGIC, END_BYTES, MAGIC
-from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.store import Store
 
 TAIL_BYTES: Final = 64 << 10
@@ -66,7 +64,9 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
             these.
         StorageError: the store failed.
     """
-    return parse_footer_bytes(read_footer_bytes(store, name, size_bytes, tail), size_bytes)
+    footer = parse_footer_bytes(read_footer_bytes(store, name, size_bytes, tail), size_bytes)
+    count_footer(footer.metadata)
+    return footer
 
 
 def read_footer_bytes(store: Store, name: str, size_bytes: int, tail: bytes | None = None) -> bytes:
@@ -93,15 +93,12 @@ def read_footer_bytes(store: Store, name: str, size_bytes: int, tail: bytes | No
 def parse_footer_bytes(data: bytes, size_bytes: int) -> Footer:
     """Return a footer from its bytes; call ``find_broken_footers`` before you read columns.
 
+    Unlike ``parse_footer``, this is for callers that never read the schema of the footer.
+
     Raises:
         DataFileError: the footer is broken, or the file is partly encrypted.
     """
     footer = Footer(_parse(data), data, size_bytes)
-    count_footer(footer.metadata)
-    try:
-        ensure_fixed_bounds(footer.metadata, footer.data[:-END_BYTES])
-    except (pa.ArrowException, OSError, ThriftError) as error:
-        raise broken_footer(error) from error
     if len(data) - END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")
     return footer

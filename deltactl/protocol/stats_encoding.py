@@ -74,6 +74,27 @@ def loosen_bounds(stats: str) -> str:
     return members + ',"tightBounds":false}'
 
 
+def encode_leaf(
+    leaf: StatsLeaf,
+    nulls: Sequence[int | None],
+    lower: Sequence[Any],
+    upper: Sequence[Any],
+    string_prefix: int,
+) -> LeafColumns:
+    """Return statistics of one leaf of many files as columns.
+
+    Bounds and ``string_prefix``: see ``encode_bounds``.
+    """
+    counts = pa.array(nulls, pa.int64())
+    if not leaf.has_bounds:
+        return LeafColumns(counts)
+    return LeafColumns(
+        counts,
+        encode_bounds(lower, leaf.kind, string_prefix, upper=False),
+        encode_bounds(upper, leaf.kind, string_prefix, upper=True),
+    )
+
+
 def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper: bool) -> pa.Array:
     """Return bounds of one leaf of many files as JSON.
 

@@ -262,7 +262,7 @@ def run_footer(data: bytes) -> None:
     twin = parse_footer(STORE, info.name, info.size_bytes)
     assert len(find_broken_footers([twin, twin])) in (0, 2)
     footer = read_valid_footer(STORE, info.name, info.size_bytes)
-    schema = read_file_schema(footer).struct
+    schema = read_file_schema(footer.schema).struct
     read_file_stats(footer, StatsColumns(list_leaves(schema)))
     read_null_counts(footer)
 

@@ -20,7 +20,7 @@ from deltactl.protocol.schema import render_type
 def schema_of(table: pa.Table, **options: Any) -> FileSchema:
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
-    return read_file_schema(pq.read_metadata(io.BytesIO(sink.getvalue())))
+    return read_file_schema(pq.read_metadata(io.BytesIO(sink.getvalue())).schema)
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
         raise ValueError(
             f"its footer says {num_rows} rows, which is too many for a file of {size} bytes"
         )
-    ensure_valid_columns([parquet.metadata], [size])
+    ensure_valid_columns(parquet.metadata, size)
     return parquet
 
 

@@ -24,7 +24,7 @@ from deltactl.operations.check.stats import (
     widen_dates,
 )
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
-from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
+from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
@@ -117,15 +117,10 @@ class ContentChecker:
         """Return files with valid footers, and the bytes of all footers; report broken ones."""
         read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
         parsed = [found for found in read if found is not None]
-        valid: list[_Opened] = []
-        for alike in group_by_schema([footer for _, footer in parsed]):
-            broken = find_broken_footers([parsed[place][1] for place in alike])
-            for index, place in enumerate(alike):
-                file = parsed[place][0]
-                if index in broken:
-                    self._report_broken(file.present, broken[index].message)
-                else:
-                    valid.append(file)
+        broken = find_broken_footers([footer for _, footer in parsed])
+        for index, error in broken.items():
+            self._report_broken(parsed[index][0].present, error.message)
+        valid = [file for index, (file, _) in enumerate(parsed) if index not in broken]
         return valid, sum(len(footer.data) for _, footer in parsed)
 
     def _parse_footer(self, file: Present) -> tuple[_Opened, Footer] | None:

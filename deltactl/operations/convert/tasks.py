@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
 from deltactl.operations.convert.hidden_columns import CHANGE_TYPE
 from deltactl.operations.convert.partitions import Problem
-from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
+from deltactl.parquet.broken_footers import SchemaGroup, SchemaGroups
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
+from deltactl.parquet.footer import StatsReader
 from deltactl.parquet.footer_bytes import (
     TAIL_BYTES,
     Footer,
     parse_footer_bytes,
     read_footer_bytes,
 )
-from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
-from deltactl.protocol.stats_encoding import LeafColumns
+from deltactl.protocol.stats_encoding import LeafColumns, encode_leaf
 from deltactl.storage.open import open_store
 from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
@@ -36,6 +37,10 @@ FILE_SCHEMA: Final = pa.schema(
         ("num_rows", pa.int64()),
     ]
 )
+
+# Limits memory: a parsed footer needs ten times its size.
+_FOOTERS_HELD: Final = 64
+_FOOTER_BYTES_HELD: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +81,15 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
     Raises:
         StorageError: the store failed.
     """
+    reader = _FooterReader(spec)
     store = open_store(spec.uri, spec.storage_options)
-    problems: list[Problem] = []
-    left_out: list[LeftOut] = []
-    found: list[tuple[FileInfo, bytes]] = []
     for name, (info, data) in zip(names, _read_all(store, names), strict=True):
-        if isinstance(data, bytes) and info is not None:
-            found.append((info, data))
-        elif has_parquet_name(name):
-            problems.append((name, None, str(data)))
-        else:
-            left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
-    groups = _read_groups(spec, found, problems, left_out)
-    return FooterBatch(tuple(groups), tuple(problems), tuple(left_out))
+        reader.add(name, info, data)
+    return reader.finish()
 
 
 def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | None, bytes | str]]:
-    """Return each file's facts and stored footer, or the reason why there is none."""
+    """Yield each file's facts and stored footer, or the reason why there is none."""
 
     def read(name: str) -> tuple[FileInfo | None, bytes | str]:
         found = store.read_tail(name, TAIL_BYTES)
@@ -107,58 +104,88 @@ def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | N
     return map_requests(store, read, names)
 
 
-def _read_groups(
-    spec: FooterSpec,
-    stored: Sequence[tuple[FileInfo, bytes]],
-    problems: list[Problem],
-    left_out: list[LeftOut],
-) -> Iterator[FooterGroup]:
-    """Yield the files of each schema."""
-    found: list[tuple[FileInfo, Footer]] = []
-    for info, data in stored:
+class _FooterReader:
+    """Read statistics of footers. Holds few footers at once: in memory they are large."""
+
+    def __init__(self, spec: FooterSpec) -> None:
+        self._spec = spec
+        self._held: list[tuple[FileInfo, Footer]] = []
+        self._held_bytes = 0
+        self._schemas = SchemaGroups()
+        self._groups: dict[SchemaGroup, _GroupReader | DataFileError] = {}
+        self._problems: list[Problem] = []
+        self._left_out: list[LeftOut] = []
+
+    def add(self, name: str, info: FileInfo | None, data: bytes | str) -> None:
+        """Add a file with its stored footer, or the reason why there is none."""
         try:
-            found.append((info, parse_footer_bytes(data, info.size_bytes)))
+            if info is None or isinstance(data, str):
+                raise DataFileError(str(data))
+            self._held.append((info, parse_footer_bytes(data, info.size_bytes)))
         except DataFileError as error:
-            if has_parquet_name(info.name):
-                problems.append((info.name, None, error.message))
+            if has_parquet_name(name):
+                self._problems.append((name, None, error.message))
             else:
-                left_out.append(LeftOut(info.name, NOT_PARQUET_INSIDE))
-    for alike in group_by_schema([footer for _, footer in found]):
-        members = _only_valid([found[index] for index in alike], problems)
-        if not members:
-            continue
-        try:
-            yield _describe(spec, members)
-        except DataFileError as error:
-            problems += [(info.name, None, error.message) for info, _ in members]
+                self._left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
+            return
+        self._held_bytes += len(data)
+        if len(self._held) >= _FOOTERS_HELD or self._held_bytes >= _FOOTER_BYTES_HELD:
+            self._read_held()
+
+    def finish(self) -> FooterBatch:
+        """Return the contents of all footers."""
+        self._read_held()
+        readers = (group for group in self._groups.values() if isinstance(group, _GroupReader))
+        groups = tuple(reader.finish() for reader in readers)
+        return FooterBatch(groups, tuple(self._problems), tuple(self._left_out))
+
+    def _read_held(self) -> None:
+        footers = [footer for _, footer in self._held]
+        for group in self._schemas.split(footers):
+            broken = group.find_broken(footers)
+            for index in group.members:
+                info = self._held[index][0]
+                reader = broken.get(index) or self._open_group(group)
+                if isinstance(reader, DataFileError):
+                    self._problems.append((info.name, None, reader.message))
+                else:
+                    reader.add(info, footers[index].metadata)
+        self._held, self._held_bytes = [], 0
+
+    def _open_group(self, group: SchemaGroup) -> _GroupReader | DataFileError:
+        if group not in self._groups:
+            try:
+                self._groups[group] = _GroupReader(self._spec, group.schema)
+            except DataFileError as error:
+                self._groups[group] = error
+        return self._groups[group]
 
 
-def _only_valid(
-    members: Sequence[tuple[FileInfo, Footer]], problems: list[Problem]
-) -> list[tuple[FileInfo, Footer]]:
-    """Return the valid footers; report the others as problems."""
-    broken = find_broken_footers([footer for _, footer in members])
-    problems += [(members[index][0].name, None, broken[index].message) for index in broken]
-    return [member for index, member in enumerate(members) if index not in broken]
+class _GroupReader:
+    """Read the files of one schema."""
 
+    def __init__(self, spec: FooterSpec, schema: pq.ParquetSchema) -> None:
+        self._schema = read_file_schema(schema)
+        self._columns = _wanted_columns(spec, self._schema)
+        self._stats = StatsReader(schema, self._columns)
+        self._rows: list[tuple[str, int, int, int]] = []
 
-def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, Footer]]) -> FooterGroup:
-    footers = [footer.metadata for _, footer in members]
-    schema = read_file_schema(footers[0])
-    files = _describe_files([info for info, _ in members], [footer.num_rows for footer in footers])
-    return FooterGroup(schema, files, read_leaf_columns(footers, _wanted_columns(spec, schema)))
+    def add(self, info: FileInfo, footer: pq.FileMetaData) -> None:
+        """Add a file."""
+        self._stats.add(footer)
+        self._rows.append((info.name, info.size_bytes, info.modified_ms, footer.num_rows))
 
-
-def _describe_files(infos: Sequence[FileInfo], num_rows: Sequence[int]) -> pa.Table:
-    return pa.table(
-        [
-            [info.name for info in infos],
-            [info.size_bytes for info in infos],
-            [info.modified_ms for info in infos],
-            num_rows,
-        ],
-        schema=FILE_SCHEMA,
-    )
+    def finish(self) -> FooterGroup:
+        """Return the contents of the footers."""
+        files = pa.table(list(map(pa.array, zip(*self._rows, strict=True))), schema=FILE_SCHEMA)
+        known = self._stats.finish()
+        prefix = self._columns.string_prefix
+        leaves = {
+            leaf.path: encode_leaf(leaf, values.nulls, values.lower, values.upper, prefix)
+            for leaf in self._columns.leaves
+            if (values := known.get(leaf.path))
+        }
+        return FooterGroup(self._schema, files, leaves)
 
 
 def _wanted_columns(spec: FooterSpec, schema: FileSchema) -> StatsColumns:

@@ -1,4 +1,4 @@
-"""Statistics of many footers at once say exactly what one footer at a time says."""
+"""Statistics of many files are those of each file alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.file_schema import read_file_schema
-from deltactl.parquet.footer import read_file_stats
-from deltactl.parquet.footer_columns import read_leaf_columns
+from deltactl.parquet.footer import StatsReader, read_file_stats
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
-from deltactl.protocol.stats_encoding import encode_stats, encode_stats_of_files
+from deltactl.protocol.stats_encoding import encode_leaf, encode_stats, encode_stats_of_files
 from tests.support.footers import read_valid_footer
 from tests.support.stores import CountingStore, MemoryStore
 
@@ -67,16 +66,76 @@ def footer_of(rows: list[dict[str, Any]], group_rows: int, schema: pa.Schema = S
     return pq.read_metadata(io.BytesIO(sink.getvalue()))
 
 
+EPOCH = dt.datetime(1970, 1, 1)
+
+
+def _stored(name: str, value: Any) -> Any:
+    """Return a value as a footer has it."""
+    if value is None or name in "ib":
+        return value
+    if name == "m":  # nanoseconds
+        return value
+    if name == "d":
+        return (value - EPOCH.date()).days
+    if name in "tn":
+        return (value.replace(tzinfo=None) - EPOCH) // dt.timedelta(microseconds=1)
+    return value.encode() if isinstance(value, str) else value
+
+
+def _choose(row: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = row
+    for name in path:
+        value = None if value is None else value[name]
+    return _stored(path[-1], value)
+
+
 @given(st.lists(st.tuples(st.lists(ROW, max_size=6), st.integers(1, 3)), min_size=1, max_size=4))
-def test_columns_equal_one_footer_at_a_time(files: list[tuple[list[dict[str, Any]], int]]) -> None:
+def test_statistics_are_those_of_the_rows(files: list[tuple[list[dict[str, Any]], int]]) -> None:
     footers = [footer_of(rows, group_rows) for rows, group_rows in files]
-    columns = StatsColumns(list_leaves(read_file_schema(footers[0]).struct))
-    leaves = read_leaf_columns(footers, columns)
-    rows = pa.array([footer.num_rows for footer in footers])
-    found = encode_stats_of_files(rows, leaves, columns).to_pylist()
-    expected = [encode_stats(read_file_stats(footer, columns), columns) for footer in footers]
-    assert [json.loads(text) for text in found] == [json.loads(text) for text in expected]
-    assert found == expected
+    columns = StatsColumns(list_leaves(read_file_schema(footers[0].schema).struct))
+    reader = StatsReader(footers[0].schema, columns)
+    for footer in footers:
+        reader.add(footer)
+    found = reader.finish()
+    assert found.keys() == {leaf.path for leaf in columns.leaves}
+    for leaf in columns.leaves:
+        stats = found[leaf.path]
+        if leaf.kind == "nested":
+            assert stats.nulls == [None] * len(files)
+            continue
+        values = [[_choose(row, leaf.path) for row in rows] for rows, _ in files]
+        known = [[value for value in one if value is not None] for one in values]
+        assert stats.nulls == [one.count(None) for one in values]
+        bounded = leaf.has_bounds and leaf.kind != "float"
+        lower = [min(one) if one and bounded else None for one in known]
+        upper = [max(one) if one and bounded else None for one in known]
+        if leaf.path == ("m",):
+            lower = [None if value is None else value // 1000 for value in lower]
+            upper = [None if value is None else -(-value // 1000) for value in upper]
+        assert (stats.lower, stats.upper) == (lower, upper)
+
+
+def _encode(footer: Any, columns: StatsColumns) -> Any:
+    """Return the statistics of one file, encoded as those of many and as those of one."""
+    reader = StatsReader(footer.schema, columns)
+    reader.add(footer)
+    known = reader.finish()
+    leaves = {
+        leaf.path: encode_leaf(leaf, values.nulls, values.lower, values.upper, 32)
+        for leaf in columns.leaves
+        if (values := known.get(leaf.path))
+    }
+    (text,) = encode_stats_of_files(pa.array([footer.num_rows]), leaves, columns).to_pylist()
+    return json.loads(text)
+
+
+@given(st.lists(ROW, max_size=6))
+def test_one_file_is_encoded_as_many_are(rows: list[dict[str, Any]]) -> None:
+    footer = footer_of(rows, 2)
+    columns = StatsColumns(list_leaves(read_file_schema(footer.schema).struct))
+    assert _encode(footer, columns) == json.loads(
+        encode_stats(read_file_stats(footer, columns), columns)
+    )
 
 
 def test_unsigned_bounds_are_those_of_the_values() -> None:
@@ -84,23 +143,17 @@ def test_unsigned_bounds_are_those_of_the_values() -> None:
     footer = footer_of(
         [{"a": 2**32 - 1, "b": 2**64 - 1, "c": 255}, {"a": 1, "b": 2, "c": 3}], 9, schema
     )
-    columns = StatsColumns(list_leaves(read_file_schema(footer).struct))
-    (text,) = encode_stats_of_files(
-        pa.array([2]), read_leaf_columns([footer], columns), columns
-    ).to_pylist()
-    stats = json.loads(text)
+    columns = StatsColumns(list_leaves(read_file_schema(footer.schema).struct))
+    stats = _encode(footer, columns)
     assert stats["minValues"] == {"a": 1, "b": 2, "c": 3}
     assert stats["maxValues"] == {"a": 2**32 - 1, "b": 2**64 - 1, "c": 255}
 
 
 def test_a_column_that_files_lack_is_null_throughout() -> None:
     footer = footer_of([{"a": 1}], 9, pa.schema([("a", pa.int64())]))
-    leaves = list_leaves(read_file_schema(footer).struct)
+    leaves = list_leaves(read_file_schema(footer.schema).struct)
     more = StatsColumns((*leaves, *(type(leaf)(("z",), "string") for leaf in leaves)))
-    (text,) = encode_stats_of_files(
-        pa.array([1]), read_leaf_columns([footer], more), more
-    ).to_pylist()
-    assert json.loads(text)["nullCount"] == {"a": 0, "z": 1}
+    assert _encode(footer, more)["nullCount"] == {"a": 0, "z": 1}
 
 
 def test_a_footer_costs_one_read() -> None:
