@@ -130,10 +130,12 @@ def _encode_texts(values: Sequence[bytes | str | None], prefix: int, upper: bool
         texts = raw.cast(pa.string())
     except pa.ArrowInvalid:  # a bound was truncated in the middle of a character
         texts = pa.array([_decode(value) for value in values], pa.string())
-    if pc.any(long).as_py():
-        cut = truncate_maximum if upper else truncate_minimum
+    if not upper:
+        texts = pc.utf8_slice_codeunits(texts, 0, max(prefix, 0))  # as truncate_minimum
+    elif pc.any(long).as_py():
         shortened = [
-            None if text is None else cut(text, prefix) for text in texts.filter(long).to_pylist()
+            None if text is None else truncate_maximum(text, prefix)
+            for text in texts.filter(long).to_pylist()
         ]
         texts = pc.replace_with_mask(texts, long, pa.array(shortened, pa.string()))
     return encode_strings(texts)
@@ -201,7 +203,7 @@ def truncate_maximum(value: str, prefix: int) -> str | None:
 
 def _skip_units(value: str, limit: int) -> int:
     """Return how many characters the first ``limit`` UTF-16 units have; pairs are not divided."""
-    if value.isascii():
+    if _utf16_length(value[:limit]) <= limit:
         return min(limit, len(value))
     units = 0
     for index, character in enumerate(value):
@@ -212,7 +214,7 @@ def _skip_units(value: str, limit: int) -> int:
 
 
 def _utf16_length(text: str) -> int:
-    return len(text) + (0 if text.isascii() else sum(c > "\uffff" for c in text))
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _encode_float(value: float, *, upper: bool) -> str | None:
