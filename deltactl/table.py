@@ -9,9 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from deltactl.errors import UsageError, Warn
-from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.listing import list_log
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.stores.open import open_table_store
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
@@ -87,17 +86,20 @@ class Table:
             warn: receives warnings, which do not stop a run.
         """
         address = os.fspath(uri)
-        self._store = store or open_table_store(address, storage_options, log_store)
-        self._read_only_store = ReadOnlyStore(store or open_store(address, storage_options))
+        self._log = DeltaLog(store or open_table_store(address, storage_options, log_store), warn)
+        reading = ReadOnlyStore(store or open_store(address, storage_options))
+        self._read_only_log = DeltaLog(reading, warn)
         self._warn = warn
         self._storage_options = dict(storage_options or {})
 
-    def _store_for(self, dry_run: bool) -> Store:
-        """Return the store of a run.
+    def _log_for(self, dry_run: bool) -> DeltaLog:
+        """Return the newest log, for a run.
 
         For a dry run it is read-only and finishes no incomplete commit.
         """
-        return self._read_only_store if dry_run else self._store
+        log = self._read_only_log if dry_run else self._log
+        log.update()
+        return log
 
     def _context(
         self,
@@ -112,7 +114,7 @@ class Table:
     @property
     def uri(self) -> str:
         """Return the table's root as an absolute URI."""
-        return self._store.uri
+        return self._log.uri
 
     def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
         """Return the table at a version, at a timestamp, or the latest.
@@ -122,12 +124,11 @@ class Table:
         """
         if version is not None and timestamp is not None:
             raise UsageError("give a version or a timestamp, not both")
-        if timestamp is None:
-            return load_snapshot(self._store, version, warn=self._warn)
-        listing = list_log(self._store)
-        latest = load_snapshot(self._store, warn=self._warn, listing=listing)
-        wanted = resolve_timestamp(self._store, listing, latest.metadata, _to_ms(timestamp))
-        return load_snapshot(self._store, wanted, warn=self._warn, listing=listing)
+        log = self._log_for(dry_run=False)
+        if timestamp is not None:
+            log.ensure_exists()
+            version = log.version_at(log.snapshot().metadata, _to_ms(timestamp))
+        return log.snapshot(version)
 
     def history(
         self,
@@ -155,7 +156,7 @@ class Table:
         options = HistoryOptions(
             limit=limit, since_ms=since, until_ms=until, operations=tuple(operations)
         )
-        return load_history(self._store, options, self._warn).table()
+        return load_history(self._log_for(dry_run=False), options).table()
 
     def detail(
         self, version: int | None = None, *, layout: bool = False, columns: str | None = None
@@ -174,12 +175,11 @@ class Table:
         from deltactl.operations.detail import load_detail
 
         if not layout and columns is None:
-            return load_detail(self._store, self._warn, version)
+            return load_detail(self._log_for(dry_run=False), version)
         from deltactl.operations.optimize.layout.survey import LayoutSurvey
 
         return load_detail(
-            self._store,
-            self._warn,
+            self._log_for(dry_run=False),
             version,
             survey=lambda snapshot: LayoutSurvey(snapshot, columns),
         )
@@ -219,7 +219,7 @@ class Table:
         from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 
         return optimize_table(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             options or OptimizeOptions(),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
@@ -244,7 +244,7 @@ class Table:
         from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 
         return vacuum_table(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             options or VacuumOptions(),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
@@ -268,7 +268,7 @@ class Table:
         from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 
         return checkpoint_table(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             options or CheckpointOptions(),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
@@ -285,7 +285,7 @@ class Table:
         from deltactl.operations.checkpoint.repair import repair_checkpoints
 
         return repair_checkpoints(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             self._context(engine),
             dry_run=dry_run,
         )
@@ -309,7 +309,7 @@ class Table:
         from deltactl.operations.check.run import check_table
 
         return check_table(
-            self._store,
+            self._log_for(dry_run=False),
             options or CheckOptions(),
             self._context(engine, cancel, on_progress),
         )
@@ -348,7 +348,7 @@ class Table:
             raise UsageError("give the version to restore, or options, not both")
         when = None if timestamp is None else _to_ms(timestamp)
         return restore_table(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             options or RestoreOptions(version, when),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
@@ -384,10 +384,10 @@ class Table:
         if not isinstance(target, Table):
             chosen = self._storage_options if storage_options is None else storage_options
             target = Table(target, chosen, warn=self._warn)
-        source = self._read_only_store if options.deep or not options.note else self._store
+        source = self._log_for(dry_run=options.deep or not options.note)
         return clone_table(
             source,
-            target._store_for(dry_run),
+            target._log_for(dry_run),
             options,
             target._context(engine, cancel, on_progress),
             source_options=self._storage_options,
@@ -416,7 +416,7 @@ class Table:
         from deltactl.operations.check.fix import repair_paths
 
         return repair_paths(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             texts,
             self._context(),
             confirm=confirm,
@@ -447,7 +447,7 @@ class Table:
 
         elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
         return generate_after_purge(
-            self._store_for(dry_run),
+            self._log_for(dry_run),
             options or ManifestOptions(),
             self._context(),
             output=elsewhere,

@@ -88,10 +88,10 @@ def _find_early(store: Store, session: Session, options: LeaseOptions) -> str | 
 
 def _is_of(last: LastRun, store: Store, session: Session) -> bool:
     """Return whether a run was on this table, not on an earlier one at the same address."""
-    from deltactl.log.snapshot import load_snapshot
+    from deltactl.log.delta_log import DeltaLog
 
     try:
-        return load_snapshot(store, warn=session.output.warn).metadata.id == last.table_id
+        return DeltaLog(store, session.output.warn).snapshot().metadata.id == last.table_id
     except TableError:  # the command reports it better
         return False
 

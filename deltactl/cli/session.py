@@ -48,6 +48,7 @@ from deltactl.storage.network.pacing import RATE_OPTION
 
 if TYPE_CHECKING:
     from deltactl.cli.output.outcome import TableOutcome
+    from deltactl.log.delta_log import DeltaLog
     from deltactl.operations.run_context import RunContext
     from deltactl.storage.store import Store
 
@@ -244,18 +245,32 @@ class Session:
         store = open_store(address, self.storage_options if options is None else options)
         return ReadOnlyStore(store) if read_only else store
 
-    def open_table(self, address: str, *, read_only: bool = False) -> Store:
-        """Open the store of a table that the command may commit to; see ``open_table_store``.
+    def open_log(
+        self,
+        address: str,
+        *,
+        read_only: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> DeltaLog:
+        """Open the log of a table that the command does not commit to; see ``open_store``."""
+        from deltactl.log.delta_log import DeltaLog
+
+        store = self.open_store(address, read_only=read_only, options=options)
+        return DeltaLog(store, self.output.warn)
+
+    def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
+        """Open the log of a table that the command may commit to; see ``open_table_store``.
 
         Raises:
             UsageError: the address or an option of the log store is invalid.
             StorageError: the storage cannot be reached.
         """
+        from deltactl.log.delta_log import DeltaLog
         from deltactl.log.stores.open import open_table_store
 
         log_store = self._log_store.resolve(self.sources)
         store = open_table_store(address, self.storage_options, log_store, read_only=read_only)
-        return store if read_only else self._announcing(store)
+        return DeltaLog(store if read_only else self._announcing(store), self.output.warn)
 
     def _announcing(self, store: Store) -> Store:
         """Return a store that calls ``begin_changes`` before each change."""

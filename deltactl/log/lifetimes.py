@@ -30,7 +30,7 @@ def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | Non
     """
     latest = listing.latest_version
     assert latest is not None
-    if known is not None and known == listing.checkpoints[0] and first_commit(listing) > 0:
+    if known is not None and known == listing.checkpoints[0] and listing.first_commit > 0:
         return known.version
     versions = {*listing.commits, *(c.version for c in listing.checkpoints)}
     found = find_rebuildable(store, listing, versions, frozenset())
@@ -38,16 +38,6 @@ def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | Non
     while first - 1 in found:
         first -= 1
     return first
-
-
-def first_commit(listing: LogListing) -> int:
-    """Return the oldest version from which no commit is missing, up to the latest version."""
-    latest = listing.latest_version
-    assert latest is not None
-    version = latest + 1
-    while version - 1 in listing.commits:
-        version -= 1
-    return version
 
 
 def sweep_commits(

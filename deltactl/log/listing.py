@@ -60,6 +60,22 @@ class LogListing:
         newest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
         return max(newest, default=None)
 
+    @property
+    def oldest_version(self) -> int | None:
+        """Return the oldest version that has a commit or a checkpoint, or ``None``."""
+        oldest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
+        return min(oldest, default=None)
+
+    @property
+    def first_commit(self) -> int:
+        """Return the oldest version from which no commit is missing, up to the latest version."""
+        latest = self.latest_version
+        assert latest is not None
+        version = latest + 1
+        while version - 1 in self.commits:
+            version -= 1
+        return version
+
 
 def list_log(store: Store, start_version: int = 0) -> LogListing:
     """List the log, from the files of ``start_version`` on.
@@ -79,7 +95,7 @@ def list_log(store: Store, start_version: int = 0) -> LogListing:
     return listing
 
 
-def outlast_cleanup(look: Callable[[], T]) -> T:
+def retry_after_log_cleanup(look: Callable[[], T]) -> T:
     """List and read a log. If a log cleanup removed files that were just listed, repeat this.
 
     Args:

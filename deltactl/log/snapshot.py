@@ -14,8 +14,7 @@ from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Wa
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.history.timestamps import commit_timestamp
-from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
-from deltactl.log.not_a_table import no_table_error
+from deltactl.log.listing import Checkpoint, LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.replay import (
     Collect,
     Tail,
@@ -25,6 +24,7 @@ from deltactl.log.replay import (
     tombstone_batches,
 )
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
+from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, empty_table
 from deltactl.protocol.properties import TableProperties
@@ -137,7 +137,7 @@ def load_snapshot(
     """
     if listing is not None:
         return _load(store, version, warn, listing, skip, collect=collect)
-    return outlast_cleanup(
+    return retry_after_log_cleanup(
         lambda: _load(
             store,
             version,

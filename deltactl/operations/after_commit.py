@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.run_context import RunContext
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def run_after_commit(
+    log: DeltaLog,
     before: Snapshot,
     after: CommitBase,
     context: RunContext,
@@ -33,6 +35,7 @@ def run_after_commit(
     succeeded. The properties after the commit count, also those that it or another writer changed.
 
     Args:
+        log: the log of the table.
         before: the snapshot that the commit was made from.
         after: the state with the commit, the last of several.
         context: of the run that committed; these steps are not cancelled.
@@ -52,13 +55,13 @@ def run_after_commit(
         from deltactl.operations.manifest.refresh import refresh_manifests
 
         since = before.version if before.properties.refreshes_manifests else None
-        refresh_manifests(before.store, since, context)
+        refresh_manifests(log, since, context)
     last = before.segment.checkpoint_version
     if not is_due(last, version, properties.checkpoint_interval):
         return None
 
     def run(options: CheckpointOptions) -> CheckpointReport:
-        return checkpoint_table(before.store, options, context.without_cancel())
+        return checkpoint_table(log, options, context.without_cancel())
 
     try:
         written = run(CheckpointOptions()).written

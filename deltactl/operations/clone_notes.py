@@ -24,8 +24,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from deltactl.errors import MALFORMED, DeltactlError, ObjectNotFoundError, SafetyError, UsageError
-from deltactl.log.snapshot import load_snapshot
+from deltactl.errors import (
+    MALFORMED,
+    DeltactlError,
+    ObjectNotFoundError,
+    SafetyError,
+    UsageError,
+    ignore_warning,
+)
+from deltactl.log.delta_log import DeltaLog
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -132,7 +139,7 @@ def find_notes(
     with suppress(DeltactlError):
         clone = open_store(address, storage_options)
         spellings.add(clone.uri)
-        table_id = load_snapshot(clone, warn=lambda _: None).metadata.id
+        table_id = DeltaLog(clone, ignore_warning).snapshot().metadata.id
     if found := tuple(note for note in notes if note.clone_uri in spellings):
         return tuple(note for note in found if note.clone_id != table_id) or found
     noted = ", ".join(note.clone_uri for note in notes)

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from deltactl.errors import DeltactlError, Warn
-from deltactl.log.history.timestamps import commit_timestamp
-from deltactl.log.listing import list_log
-from deltactl.log.not_a_table import no_table_error
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.errors import DeltactlError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.file_sizes import FileSizes, count_table_sizes
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.schema import StructType, render_type
-from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,8 +57,7 @@ BeginSurvey: TypeAlias = "Callable[[Snapshot], FileSurvey]"
 
 
 def load_detail(
-    store: Store,
-    warn: Warn,
+    log: DeltaLog,
     version: int | None = None,
     *,
     survey: BeginSurvey | None = None,
@@ -76,14 +72,12 @@ def load_detail(
         VersionNotFoundError: the version cannot be rebuilt from the log.
         CorruptLogError: the log is damaged.
     """
-    listing = list_log(store)
-    if listing.latest_version is None:
-        raise no_table_error(store)
-    snapshot = load_snapshot(store, version, warn=warn, listing=listing)
+    log.ensure_exists()
+    snapshot = log.snapshot(version)
     watched = None if survey is None else survey(snapshot)
     sizes = count_table_sizes(_iter_files(snapshot, watched), snapshot.properties.target_file_size)
     layout = None if watched is None else watched.report()
-    return replace(_report(store, warn, snapshot, sizes), layout=layout)
+    return replace(_report(log, snapshot, sizes), layout=layout)
 
 
 def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Table]:
@@ -96,30 +90,30 @@ def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Ta
         yield batch
 
 
-def _report(store: Store, warn: Warn, table: Snapshot, sizes: FileSizes) -> DetailReport:
+def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:
     try:
-        timestamp_ms = commit_timestamp(store, table.segment, table.metadata)
+        timestamp_ms = table.timestamp
     except DeltactlError as error:
-        warn(error.message)
+        log.warn(error.message)
         timestamp_ms = _last_modified_ms(table)
     return DetailReport(
         table.version,
         timestamp_ms,
-        _row(store, table, sizes),
+        _row(table, sizes),
         _columns(_schema(table.metadata)),
         _list_refusals(table),
         sizes,
     )
 
 
-def _row(store: Store, table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
+def _row(table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
     metadata, protocol = table.metadata, table.protocol
     return {
         "format": "delta",
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "location": _location(store.uri),
+        "location": _location(table.store.uri),
         "createdAt": metadata.created_time_ms,
         "lastModified": _last_modified_ms(table),
         "partitionColumns": list(metadata.partition_columns),

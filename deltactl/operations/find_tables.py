@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from deltactl.errors import NotATableError, UsageError
+from deltactl.log.table_probe import has_log
 from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -63,7 +64,7 @@ def is_table(store: Store, folder: str = "") -> bool:
     base = f"{folder}/" if folder else ""
     if any(store.stat_many([base + name for name in _MARKERS])):
         return True
-    return next(iter(store.list_from(base + LOG_DIR)), None) is not None
+    return has_log(store, folder)
 
 
 def split_glob(pattern: str) -> tuple[str, list[str]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from deltactl.errors import UsageError
-from deltactl.log.not_a_table import find_table_above
-from deltactl.protocol.names import LOG_DIR
+from deltactl.log.table_probe import find_table_above, has_log
 from deltactl.storage.store import Store
 
 
@@ -19,7 +18,7 @@ def ensure_outside_tables(option: str, name: str, place: Store) -> None:
     Raises:
         UsageError: the directory, or one above it, has a Delta log.
     """
-    is_table = next(iter(place.list_from(LOG_DIR)), None) is not None
+    is_table = has_log(place)
     table = place.uri if is_table else find_table_above(place, levels=None)
     if table is not None:
         raise UsageError(

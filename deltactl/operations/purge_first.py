@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltactl.errors import InterruptedRunError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import LiveFiles, load_table
 from deltactl.operations.manifest.options import ManifestOptions
@@ -15,7 +16,7 @@ from deltactl.storage.store import Store
 
 
 def generate_after_purge(
-    store: Store,
+    log: DeltaLog,
     options: ManifestOptions,
     context: RunContext,
     *,
@@ -25,7 +26,7 @@ def generate_after_purge(
     """Generate manifests; before that, with ``options.purge_first``, purge the table.
 
     Args:
-        store: the store of the table.
+        log: the log of the table.
         options: the options of ``generate_manifests``.
         context: of the run; runs the purge.
         output: contains ``_symlink_format_manifest``; the table itself if ``None``.
@@ -38,15 +39,15 @@ def generate_after_purge(
     live: LiveFiles | None = None
     purged_from = None
     if options.purge_first and not (dry_run or options.check):
-        snapshot, live = load_table(store, options.version, context.warn, schemes=options.schemes)
+        snapshot, live = load_table(log, options.version, schemes=options.schemes)
         if live.vectors:
             live.close()
             purged_from = snapshot.version
-            _purge(store, context)
-            snapshot, live = load_table(store, None, context.warn, schemes=options.schemes)
+            _purge(log, context)
+            snapshot, live = load_table(log, None, schemes=options.schemes)
     try:
         report = generate_manifests(
-            store,
+            log,
             options,
             context,
             snapshot=snapshot,
@@ -60,11 +61,11 @@ def generate_after_purge(
     return replace(report, purged_from=purged_from)
 
 
-def _purge(store: Store, context: RunContext) -> None:
+def _purge(log: DeltaLog, context: RunContext) -> None:
     from deltactl.operations.optimize.options import OptimizeOptions
     from deltactl.operations.optimize.run import optimize_table
 
-    report = optimize_table(store, OptimizeOptions(purge=True), context)
+    report = optimize_table(log, OptimizeOptions(purge=True), context)
     if report.interrupted:
         raise InterruptedRunError(
             "interrupted during the purge",

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from deltactl.errors import CorruptLogError, Warn
+from deltactl.errors import CorruptLogError
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
-from deltactl.log.listing import list_log
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.partition_groups import group_partitions
 
 
-def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
+def find_touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
     """Return directories of partitions that commits after ``since`` changed; ``None``: unknown."""
-    listing = list_log(snapshot.store, since + 1)
-    commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
+    commits = [log.listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
     infos = [info for info in commits if info is not None]
     if len(infos) < len(commits):
-        warn(
+        log.warn(
             f"commits after version {since} were deleted from the log: all partitions are "
             f"considered"
         )

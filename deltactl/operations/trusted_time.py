@@ -17,7 +17,7 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError, StorageError
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.listing import LogListing, list_log
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.run_tags import find_run, is_by_deltactl
 from deltactl.operations.run_context import RunContext
@@ -31,40 +31,43 @@ _FRESH_MS: Final = 10 * 60 * 1000
 _INFO_BYTES: Final = 1 << 20
 
 
-def trusted_now(snapshot: Snapshot, context: RunContext, listing: LogListing | None = None) -> int:
+def trusted_now(
+    log: DeltaLog, snapshot: Snapshot, context: RunContext, *, asks_store: bool = False
+) -> int:
     """Return a time, in ms since 1970 UTC, that is not in the future: for what expires.
 
     Args:
+        log: the log of the table.
         snapshot: the latest version. On an object store, the time is that of its newest log file,
             which may be much too early.
         context: of the run.
-        listing: the log, listed just now. With it, an object store is asked for the time (three
-            requests) unless the log has a new file.
+        asks_store: whether to ask an object store for the time (three requests), unless the log,
+            listed just now, has a new file.
 
     Raises:
         StorageError: the store failed.
     """
     store = snapshot.store
-    now_ms = planning_now(snapshot, context, context.clock.now_ms())
+    now_ms = planning_now(log, snapshot, context, context.clock.now_ms())
     if is_local_uri(store.uri):
         return now_ms
     files = [*_newest_files(snapshot)]
-    if listing is not None:
-        files += [info for checkpoint in listing.checkpoints for info in checkpoint.files]
+    if asks_store:
+        files += [info for checkpoint in log.listing.checkpoints for info in checkpoint.files]
     dated_ms = max(info.modified_ms for info in files)
-    if listing is not None and dated_ms < now_ms - _FRESH_MS:
+    if asks_store and dated_ms < now_ms - _FRESH_MS:
         dated_ms = ask_store(store)
     return min(now_ms, dated_ms)
 
 
-def planning_now(snapshot: Snapshot, context: RunContext, now_ms: int) -> int:
+def planning_now(log: DeltaLog, snapshot: Snapshot, context: RunContext, now_ms: int) -> int:
     """Return the time for a plan, given the time of this machine's clock.
 
     On object stores, it is the same: the run compares it with the store's clock before it deletes.
     """
     if not is_local_uri(snapshot.store.uri):
         return now_ms
-    return min(now_ms, _find_proven_ms(snapshot, context.run_id, now_ms) + DAY_MS)
+    return min(now_ms, _find_proven_ms(log, snapshot, context.run_id, now_ms) + DAY_MS)
 
 
 def _newest_files(snapshot: Snapshot) -> list[FileInfo]:
@@ -73,12 +76,12 @@ def _newest_files(snapshot: Snapshot) -> list[FileInfo]:
     return files if segment.commit is None else [segment.commit, *files]
 
 
-def _find_proven_ms(snapshot: Snapshot, run_id: str | None, now_ms: int) -> int:
+def _find_proven_ms(log: DeltaLog, snapshot: Snapshot, run_id: str | None, now_ms: int) -> int:
     """Return the time of the newest commit that counts; of the oldest log file if none does."""
     oldest = _newest_files(snapshot)[0]
     if snapshot.segment.commit is not None and _counts(snapshot.store, oldest, run_id, now_ms):
         return oldest.modified_ms
-    commits = list_log(snapshot.store).commits
+    commits = log.listing.commits
     for version in sorted(commits, reverse=True):
         if version < snapshot.version:
             oldest = commits[version]

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.added_files import VACUUM_START
 from deltactl.log.writing.run_tags import find_run
-from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
 _END: Final = "VACUUM END"
@@ -20,20 +19,20 @@ _MOST_COMMITS: Final = 1000
 _MOST_BYTES: Final = 1 << 14
 
 
-def find_vacuum_commits(store: Store, listing: LogListing, after: int) -> tuple[int, ...]:
+def find_vacuum_commits(log: DeltaLog, after: int) -> tuple[int, ...]:
     """Return the versions after ``after`` in which vacuums ended, as far as the log has them."""
-    found = _vacuum_commits(store, listing, after + 1)
+    found = _vacuum_commits(log, after + 1)
     return tuple(version for version, operation, _ in found if operation == _END)
 
 
-def find_open_vacuums(store: Store, listing: LogListing) -> tuple[int, ...]:
+def find_open_vacuums(log: DeltaLog) -> tuple[int, ...]:
     """Return the recent versions with a VACUUM START that has no VACUUM END.
 
     An END with the id of a run belongs to that run; another one to the first that began.
     """
-    latest = listing.latest_version or 0
+    latest = log.listing.latest_version or 0
     unfinished: list[tuple[int, str | None]] = []
-    for version, operation, run in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
+    for version, operation, run in _vacuum_commits(log, latest - _MOST_COMMITS + 1):
         if operation == VACUUM_START:
             unfinished.append((version, run))
         elif same := [it for it in unfinished if it[1] == run]:
@@ -41,23 +40,20 @@ def find_open_vacuums(store: Store, listing: LogListing) -> tuple[int, ...]:
     return tuple(version for version, _ in unfinished)
 
 
-def describe_start(listing: LogListing, version: int) -> str:
+def describe_start(log: DeltaLog, version: int) -> str:
     """Return the version and the time in which a vacuum began, for a message."""
-    return f"version {version}, {format_timestamp(listing.commits[version].modified_ms)}"
+    return f"version {version}, {format_timestamp(log.listing.commits[version].modified_ms)}"
 
 
-def _vacuum_commits(
-    store: Store, listing: LogListing, first: int
-) -> Iterator[tuple[int, str, str | None]]:
+def _vacuum_commits(log: DeltaLog, first: int) -> Iterator[tuple[int, str, str | None]]:
     """Yield version, operation and run of the commits of vacuums, which are small, in order."""
     small = {
         version: info.name
-        for version, info in sorted(listing.commits.items())
+        for version, info in sorted(log.listing.commits.items())
         if version >= first and info.size_bytes <= _MOST_BYTES
     }
-    for (version, name), data in zip(
-        small.items(), store.read_many([*small.values()]), strict=True
-    ):
+    contents = log.store.read_many([*small.values()])
+    for (version, name), data in zip(small.items(), contents, strict=True):
         info = parse_commit_info(name, data) or {}
         if (operation := info.get("operation")) in (VACUUM_START, _END):
             yield version, operation, find_run(info)

@@ -18,7 +18,8 @@ from typing import Self
 
 import pytest
 
-from deltactl.errors import InterruptedRunError
+from deltactl.errors import InterruptedRunError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -200,5 +201,9 @@ def test_a_run_cancelled_while_it_plans_writes_nothing(tmp_path: Path) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        vacuum_table(builder.store, VacuumOptions(), RunContext(warn=pytest.fail, cancel=cancel))
+        vacuum_table(
+            DeltaLog(builder.store, ignore_warning),
+            VacuumOptions(),
+            RunContext(warn=pytest.fail, cancel=cancel),
+        )
     assert contents(tmp_path) == before

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
 from deltactl.log.commits.file_rows import HeldRows
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
@@ -87,9 +88,9 @@ def _remove_in_doubt() -> AbstractContextManager[object]:
 def _hint_first() -> AbstractContextManager[object]:
     write = write_checkpoint
 
-    def too_early(snapshot: Any, plan: Any, options: Any, run: Any) -> Any:
+    def too_early(log: Any, snapshot: Any, plan: Any, options: Any, run: Any) -> Any:
         snapshot.store.put(HINT_NAME, encode_hint({"version": plan.version, "size": 1}))
-        return write(snapshot, plan, options, run)
+        return write(log, snapshot, plan, options, run)
 
     return patch.object(checkpoint, "write_checkpoint", too_early)
 
@@ -109,9 +110,9 @@ def _late_cutoff() -> Iterator[None]:
     held = threading.local()
     run = vacuum.vacuum_table
 
-    def remember(store: Store, options: VacuumOptions, context: RunContext) -> VacuumReport:
+    def remember(log: DeltaLog, options: VacuumOptions, context: RunContext) -> VacuumReport:
         held.clock = context.clock
-        return run(store, options, context)
+        return run(log, options, context)
 
     class Late(vacuum_planning.Planner):
         def _list(self, hidden: Any) -> Listing:

@@ -70,9 +70,9 @@ def _tell_of_all_but_the_last() -> AbstractContextManager[object]:
 
 
 def _name_after_the_newest() -> AbstractContextManager[object]:
-    def late(snapshot: Any, plan: Any, options: Any, run: Any) -> Any:
+    def late(log: Any, snapshot: Any, plan: Any, options: Any, run: Any) -> Any:
         newest = list_log(snapshot.store).latest_version
-        return write_checkpoint(snapshot, replace(plan, version=newest), options, run)
+        return write_checkpoint(log, snapshot, replace(plan, version=newest), options, run)
 
     return patch.object(checkpoint, "write_checkpoint", late)
 
@@ -81,7 +81,7 @@ def _trust_the_log() -> AbstractContextManager[object]:
     """Let a full vacuum read only the files that commits removed, as a lite vacuum does."""
 
     def lite(self: Any, vacuumed_version: int | None) -> Any:
-        return self._plan_lite(min(self.listing.commits), vacuumed_version)
+        return self._plan_lite(min(self.log.listing.commits), vacuumed_version)
 
     return patch.object(vacuum_planning.Planner, "_plan_full", lite)
 

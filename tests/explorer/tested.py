@@ -6,8 +6,9 @@ from itertools import count
 from typing import Any
 
 from deltactl.clock import Clock
-from deltactl.errors import DataFileError, SafetyError
-from deltactl.log.listing import outlast_cleanup
+from deltactl.errors import DataFileError, SafetyError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone.run import CloneOptions, clone_table
@@ -38,7 +39,7 @@ def optimize(options: OptimizeOptions | None = None, batches: int = 1) -> Progra
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = optimize_table(
-            store,
+            DeltaLog(store, ignore_warning),
             chosen,
             RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
@@ -54,7 +55,7 @@ def vacuum(mode: str, **options: Any) -> Program:
     def run(store: Store, clock: Clock) -> Outcome:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
-            report = vacuum_table(store, chosen, context)
+            report = vacuum_table(DeltaLog(store, context.warn), chosen, context)
         except SafetyError as error:
             if "the shallow clone" not in error.message:
                 raise
@@ -69,7 +70,11 @@ def checkpoint(**options: Any) -> Program:
     chosen = CheckpointOptions(**options)
 
     def run(store: Store, clock: Clock) -> Outcome:
-        checkpoint_table(store, chosen, RunContext(warn=_quiet, engine=InlineEngine(), clock=clock))
+        checkpoint_table(
+            DeltaLog(store, ignore_warning),
+            chosen,
+            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock),
+        )
         return Outcome("done")
 
     return Program("checkpoint", run, real=True, max_commits=0)
@@ -85,7 +90,7 @@ def restore(scene: Scene, version: int) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = restore_table(
-            store,
+            DeltaLog(store, ignore_warning),
             RestoreOptions(version),
             RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
@@ -105,7 +110,12 @@ def clone() -> Program:
         target = MemoryStore(f"memory://explored-clone-{next(_clones)}")
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
-            report = clone_table(store, target, CloneOptions(deep=True), context)
+            report = clone_table(
+                DeltaLog(store, context.warn),
+                DeltaLog(target, context.warn),
+                CloneOptions(deep=True),
+                context,
+            )
             snapshot, rows = _read(target)
         finally:
             target.restore({})
@@ -125,7 +135,12 @@ def shallow_clone(version: int) -> Program:
         target = open_store(_CLONE_URIS[store.uri], {})
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
-            report = clone_table(store, target, CloneOptions(deep=False, version=version), context)
+            report = clone_table(
+                DeltaLog(store, context.warn),
+                DeltaLog(target, context.warn),
+                CloneOptions(deep=False, version=version),
+                context,
+            )
         except DataFileError as error:  # a vacuum was faster
             return Outcome("conflict", value=error.message)
         assert not report.gone, report.gone
@@ -151,7 +166,7 @@ def reader() -> Program:
     """Reads the latest version, its files one by one; again where a log cleanup was faster."""
 
     def run(store: Store, clock: Clock) -> Outcome:
-        snapshot, rows = outlast_cleanup(lambda: _read(store))
+        snapshot, rows = retry_after_log_cleanup(lambda: _read(store))
         return Outcome("read", (snapshot.version,), _sorted(rows))
 
     return Program("reader", run, real=True, counted=False, max_commits=0, only_looks=True)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from deltactl.errors import CorruptLogError
 from deltactl.log.lifetimes import (
     Lifetimes,
-    first_commit,
     first_rebuildable,
     sweep_commits,
     version_ranges,
@@ -39,7 +38,7 @@ def build() -> TableBuilder:
 def lifetimes_of(builder: TableBuilder, first: int | None = None) -> Lifetimes:
     listing = list_log(builder.store)
     snapshot = load_snapshot(builder.store, warn=lambda message: None, listing=listing)
-    start = first_commit(listing)
+    start = listing.first_commit
     sweep = sweep_commits(builder.store, listing, snapshot.metadata, start, snapshot.version)
     return Lifetimes.of(
         sweep, first_rebuildable(builder.store, listing) if first is None else first

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from deltactl.errors import CommitDamagedError, FilesGoneError
+from deltactl.errors import CommitDamagedError, FilesGoneError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -69,7 +70,7 @@ def ids(table: Path) -> list[int]:
 def test_an_optimize_that_takes_longer_than_the_retention_commits_nothing(tmp_path: Path) -> None:
     build(tmp_path)
     with pytest.raises(FilesGoneError, match="1 file does not exist"):
-        optimize_table(_Vacuumed(tmp_path), OptimizeOptions(), context())
+        optimize_table(DeltaLog(_Vacuumed(tmp_path), ignore_warning), OptimizeOptions(), context())
     operations = [entry["operation"] for entry in DeltaTable(str(tmp_path)).history()]
     assert "OPTIMIZE" not in operations
     assert ids(tmp_path) == [0, 1, 2]
@@ -78,7 +79,7 @@ def test_an_optimize_that_takes_longer_than_the_retention_commits_nothing(tmp_pa
 def test_outputs_that_are_deleted_after_the_commit_are_named(tmp_path: Path) -> None:
     builder = build(tmp_path)
     with pytest.raises(CommitDamagedError, match=r"version 3 .*1 file does not exist") as caught:
-        optimize_table(_Late(builder), OptimizeOptions(), context())
+        optimize_table(DeltaLog(_Late(builder), ignore_warning), OptimizeOptions(), context())
     assert f"deltactl restore {builder.store.uri} --to-version 2`" in str(caught.value.hint)
     DeltaTable(str(tmp_path)).restore(2)
     assert ids(tmp_path) == [0, 1, 2]
@@ -88,13 +89,22 @@ def test_a_sync_does_not_commit_files_that_a_vacuum_of_the_clone_took(tmp_path: 
     source = build(tmp_path / "source")
     target = LocalStore(str(tmp_path / "clone"))
     options = CloneOptions(deep=True, sync=True)
-    clone_table(source.store, target, options, context())
+    clone_table(
+        DeltaLog(source.store, ignore_warning), DeltaLog(target, ignore_warning), options, context()
+    )
     source.append([{"id": 3}])
     with pytest.raises(FilesGoneError, match="1 file does not exist") as caught:
-        clone_table(source.store, _Vacuumed(tmp_path / "clone"), options, context())
+        clone_table(
+            DeltaLog(source.store, ignore_warning),
+            DeltaLog(_Vacuumed(tmp_path / "clone"), ignore_warning),
+            options,
+            context(),
+        )
     assert caught.value.exit_code == 4
     assert ids(tmp_path / "clone") == [0, 1, 2]
-    clone_table(source.store, target, options, context())
+    clone_table(
+        DeltaLog(source.store, ignore_warning), DeltaLog(target, ignore_warning), options, context()
+    )
     assert ids(tmp_path / "clone") == [0, 1, 2, 3]
 
 
@@ -107,9 +117,17 @@ def test_a_first_clone_does_not_commit_files_that_are_gone(tmp_path: Path) -> No
 
     target = Emptied(LocalStore(str(tmp_path / "clone")))
     with pytest.raises(FilesGoneError):
-        clone_table(source.store, target, CloneOptions(deep=True), context())
+        clone_table(
+            DeltaLog(source.store, ignore_warning),
+            DeltaLog(target, ignore_warning),
+            CloneOptions(deep=True),
+            context(),
+        )
     assert not (tmp_path / "clone" / commit_path(0)).exists()
     report = clone_table(
-        source.store, LocalStore(str(tmp_path / "clone")), CloneOptions(deep=True), context()
+        DeltaLog(source.store, ignore_warning),
+        DeltaLog(LocalStore(str(tmp_path / "clone")), ignore_warning),
+        CloneOptions(deep=True),
+        context(),
     )
     assert (report.files_copied, report.files_kept) == (1, 2)

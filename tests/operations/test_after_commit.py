@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from deltactl.engine.local import LocalEngine
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
@@ -35,7 +37,7 @@ def table(num_commits: int, **properties: str) -> TableBuilder:
 
 def optimize(store: Store, said: list[str] | None = None) -> OptimizeReport:
     return optimize_table(
-        store,
+        DeltaLog(store, ignore_warning),
         OptimizeOptions(),
         RunContext(
             warn=pytest.fail if said is None else said.append,
@@ -68,7 +70,7 @@ def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
     for name in memory_of(builder).contents():
         memory_of(builder).set_modified(name, long_ago)
     report = vacuum_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         VacuumOptions(),
         RunContext(
             warn=pytest.fail,
@@ -155,6 +157,7 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
         memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
     said: list[str] = []
     found = run_after_commit(
+        DeltaLog(before.store, ignore_warning),
         before,
         CommitBase.of(before),
         RunContext(
@@ -226,6 +229,6 @@ def test_a_restore_that_turns_off_the_cleanup_is_not_followed_by_one() -> None:
         warn=lambda text: None, clock=FixedClock(NOW_MS), sleep=lambda seconds: None
     )
     assert builder.version == 5
-    restore_table(builder.store, RestoreOptions(version=4), context)
+    restore_table(DeltaLog(builder.store, context.warn), RestoreOptions(version=4), context)
     assert checkpoint_versions(builder.store) == [3, 6]
     assert min(log_names(builder.store)) == f"{0:020d}.json"

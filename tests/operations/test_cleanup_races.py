@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ObjectNotFoundError
-from deltactl.log.listing import outlast_cleanup
+from deltactl.errors import ObjectNotFoundError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
@@ -55,7 +56,7 @@ def _load(store: Store, scene: Scene) -> None:
 def _optimize(store: Store, scene: Scene) -> None:
     with opened_as(store):
         report = optimize_table(
-            store,
+            DeltaLog(store, ignore_warning),
             OptimizeOptions(),
             RunContext(
                 warn=pytest.fail,
@@ -102,13 +103,17 @@ class Superseded(ForwardingStore):
 def _checkpoint(store: Store, scene: Scene) -> None:
     with opened_as(store):
         checkpoint_table(
-            store, CheckpointOptions(cleanup=True), RunContext(warn=pytest.fail, clock=scene.clock)
+            DeltaLog(store, ignore_warning),
+            CheckpointOptions(cleanup=True),
+            RunContext(warn=pytest.fail, clock=scene.clock),
         )
 
 
 def _manifests(store: Store, scene: Scene) -> None:
     report = generate_manifests(
-        store, ManifestOptions(), RunContext(warn=pytest.fail, clock=scene.clock)
+        DeltaLog(store, ignore_warning),
+        ManifestOptions(),
+        RunContext(warn=pytest.fail, clock=scene.clock),
     )
     assert report.plan.count("new") == 2
 
@@ -116,7 +121,10 @@ def _manifests(store: Store, scene: Scene) -> None:
 def _refresh_manifests(store: Store, scene: Scene) -> None:
     snapshot = load_snapshot(store, warn=pytest.fail)
     report = generate_manifests(
-        store, ManifestOptions(), RunContext(warn=pytest.fail), snapshot=snapshot
+        DeltaLog(store, ignore_warning),
+        ManifestOptions(),
+        RunContext(warn=pytest.fail),
+        snapshot=snapshot,
     )
     assert report.plan.count("new") == 2
 
@@ -140,5 +148,5 @@ def test_what_is_missing_time_and_again_is_an_error() -> None:
         raise ObjectNotFoundError("it is gone")
 
     with pytest.raises(ObjectNotFoundError):
-        outlast_cleanup(look)
+        retry_after_log_cleanup(look)
     assert len(looks) == 4

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert.run import ConvertOptions, convert_directory
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
@@ -40,16 +41,20 @@ def quiet(_: str) -> None:
 
 
 def optimize(store: Store, dry_run: bool) -> None:
-    optimize_table(store, OptimizeOptions(), RunContext(warn=quiet), dry_run=dry_run)
+    optimize_table(
+        DeltaLog(store, ignore_warning), OptimizeOptions(), RunContext(warn=quiet), dry_run=dry_run
+    )
 
 
 def vacuum(store: Store, dry_run: bool) -> None:
     options = VacuumOptions(mode="full", include_orphans=True)
-    vacuum_table(store, options, RunContext(warn=quiet), dry_run=dry_run)
+    vacuum_table(DeltaLog(store, ignore_warning), options, RunContext(warn=quiet), dry_run=dry_run)
 
 
 def convert(store: Store, dry_run: bool) -> None:
-    convert_directory(store, ConvertOptions(), RunContext(warn=quiet), dry_run=dry_run)
+    convert_directory(
+        DeltaLog(store, ignore_warning), ConvertOptions(), RunContext(warn=quiet), dry_run=dry_run
+    )
 
 
 def build_table(folder: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import NotATableError, VersionNotFoundError
+from deltactl.errors import NotATableError, VersionNotFoundError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.detail import DetailReport, load_detail
 from deltactl.protocol.features import Operation
 from deltactl.storage.open import open_store
@@ -36,7 +37,7 @@ def refuse_warning(message: str) -> None:
 
 
 def load(root: Path, version: int | None = None) -> DetailReport:
-    return load_detail(open_store(str(root)), refuse_warning, version)
+    return load_detail(DeltaLog(open_store(str(root)), refuse_warning), version)
 
 
 def test_row_as_delta_on_spark_gives_it(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_last_modified_is_the_file_time_whatever_the_commit_says(tmp_path: Path)
 def test_an_in_commit_timestamp_that_is_lacking_is_a_warning(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, info(), PROTOCOL, metadata(**ict_properties()))
     warnings: list[str] = []
-    report = load_detail(open_store(str(tmp_path)), warnings.append)
+    report = load_detail(DeltaLog(open_store(str(tmp_path)), warnings.append))
     assert report.timestamp_ms == START_MS
     assert "no inCommitTimestamp" in warnings[0]
 
@@ -190,7 +191,7 @@ def test_tables_of_other_writers(corpus: Path) -> None:
         if expected["outcome"] == "error":
             continue
         report = load_detail(
-            open_store(str(corpus / "tables" / entry["name"])), lambda message: None
+            DeltaLog(open_store(str(corpus / "tables" / entry["name"])), ignore_warning)
         )
         assert report.version == expected["version"], entry["name"]
         assert report.row["numFiles"] == expected["num_files"], entry["name"]

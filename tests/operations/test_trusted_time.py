@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import SafetyError
-from deltactl.log.listing import list_log
+from deltactl.errors import SafetyError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.maintain.options import MaintainOptions
@@ -89,7 +89,9 @@ class Machine:
 
     def optimize(self, run_id: str) -> tuple[int, ...]:
         with self.running() as disk:
-            return optimize_table(disk, OptimizeOptions(), self.context(run_id)).versions
+            return optimize_table(
+                DeltaLog(disk, ignore_warning), OptimizeOptions(), self.context(run_id)
+            ).versions
 
     def commits(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.root / LOG).glob("*.json"))
@@ -133,16 +135,20 @@ def test_delta_rs_keeps_files_that_were_removed_just_now(machine: Machine) -> No
 
 Command = Callable[[Machine, WrongDisk], object]
 COMMANDS: dict[str, Command] = {
-    "optimize": lambda it, disk: optimize_table(disk, OptimizeOptions(), it.context("two")),
+    "optimize": lambda it, disk: optimize_table(
+        DeltaLog(disk, ignore_warning), OptimizeOptions(), it.context("two")
+    ),
     "checkpoint --cleanup": lambda it, disk: checkpoint_table(
-        disk, CheckpointOptions(cleanup=True), it.context("two")
+        DeltaLog(disk, ignore_warning), CheckpointOptions(cleanup=True), it.context("two")
     ),
     "checkpoint --cleanup-only": lambda it, disk: checkpoint_table(
-        disk, CheckpointOptions(cleanup_only=True), it.context("two")
+        DeltaLog(disk, ignore_warning), CheckpointOptions(cleanup_only=True), it.context("two")
     ),
-    "vacuum": lambda it, disk: vacuum_table(disk, VacuumOptions(), it.context("two")),
+    "vacuum": lambda it, disk: vacuum_table(
+        DeltaLog(disk, ignore_warning), VacuumOptions(), it.context("two")
+    ),
     "full vacuum": lambda it, disk: vacuum_table(
-        disk, VacuumOptions(mode="full"), it.context("two")
+        DeltaLog(disk, ignore_warning), VacuumOptions(mode="full"), it.context("two")
     ),
     "maintain": lambda it, disk: maintain(
         [disk.uri],
@@ -180,8 +186,9 @@ def test_a_run_of_hours_proves_nothing_with_its_own_commits(machine: Machine) ->
     machine.age(10, -39.8)
     snapshot = load_snapshot(LocalStore(str(machine.root)), warn=pytest.fail)
     newest_ms = (machine.root / commit_path(9)).stat().st_mtime_ns // 1_000_000
-    assert trusted_now(snapshot, machine.context("long")) == newest_ms + DAY
-    assert trusted_now(snapshot, machine.context("later")) == machine.clock.now_ms()
+    log = DeltaLog(snapshot.store, pytest.fail)
+    assert trusted_now(log, snapshot, machine.context("long")) == newest_ms + DAY
+    assert trusted_now(log, snapshot, machine.context("later")) == machine.clock.now_ms()
 
 
 def test_a_cleanup_by_hand_asks(machine: Machine) -> None:
@@ -194,12 +201,17 @@ def test_a_cleanup_by_hand_asks(machine: Machine) -> None:
     options = CheckpointOptions(cleanup=True)
     before = sorted(machine.root.rglob("*"))
     with machine.running() as disk, pytest.raises(SafetyError, match="not confirmed"):
-        checkpoint_table(disk, options, machine.context(), confirm=refuse)
+        checkpoint_table(DeltaLog(disk, ignore_warning), options, machine.context(), confirm=refuse)
     assert sorted(machine.root.rglob("*")) == before
     assert asked[0].startswith("This machine's clock says ")
     assert asked[0].endswith("Delete 10 log files?")
     with machine.running() as disk:
-        checkpoint_table(disk, options, machine.context(), confirm=lambda question: True)
+        checkpoint_table(
+            DeltaLog(disk, ignore_warning),
+            options,
+            machine.context(),
+            confirm=lambda question: True,
+        )
     assert machine.commits() == [9]
 
 
@@ -211,7 +223,7 @@ def test_a_cleanup_by_hand_does_not_ask_if_the_clock_changes_nothing(tmp_path: P
         machine.age(version, 60 - version)
     with machine.running() as disk:
         checkpoint_table(
-            disk,
+            DeltaLog(disk, ignore_warning),
             CheckpointOptions(cleanup_only=True),
             machine.context(),
             confirm=lambda question: pytest.fail(question),
@@ -224,11 +236,16 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
     (path,) = machine.append(1)
     machine.builder.remove(path)
     with machine.running() as disk:
-        report = vacuum_table(disk, VacuumOptions(mode="full"), machine.context())
+        report = vacuum_table(
+            DeltaLog(disk, ignore_warning), VacuumOptions(mode="full"), machine.context()
+        )
         assert report.files_removed == 0
         assert report.plan.retention.rule.endswith("add --force-retention to remove more")
         options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)
-        assert vacuum_table(disk, options, machine.context()).files_removed == 1
+        assert (
+            vacuum_table(DeltaLog(disk, ignore_warning), options, machine.context()).files_removed
+            == 1
+        )
 
 
 def object_table() -> tuple[TableBuilder, MemoryStore]:
@@ -256,7 +273,7 @@ def test_the_time_of_an_object_store_decides(options: CheckpointOptions) -> None
     clock = FixedClock(builder._now_ms + AHEAD)
     before = set(store.contents())
     checkpoint_table(
-        store,
+        DeltaLog(store, ignore_warning),
         options,
         RunContext(warn=pytest.fail, clock=clock),
         confirm=lambda question: pytest.fail(question),
@@ -266,7 +283,9 @@ def test_the_time_of_an_object_store_decides(options: CheckpointOptions) -> None
         assert len(removes_of(store, 2)) == 1
     store.advance(AHEAD)
     checkpoint_table(
-        store, CheckpointOptions(cleanup_only=True), RunContext(warn=pytest.fail, clock=clock)
+        DeltaLog(store, ignore_warning),
+        CheckpointOptions(cleanup_only=True),
+        RunContext(warn=pytest.fail, clock=clock),
     )
     assert commit_path(0) not in store.contents()
 
@@ -275,10 +294,12 @@ def test_the_time_of_an_object_store_costs_no_request_after_a_commit() -> None:
     builder, store = object_table()
     builder.append([{"id": 3}])
     counting = CountingStore(store)
-    snapshot, listing = load_snapshot(counting, warn=pytest.fail), list_log(counting)
+    log = DeltaLog(counting, pytest.fail)
+    log.ensure_exists()
+    snapshot = log.snapshot()
     [commit] = store.stat_many([commit_path(3)])
     assert commit is not None
     context = RunContext(warn=pytest.fail, clock=FixedClock(commit.modified_ms + 60_000))
     counting.calls.clear()
-    assert trusted_now(snapshot, context, listing) == commit.modified_ms
+    assert trusted_now(log, snapshot, context, asks_store=True) == commit.modified_ms
     assert not counting.calls

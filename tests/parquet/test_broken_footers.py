@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DataFileError, DeltactlError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
@@ -135,7 +136,7 @@ def test_a_check_names_just_the_broken_file(name: str, tmp_path: Path) -> None:
     convert(str(tmp_path))
     (tmp_path / "b.parquet").write_bytes(data)
     found = check_table(
-        open_store(str(tmp_path), {}),
+        DeltaLog(open_store(str(tmp_path), {}), ignore_warning),
         CheckOptions(depth=Depth.FOOTERS),
         RunContext(warn=ignore_warning),
     ).findings.to_pylist()

@@ -14,6 +14,8 @@ import pytest
 
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.local import LocalEngine
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import read_hint
 from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport, checkpoint_table
 from deltactl.operations.run_context import RunContext
@@ -64,7 +66,7 @@ def fail(message: str) -> None:
 def checkpoint(store: Store, **options: Any) -> CheckpointReport:
     """Run `checkpoint` at a fixed time; any warning fails the test."""
     return checkpoint_table(
-        store,
+        DeltaLog(store, ignore_warning),
         CheckpointOptions(**options),
         RunContext(warn=fail, engine=PicklingEngine(), clock=FixedClock(NOW_MS)),
     )

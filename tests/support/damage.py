@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
@@ -32,7 +33,9 @@ DEEP: dict[str, Any] = {"depth": Depth.DATA, "checkpoints": True, "vectors": Tru
 def check(store: Store, **options: Any) -> CheckReport:
     """Check a table, with tasks that travel in bytes."""
     return check_table(
-        store, CheckOptions(**options), RunContext(warn=ignore_warning, engine=PicklingEngine())
+        DeltaLog(store, ignore_warning),
+        CheckOptions(**options),
+        RunContext(warn=ignore_warning, engine=PicklingEngine()),
     )
 
 

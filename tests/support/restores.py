@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from deltactl.clock import Clock, SystemClock
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
@@ -31,7 +32,9 @@ def restore(
     clock: Clock = SystemClock() if options.pop("now", False) else FixedClock(START_MS + 3_600_000)
     context = RunContext(warn=warn, sleep=lambda _: None, clock=clock)
     dry_run = options.pop("dry_run", False)
-    return restore_table(store, RestoreOptions(version, **options), context, dry_run=dry_run)
+    return restore_table(
+        DeltaLog(store, context.warn), RestoreOptions(version, **options), context, dry_run=dry_run
+    )
 
 
 def commit_lines(store: Store, version: int) -> list[Action]:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from deltactl.clock import Clock
 from deltactl.engine.local import LocalEngine
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
@@ -158,7 +160,7 @@ class Scene:
         settings: dict[str, Any] = {**fixed, **options}
         with opened_as(store):
             return vacuum_table(
-                store,
+                DeltaLog(store, ignore_warning),
                 VacuumOptions(**settings),
                 self.context(),
                 dry_run=dry_run,

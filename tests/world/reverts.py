@@ -80,7 +80,7 @@ def _ignore_spellings() -> Iterator[None]:
         yield
 
 
-def _by_clock(snapshot: Any, context: Any, *_: Any) -> int:
+def _by_clock(log: Any, snapshot: Any, context: Any, *_: Any, **__: Any) -> int:
     now_ms: int = context.clock.now_ms()
     return now_ms
 
@@ -94,8 +94,8 @@ def _prove_nothing() -> AbstractContextManager[object]:
 def _decide_by_the_table_before() -> Iterator[None]:
     follow, options = after_commit.run_after_commit, checkpoint_options.CheckpointOptions
 
-    def follow_by(before: Any, after: Any, *rest: Any, **others: Any) -> Any:
-        return follow(before, replace(after, metadata=before.metadata), *rest, **others)
+    def follow_by(log: Any, before: Any, after: Any, *rest: Any, **others: Any) -> Any:
+        return follow(log, before, replace(after, metadata=before.metadata), *rest, **others)
 
     def always(**given: Any) -> Any:
         return options(**{**given, "if_enabled": False})

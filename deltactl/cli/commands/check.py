@@ -158,10 +158,10 @@ def command(
 def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
     from deltactl.operations.check.run import check_table
 
-    store = session.open_store(table, read_only=True)
+    log = session.open_log(table, read_only=True)
     with session.run_context("check", session.engine()) as context:
         try:
-            return check_table(store, options, context)
+            return check_table(log, options, context)
         except InterruptedRunError as error:
             session.raise_if_cancelled(error.message, hint=error.hint)
             raise

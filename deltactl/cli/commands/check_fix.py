@@ -28,10 +28,10 @@ def fix_paths(
     from deltactl.cli.pages.check_fix import render_fix
     from deltactl.operations.check.fix import repair_paths
 
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     confirm = None if yes else _confirmation(session)
     with session.run_context(None) as context:
-        report = repair_paths(store, texts, context, confirm=confirm, dry_run=dry_run)
+        report = repair_paths(log, texts, context, confirm=confirm, dry_run=dry_run)
     session.table_id = report.table_id
     session.present(
         lambda page: render_fix(page, report),

@@ -153,7 +153,7 @@ def _check(session: Session, table: str) -> None:
     from deltactl.cli.pages.checkpoint import render_due
     from deltactl.operations.checkpoint.run import check_due
 
-    report = check_due(session.open_table(table, read_only=True), warn=session.output.warn)
+    report = check_due(session.open_table(table, read_only=True))
     session.present(
         lambda page: render_due(page, report),
         is_work_needed=report.due,
@@ -169,11 +169,11 @@ def _checkpoint(
 ) -> None:
     from deltactl.operations.checkpoint.run import checkpoint_table
 
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     may_ask = yes or can_ask(session)
     with session.run_context("checkpoint") as context:
         report = checkpoint_table(
-            store,
+            log,
             options,
             context,
             confirm=(lambda question: yes or ask(session, question)) if may_ask else None,
@@ -215,9 +215,9 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     from deltactl.cli.pages.checkpoint import render_repair
     from deltactl.operations.checkpoint.repair import repair_checkpoints
 
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     with session.run_context("repair") as context:
-        report = repair_checkpoints(store, context, dry_run=dry_run)
+        report = repair_checkpoints(log, context, dry_run=dry_run)
     error = None
     if not (dry_run or report.all_repaired):
         left = [finding for finding in report.findings if not finding.repaired]

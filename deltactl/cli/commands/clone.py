@@ -137,11 +137,11 @@ def command(  # noqa: PLR0913 - one parameter an option
     from deltactl.operations.clone.run import clone_table
 
     source_options = session.resolve_options(source_storage_option)
-    source = session.open_store(table, options=source_options, read_only=dry_run or deep or no_note)
-    store = session.open_table(target, read_only=dry_run)
+    source = session.open_log(table, options=source_options, read_only=dry_run or deep or no_note)
+    log = session.open_table(target, read_only=dry_run)
     with session.run_context("files", session.engine()) as context:
         report = clone_table(
-            source, store, options, context, source_options=source_options, dry_run=dry_run
+            source, log, options, context, source_options=source_options, dry_run=dry_run
         )
     _present(session, report, target)
 

@@ -46,10 +46,10 @@ def command(
 
 
 def _load_metadata(session: Session, table: str) -> Metadata | None:
-    from deltactl.log.snapshot import load_snapshot
+    from deltactl.log.delta_log import DeltaLog
 
     try:
-        return load_snapshot(session.open_store(table), warn=ignore_warning).metadata
+        return DeltaLog(session.open_store(table), ignore_warning).snapshot().metadata
     except DeltactlError:
         return None
 

@@ -96,9 +96,8 @@ def list_settings(
 
 
 def _load_properties(session: Session, table: str) -> Mapping[str, str]:
-    from deltactl.log.snapshot import load_snapshot
 
-    snapshot = load_snapshot(session.open_store(table), warn=session.output.warn)
+    snapshot = session.open_log(table).snapshot()
     return snapshot.metadata.configuration
 
 

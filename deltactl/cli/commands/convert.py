@@ -93,10 +93,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     )
     from deltactl.operations.convert.run import convert_directory
 
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     try:
         with session.run_context("footers") as context:
-            report = convert_directory(store, options, context, dry_run=dry_run)
+            report = convert_directory(log, options, context, dry_run=dry_run)
     except ConversionError as error:
         _present_problems(session, error, dry_run)
         raise

@@ -78,14 +78,13 @@ def command(
 
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
-    store = session.open_store(table)
-    warn = session.output.warn
+    log = session.open_log(table)
     if at is not None:
         from deltactl.operations.history.run import version_at
 
-        version = version_at(store, parse_time(at, now_ms), warn).row["version"]
+        version = version_at(log, parse_time(at, now_ms)).row["version"]
     begin = _begin_survey(columns) if layout else None
-    report = load_detail(store, warn, version, survey=begin)
+    report = load_detail(log, version, survey=begin)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     if report.layout is not None:
         row["layout"] = report.layout.to_dict()

@@ -25,6 +25,7 @@ from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.run import (
     HistoryOptions,
     HistoryReport,
@@ -32,7 +33,6 @@ from deltactl.operations.history.run import (
     load_history,
     version_at,
 )
-from deltactl.storage.store import Store
 from deltactl.units import format_count, format_duration
 
 DEFAULT_LIMIT = 20
@@ -185,15 +185,15 @@ def command(
     _ensure_belongs("--blame", blame is not None, _LIST, is_list)
     if not is_plain or restorable or session.output.form is OutputFormat.TABLE:
         load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
-    store = session.open_store(table)
+    log = session.open_log(table)
     if diff is not None:
-        show_diff(session, store, *_parse_diff(diff))
+        show_diff(session, log, *_parse_diff(diff))
     elif follow:
-        show_follow(session, store, since_version, poll)
+        show_follow(session, log, since_version, poll)
     elif at is not None:
-        _show_version_at(session, store, parse_time(at, now_ms), now_ms)
+        _show_version_at(session, log, parse_time(at, now_ms), now_ms)
     elif files and version is not None:
-        _show_files(session, store, version, now_ms)
+        _show_files(session, log, version, now_ms)
     else:
         first, last = parse_version_range(version_range)
         if version is not None:
@@ -209,9 +209,9 @@ def command(
             restorable=restorable,
         )
         if blame is not None:
-            show_blame(session, store, blame, options, now_ms)
+            show_blame(session, log, blame, options, now_ms)
         else:
-            _show_history(session, store, options, now_ms)
+            _show_history(session, log, options, now_ms)
 
 
 def _default_limit(session: Session) -> int | None:
@@ -262,8 +262,8 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
     return first, last
 
 
-def _show_history(session: Session, store: Store, options: HistoryOptions, now_ms: int) -> None:
-    report = load_history(store, options, session.output.warn)
+def _show_history(session: Session, log: DeltaLog, options: HistoryOptions, now_ms: int) -> None:
+    report = load_history(log, options)
     form = session.output.form
     written = (_row(row, report) for row in report.rows)
     # Write the lines one by one: a log may have millions of commits.
@@ -281,8 +281,8 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
     )
 
 
-def _show_version_at(session: Session, store: Store, asked_ms: int, now_ms: int) -> None:
-    found = version_at(store, asked_ms, session.output.warn)
+def _show_version_at(session: Session, log: DeltaLog, asked_ms: int, now_ms: int) -> None:
+    found = version_at(log, asked_ms)
     rows = [json_row(found.row)]
     present_history(
         session,
@@ -293,8 +293,8 @@ def _show_version_at(session: Session, store: Store, asked_ms: int, now_ms: int)
     )
 
 
-def _show_files(session: Session, store: Store, version: int, now_ms: int) -> None:
-    found = commit_files(store, version, session.output.warn)
+def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> None:
+    found = commit_files(log, version)
     rows = [change_row(p.partition_values, p.added, p.removed) for p in found.partitions]
     present_history(
         session,

@@ -120,12 +120,12 @@ def _run(
     from deltactl.operations.run_context import RunContext
 
     looks = dry_run or options.check
-    store = session.open_table(table, read_only=looks)
-    output = store if output_root is None else session.open_store(output_root, read_only=looks)
+    log = session.open_table(table, read_only=looks)
+    output = log.store if output_root is None else session.open_store(output_root, read_only=looks)
     label = "purge" if options.purge_first else "generate-manifest"
     with session.cancellation() as cancellation, session.progress(label) as on_progress:
         return generate_after_purge(
-            store,
+            log,
             options,
             RunContext(  # without a run_id: the commits of a purge have none
                 warn=session.output.warn,

@@ -11,9 +11,9 @@ from deltactl.cli.output.rows import Rows
 from deltactl.cli.pages.history_rows import change_row, diff_result, diff_rows, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.follow import follow_history
 from deltactl.operations.history.run import HistoryOptions
-from deltactl.storage.store import Store
 from deltactl.units import format_count, parse_duration
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def present_history(
     )
 
 
-def show_diff(session: Session, store: Store, first: int, last: int | None) -> None:
+def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> None:
     """Present the difference between two versions."""
     from deltactl.cli.pages.history_diff import render_diff
     from deltactl.operations.history.diff import diff_versions
 
-    diff = diff_versions(store, first, last, session.output.warn)
+    diff = diff_versions(log, first, last)
     present_history(
         session,
         diff.latest_version,
@@ -48,13 +48,13 @@ def show_diff(session: Session, store: Store, first: int, last: int | None) -> N
 
 
 def show_blame(
-    session: Session, store: Store, text: str, options: HistoryOptions, now_ms: int
+    session: Session, log: DeltaLog, text: str, options: HistoryOptions, now_ms: int
 ) -> None:
     """Present the commits that changed the partitions that ``text`` selects."""
     from deltactl.cli.pages.history_diff import render_blame
     from deltactl.operations.history.blame import blame_partition
 
-    report = blame_partition(store, text, options, session.output.warn)
+    report = blame_partition(log, text, options)
     if report.oldest_version > 0:
         session.output.warn(
             f"the log no longer has the commits before version {report.oldest_version}. These "
@@ -91,7 +91,7 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
 
 
 def show_follow(
-    session: Session, store: Store, first_version: int | None, poll: str | None
+    session: Session, log: DeltaLog, first_version: int | None, poll: str | None
 ) -> None:
     """Print new commits, one line of JSON each, until a signal stops it.
 
@@ -107,7 +107,7 @@ def show_follow(
     poll_ms = DEFAULT_POLL_MS if poll is None else parse_duration(poll)
     with session.cancellation() as cancellation, session.idling():
         for row in follow_history(
-            store, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)
+            log, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)
         ):
             with stdout_errors():
                 session.output.stdout.write(dump_json(json_row(row)) + "\n")

@@ -144,11 +144,11 @@ def _act(session: Session, fleet: _Fleet, table: str, max_concurrent: int | None
     run = fleet.run
     if not run.has_work(table):  # no engine, and no store that may write
         return run.rest(table)
-    store = session.open_table(table)
+    log = session.open_table(table)
     memory = run.options.memory_bytes
     engine = session.engine(max_concurrent=max_concurrent, memory_bytes=memory)
     with session.run_context("maintain", engine) as context:
-        return run.act(table, store, context)
+        return run.act(table, log, context)
 
 
 def _present(
@@ -274,11 +274,11 @@ def _observe(session: Session, fleet: _Fleet, policies: dict[str, MaintainPolicy
         context = RunContext.of(warn, storage_options=session.storage_options)
         try:
             child = session.for_table(table, session.output, fleet.run.options.jobs)
-            store = child.open_table(table, read_only=True)
+            log = child.open_table(table, read_only=True)
         except DeltactlError as error:
             fleet.run.errors[table] = error
             return
-        fleet.run.observe(table, store, policies[table], context)
+        fleet.run.observe(table, log, policies[table], context)
 
     with ThreadPoolExecutor(fleet.run.options.jobs, thread_name_prefix="deltactl-look") as pool:
         list(pool.map(look, policies))

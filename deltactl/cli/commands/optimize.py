@@ -291,10 +291,10 @@ def _run(
 ) -> OptimizeReport:
     from deltactl.operations.optimize.run import optimize_table
 
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     engine = session.engine(max_concurrent=max_concurrent, memory_bytes=options.memory_bytes)
     with session.run_context("optimize", engine) as context:
-        report = optimize_table(store, options, context, dry_run=dry_run)
+        report = optimize_table(log, options, context, dry_run=dry_run)
         if report.interrupted:
             stopped = session.find_interruption(
                 f"{_committed(report)}{_unfinished(report)}",

@@ -88,9 +88,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     from deltactl.operations.restore.run import restore_table
 
     confirm = None if dry_run else _choose_confirmation(session, yes)
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     with session.run_context("files") as context:
-        report = restore_table(store, options, context, confirm=confirm, dry_run=dry_run)
+        report = restore_table(log, options, context, confirm=confirm, dry_run=dry_run)
     _present(session, table, report)
 
 

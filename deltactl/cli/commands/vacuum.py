@@ -257,9 +257,9 @@ def _run(
 ) -> VacuumReport:
     from deltactl.operations.vacuum.run import vacuum_table
 
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     with session.run_context("vacuum") as context:
-        report = vacuum_table(store, options, context, confirm=confirm, dry_run=dry_run)
+        report = vacuum_table(log, options, context, confirm=confirm, dry_run=dry_run)
         if report.interrupted:
             stopped = session.find_interruption(
                 f"{format_count(report.files_removed, 'file', 'files')} removed",

@@ -17,7 +17,9 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     from deltactl.cli.pages.vacuum import render_undo
     from deltactl.operations.vacuum.undo import undo_vacuum
 
-    report = undo_vacuum(session.open_table(table, read_only=dry_run), run_id, dry_run=dry_run)
+    report = undo_vacuum(
+        session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
+    )
     error: DeltactlError | None = None
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))
@@ -42,7 +44,7 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
     from deltactl.cli.pages.vacuum import render_forgotten_clone
     from deltactl.operations.clone_notes import drop_note, find_notes
 
-    store = session.open_table(table, read_only=dry_run)
+    store = session.open_table(table, read_only=dry_run).store
     notes = find_notes(store, clone, session.storage_options)
     note = notes[0]
     if not (yes or dry_run):
@@ -78,9 +80,9 @@ def purge_quarantined(
         session, "Delete the quarantined files whose time in quarantine has ended?"
     ):
         raise SafetyError("not confirmed: nothing was removed")
-    store = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=dry_run)
     context = RunContext(warn=session.output.warn)
-    report = purge_quarantine(store, context, force_retention=force_retention, dry_run=dry_run)
+    report = purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
     session.present(
         lambda page: render_purge(page, report), dry_run=dry_run, result=report.to_dict()
     )

@@ -19,6 +19,7 @@ from deltactl.errors import (
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
 from deltactl.log.checkpoint.read import read_head
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import is_valid
@@ -63,11 +64,11 @@ class HintVerdict:
     is_missing: bool = False
 
 
-def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
+def check_checkpoints(log: DeltaLog) -> list[Verdict]:
     """Check every complete checkpoint of a listing of the whole log, oldest first."""
     verdicts: list[Verdict] = []
-    for checkpoint in [*listing.checkpoints, *_empty_checkpoints(store)]:
-        verdicts.append(_check(store, listing, checkpoint, verdicts))
+    for checkpoint in [*log.listing.checkpoints, *_empty_checkpoints(log.store)]:
+        verdicts.append(_check(log, checkpoint, verdicts))
     return sorted(verdicts, key=lambda v: (v.checkpoint.version, v.checkpoint.names))
 
 
@@ -79,9 +80,8 @@ def _empty_checkpoints(store: Store) -> Iterator[Checkpoint]:
                 yield Checkpoint(version, kind, form, (info,))
 
 
-def _check(
-    store: Store, listing: LogListing, checkpoint: Checkpoint, before: list[Verdict]
-) -> Verdict:
+def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verdict:
+    store = log.store
     if not all(info.size_bytes for info in checkpoint.files):
         return Verdict(checkpoint, "bad", "the file is empty", is_whole=False)
     if not is_valid(store, checkpoint):
@@ -90,9 +90,9 @@ def _check(
     if said is not None:
         return Verdict(checkpoint, "bad", said)
     usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
-    others = frozenset(c for c in listing.checkpoints if c not in usable)
+    others = frozenset(c for c in log.listing.checkpoints if c not in usable)
     try:
-        replayed = _load(store, listing, checkpoint.version, others)
+        replayed = log.without_warnings().snapshot(checkpoint.version, skip=others)
     except (CorruptLogError, ObjectNotFoundError):
         return Verdict(
             checkpoint, "unproven", "the log no longer has the commits to compare it with"
@@ -122,14 +122,10 @@ def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
     return None
 
 
-def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Checkpoint]) -> Snapshot:
-    return load_snapshot(store, version, warn=ignore_warning, listing=listing, skip=skip)
-
-
 def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
     """Return the version of a checkpoint, rebuilt only from this checkpoint."""
     alone = LogListing(0, checkpoints=[checkpoint])
-    return _load(store, alone, checkpoint.version, frozenset())
+    return load_snapshot(store, checkpoint.version, warn=ignore_warning, listing=alone)
 
 
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
@@ -162,7 +158,7 @@ def _describe_statistics(own: Snapshot, replayed: Snapshot) -> str | None:
     return found.describe_difference(wanted)
 
 
-def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) -> HintVerdict:
+def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     """Check whether ``_last_checkpoint`` refers to a checkpoint that can be used.
 
     Raises:
@@ -171,8 +167,8 @@ def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) ->
     said: list[str] = []
     version = None
     with suppress(ObjectNotFoundError):
-        version = parse_hint(store.read(HINT_NAME), said.append)
-    usable = [c for c in listing.checkpoints if c not in bad]
+        version = parse_hint(log.store.read(HINT_NAME), said.append)
+    usable = [c for c in log.listing.checkpoints if c not in bad]
     if said:
         return HintVerdict(version, said[0])
     if version is None:

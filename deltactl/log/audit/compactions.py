@@ -18,6 +18,7 @@ from deltactl.log.audit.digests import digest_state
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import LogListing
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import load_snapshot
@@ -39,8 +40,9 @@ class CompactionVerdict:
     is_unproven: bool = False
 
 
-def check_compactions(store: Store, listing: LogListing) -> Iterator[CompactionVerdict]:
+def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
     """Compare every log compaction file with its commits."""
+    store, listing = log.store, log.listing
     keys = _partition_keys(store, listing) if listing.compacted else []
     for (first, last), info in sorted(listing.compacted.items()):
         versions = range(first, last + 1)

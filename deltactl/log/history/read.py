@@ -17,8 +17,8 @@ from deltactl.log.commits.info import parse_commit_info, parse_json_line
 from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
 from deltactl.log.history.commit_times import CommitTimes
 from deltactl.log.listing import LogListing
-from deltactl.log.not_a_table import no_table_error
 from deltactl.log.rebuildable import find_rebuildable
+from deltactl.log.table_probe import no_table_error
 from deltactl.storage.store import FileInfo, Store
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from deltactl.errors import (
 )
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.info import read_in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.timestamps import monotonise
 from deltactl.log.listing import LogListing
-from deltactl.log.rebuildable import find_rebuildable, is_valid
+from deltactl.log.rebuildable import is_valid
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.protection import NO_HISTORY_IS_DELETED, ensure_unprotected
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
@@ -79,8 +80,8 @@ class CleanupPlan:
 
 
 def plan_cleanup(
+    log: DeltaLog,
     snapshot: Snapshot,
-    listing: LogListing,
     now_ms: int,
     *,
     up_to: int | None = None,
@@ -89,8 +90,8 @@ def plan_cleanup(
     """Decide which log files may be deleted.
 
     Args:
+        log: the log of the table.
         snapshot: the latest version.
-        listing: the whole log.
         now_ms: ms since 1970 UTC.
         up_to: if given, delete only log files before the checkpoint of this version.
         planned: a version that will have a checkpoint before the cleanup.
@@ -100,7 +101,7 @@ def plan_cleanup(
             protection forbids the cleanup; or the table's retention is not valid.
         StorageError, CorruptLogError: the log cannot be read.
     """
-    store = snapshot.store
+    store, listing = log.store, log.listing
     yesterday = _floor_day(now_ms) - DAY_MS
     directories = store.directories
     abandoned = tuple(directories.abandoned_files(LOG_DIR, yesterday)) if directories else ()
@@ -129,7 +130,7 @@ def plan_cleanup(
             )
         reason = f"no version before {format_timestamp(cutoff)} has a valid checkpoint"
         return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))
-    ensure_unprotected(snapshot, listing, base)
+    ensure_unprotected(log, snapshot, base)
     going = [c for c in listing.checkpoints if c.version < base]
     sidecars = _find_orphans(store, listing, base, yesterday, warnings)
     return CleanupPlan(
@@ -144,7 +145,7 @@ def plan_cleanup(
         staged=_find_staged(store, base),
         sidecars=sidecars,
         abandoned=abandoned,
-        lost=_find_lost(store, listing, base),
+        lost=_find_lost(log, base),
         warnings=tuple(warnings),
     )
 
@@ -282,11 +283,10 @@ def _find_orphans(
     return tuple(info for info in old if info.name.rpartition("/")[2] not in used)
 
 
-def _find_lost(store: Store, listing: LogListing, base: int) -> tuple[tuple[int, int], ...]:
-    versions = {v for v in listing.commits if v < base}
-    versions |= {c.version for c in listing.checkpoints if c.version < base}
-    readable = find_rebuildable(store, listing, versions, frozenset())
-    return tuple(_stretches(sorted(readable)))
+def _find_lost(log: DeltaLog, base: int) -> tuple[tuple[int, int], ...]:
+    versions = {v for v in log.listing.commits if v < base}
+    versions |= {c.version for c in log.listing.checkpoints if c.version < base}
+    return tuple(_stretches(sorted(log.rebuildable(versions))))
 
 
 def _stretches(versions: Sequence[int]) -> Iterable[tuple[int, int]]:

@@ -13,7 +13,7 @@ from deltactl.errors import (
 )
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.info import find_actions
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Protocol, parse_protocol
 from deltactl.protocol.features import (
@@ -23,12 +23,11 @@ from deltactl.protocol.features import (
     has_feature,
 )
 from deltactl.protocol.properties import ensure_valid_property
-from deltactl.storage.store import Store
 
 NO_HISTORY_IS_DELETED = "no history is deleted"
 
 
-def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> None:
+def ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
     """Raise an error for a cleanup up to ``base`` that checkpoint protection forbids.
 
     A cleanup is allowed in one of these cases:
@@ -48,10 +47,10 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
         protected = snapshot.properties.protected_before_version
     if base >= protected:
         return
-    if not any(checkpoint.version < base for checkpoint in listing.checkpoints):
+    if not any(checkpoint.version < base for checkpoint in log.listing.checkpoints):
         return
     try:
-        for protocol in _find_protocols(snapshot.store, listing, base):
+        for protocol in _find_protocols(log, base):
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
@@ -63,8 +62,9 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
         ) from error
 
 
-def _find_protocols(store: Store, listing: LogListing, base: int) -> list[Protocol]:
+def _find_protocols(log: DeltaLog, base: int) -> list[Protocol]:
     """Return every protocol that applied to a version up to ``base``."""
+    store, listing = log.store, log.listing
     infos = [listing.commits[v] for v in sorted(listing.commits) if v <= base]
     names = [info.name for info in infos]
     found = [

@@ -19,6 +19,7 @@ from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.json_lines import SharedLineError
 from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.commit_repeats import (
@@ -33,9 +34,7 @@ from deltactl.operations.check.vector_index import VectorIndex
 from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.arrow_schemas import JSON_NAMES
-from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
 
 # For schemaString see SCHEMA_MISSING.
 _MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
@@ -74,7 +73,7 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
         code,
         f"{missing} missing {where}",
         version=first,
-        file=f"{LOG_DIR}/{commit_name(first)}",
+        file=DeltaLog.commit_file(first),
     )
 
 
@@ -86,16 +85,14 @@ def check_newest(listing: LogListing, findings: Findings) -> None:
             "LOG_GAP",
             f"the log ends at version {latest}, but there is a checksum of version {newest}",
             version=latest + 1,
-            file=f"{LOG_DIR}/{commit_name(newest)}",
+            file=DeltaLog.commit_file(newest),
         )
 
 
-def check_checkpoint_heads(
-    store: Store, listing: LogListing, findings: Findings
-) -> frozenset[Checkpoint]:
+def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Checkpoint]:
     """Open every complete checkpoint; return the unusable ones."""
-    broken = set()
-    for checkpoint in listing.checkpoints:
+    store, broken = log.store, set()
+    for checkpoint in log.listing.checkpoints:
         if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
             broken.add(checkpoint)
             version, name = checkpoint.version, checkpoint.names[0]
@@ -122,13 +119,12 @@ class CommitChecker:
 
     def __init__(
         self,
-        store: Store,
-        listing: LogListing,
+        log: DeltaLog,
         findings: Findings,
         path_texts: PathTextIndex,
         vectors: VectorIndex,
     ) -> None:
-        self._store, self._listing, self._findings = store, listing, findings
+        self._store, self._listing, self._findings = log.store, log.listing, findings
         self._path_texts, self._vectors = path_texts, vectors
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError, Warn
+from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError
 from deltactl.log.audit.path_texts import (
     PATH_COLUMNS,
     PathTextIndex,
@@ -21,10 +21,9 @@ from deltactl.log.audit.path_texts import (
 )
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.listing import LogListing, list_log, outlast_cleanup
-from deltactl.log.not_a_table import no_table_error
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
@@ -40,7 +39,6 @@ from deltactl.operations.check.path_encoding.pairs import (
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
-from deltactl.storage.store import Store
 
 FIX: Final = "path-encoding"
 _OPERATION: Final = "FSCK"
@@ -105,7 +103,7 @@ Confirm: TypeAlias = Callable[[PathRepairReport], bool]
 
 
 def repair_paths(
-    store: Store,
+    log: DeltaLog,
     texts: Sequence[str],
     context: RunContext,
     *,
@@ -115,6 +113,7 @@ def repair_paths(
     """Remove live files that writers removed by another text of their paths.
 
     Args:
+        log: the log of the table.
         store: where the table is.
         texts: the live path texts to remove, as in the log; if empty, all with the verdict
             ``remove``.
@@ -131,7 +130,7 @@ def repair_paths(
         InterruptedRunError: ``cancel`` was set.
         CorruptLogError: the log is damaged.
     """
-    snapshot, pairs = outlast_cleanup(lambda: _find_pairs(store, context.warn))
+    snapshot, pairs = log.retry_after_cleanup(lambda: _find_pairs(log))
     found = () if pairs is None else pairs.found
     chosen = _choose(found, texts)
     report = PathRepairReport(
@@ -150,7 +149,7 @@ def repair_paths(
         raise SafetyError("not confirmed: nothing was removed")
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
-    store.ensure_put_if_absent()
+    log.store.ensure_put_if_absent()
     removal = _build_removal(pairs.files, report, context)
     after = remove_files(
         snapshot,
@@ -158,35 +157,32 @@ def repair_paths(
         clock=context.clock,
         sleep=context.sleep,
         ensure=_ensure_may_remove,
-        touches=lambda winners: _touches(store.uri, winners, chosen),
+        touches=lambda winners: _touches(log.uri, winners, chosen),
     )
-    run_after_commit(snapshot, after, context)
+    run_after_commit(log, snapshot, after, context)
     return PathRepairReport(
         snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, after.version
     )
 
 
-def _find_pairs(store: Store, warn: Warn) -> tuple[Snapshot, PathPairs | None]:
-    listing = list_log(store)
-    if listing.latest_version is None:
-        raise no_table_error(store)
-    snapshot = load_snapshot(store, warn=warn, listing=listing)
+def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
+    log.ensure_exists()
+    snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
-    path_texts = PathTextIndex(store.uri)
+    path_texts = PathTextIndex(log.uri)
     for batch in snapshot.file_batches(PATH_COLUMNS):
         path_texts.take_live(batch)
     for batch in snapshot.tombstone_batches(PATH_COLUMNS):
         path_texts.take_removed(batch)
-    _take_commits(store, listing, path_texts)
-    return snapshot, find_path_pairs(snapshot, listing, path_texts)
+    _take_commits(log, path_texts)
+    return snapshot, find_path_pairs(log, snapshot, path_texts)
 
 
-def _take_commits(store: Store, listing: LogListing, path_texts: PathTextIndex) -> None:
+def _take_commits(log: DeltaLog, path_texts: PathTextIndex) -> None:
     """Add the removes of all commits: checkpoints do not keep expired tombstones."""
-    names = [listing.commits[version].name for version in sorted(listing.commits)]
-    logs = (
-        CommitBytes(name, data) for name, data in zip(names, store.read_many(names), strict=True)
-    )
+    names = [info.name for _, info in sorted(log.listing.commits.items())]
+    contents = zip(names, log.store.read_many(names), strict=True)
+    logs = (CommitBytes(name, data) for name, data in contents)
     for parsed in parse_commits(logs):
         if not isinstance(parsed, CorruptLogError):
             path_texts.take_removed(parsed.removes)

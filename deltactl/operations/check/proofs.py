@@ -20,13 +20,12 @@ from deltactl.errors import (
     InterruptedRunError,
     UnsupportedFeatureError,
     VersionNotFoundError,
-    ignore_warning,
 )
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, is_placed
-from deltactl.log.listing import LogListing
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.row_proofs import FileDigester, Proof, proven_mask, stored_reader
 from deltactl.operations.run_context import RunContext
@@ -34,7 +33,6 @@ from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.storage.open import open_store
-from deltactl.storage.store import Store
 from deltactl.storage.write_guard import ReadOnlyStore
 
 _BYTES_A_TASK: Final = 256 << 20
@@ -108,14 +106,13 @@ class ProofCheck:
 
     def __init__(
         self,
-        store: Store,
-        listing: LogListing,
+        log: DeltaLog,
         stored: Mapping[int, Stored],
         state_of: Mapping[int, State],
         findings: Findings,
     ) -> None:
         """Set the digests by version, and the protocol and schema of each needed version."""
-        self._store, self._listing, self._findings = store, listing, findings
+        self._store, self._listing, self._findings = log.store, log.listing, findings
         self._stored = {v: found for v, found in stored.items() if found.read_version in state_of}
         for version in [v for v, found in self._stored.items() if not found.proof.is_known]:
             algorithm = self._stored.pop(version).proof.algorithm
@@ -216,8 +213,8 @@ def _size(task: ProofTask) -> int:
 
 
 def find_states(
+    log: DeltaLog,
     snapshot: Snapshot,
-    listing: LogListing,
     changes: Iterable[int],
     stored: Mapping[int, Stored],
     findings: Findings,
@@ -225,8 +222,8 @@ def find_states(
     """Return the protocol and schema of the versions whose schemas the rows had.
 
     Args:
+        log: the log of the table.
         snapshot: any version.
-        listing: of the log.
         changes: the versions that changed protocol or schema.
         stored: the digests.
         findings: takes notes of versions that cannot be rebuilt.
@@ -236,7 +233,7 @@ def find_states(
         first, last = sorted((version, snapshot.version))
         try:
             if any(first < change <= last for change in changed):
-                at = load_snapshot(snapshot.store, version, warn=ignore_warning, listing=listing)
+                at = log.without_warnings().snapshot(version)
             else:
                 at = snapshot
             stored_reader(at.metadata, at.protocol)

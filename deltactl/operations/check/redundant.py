@@ -9,19 +9,16 @@ from __future__ import annotations
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.compactions import check_compactions
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings, Row
-from deltactl.protocol.names import LOG_DIR, checksum_name
-from deltactl.storage.store import Store
 
 
-def check_all_checkpoints(
-    store: Store, listing: LogListing, findings: Findings
-) -> frozenset[Checkpoint]:
+def check_all_checkpoints(log: DeltaLog, findings: Findings) -> frozenset[Checkpoint]:
     """Compare each checkpoint with its version rebuilt without it; return those proven wrong."""
-    verdicts = check_checkpoints(store, listing)
+    verdicts = check_checkpoints(log)
     for verdict in verdicts:
         _add_verdict(verdict, findings)
     return frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
@@ -39,15 +36,14 @@ def _add_verdict(verdict: Verdict, findings: Findings) -> None:
 
 
 def check_last_checkpoint(
-    store: Store,
-    listing: LogListing,
+    log: DeltaLog,
     broken: frozenset[Checkpoint],
     findings: Findings,
     *,
     strict: bool,
 ) -> None:
     """Check that ``_last_checkpoint``, if present, refers to a usable checkpoint."""
-    verdict = check_hint(store, listing, broken)
+    verdict = check_hint(log, broken)
     if verdict.problem is not None:
         _add_optional(
             findings,
@@ -61,7 +57,7 @@ def check_checksum(
 ) -> bool:
     """Compare the version's checksum file with the snapshot; return whether there is one."""
     found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
-    name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
+    name = DeltaLog.checksum_file(snapshot.version)
     for problem in found or ():
         row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
         _add_optional(findings, row, strict=strict)
@@ -76,18 +72,15 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
         findings.note(f"{row[3]}; readers do not need this file")
 
 
-def check_compacted(
-    store: Store, listing: LogListing, findings: Findings
-) -> frozenset[tuple[int, int]]:
+def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, int]]:
     """Compare each compacted file with its commits; return the version ranges of the wrong ones.
 
     Args:
-        store: the store of the table.
-        listing: the whole log.
+        log: the log of the table.
         findings: receives the problems.
     """
     wrong = set()
-    for verdict in check_compactions(store, listing):
+    for verdict in check_compactions(log):
         if verdict.is_unproven:
             findings.note(
                 f"{verdict.name} was not compared: some of the commits that it combines cannot be "

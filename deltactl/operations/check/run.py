@@ -21,9 +21,9 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.listing import Checkpoint, LogListing, list_log
-from deltactl.log.not_a_table import no_table_error
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.listing import Checkpoint
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.commits import (
     CommitChecker,
     check_checkpoint_heads,
@@ -55,12 +55,11 @@ from deltactl.operations.check.versions import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.store import Store
 from deltactl.storage.write_guard import ReadOnlyStore
 
 
 def check_table(
-    store: Store,
+    log: DeltaLog,
     options: CheckOptions,
     context: RunContext,
 ) -> CheckReport:
@@ -72,14 +71,14 @@ def check_table(
         InterruptedRunError: ``cancel`` was set.
         StorageError: the store failed.
     """
-    return _Run(ReadOnlyStore(store), options, context).check()
+    return _Run(DeltaLog(ReadOnlyStore(log.store), ignore_warning), options, context).check()
 
 
 @dataclass(slots=True)
 class _Run:
     """One check, from the log to the files."""
 
-    store: Store
+    log: DeltaLog
     options: CheckOptions
     context: RunContext
     findings: Findings = field(default_factory=Findings)
@@ -88,18 +87,17 @@ class _Run:
     _vectors: VectorIndex = field(default_factory=VectorIndex)
 
     def __post_init__(self) -> None:
-        self._path_texts = PathTextIndex(self.store.uri)
+        self._path_texts = PathTextIndex(self.log.uri)
 
     def check(self) -> CheckReport:
-        listing = list_log(self.store)
-        if listing.latest_version is None:
-            raise no_table_error(self.store)
-        commits = CommitChecker(self.store, listing, self.findings, self._path_texts, self._vectors)
+        self.log.ensure_exists()
+        listing = self.log.listing
+        commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
         commits.run()
         self.counts.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
-        broken = self._check_redundant(listing)
-        snapshot = self._load(listing, broken)
+        broken = self._check_redundant()
+        snapshot = self._load(broken)
         if snapshot is None:
             return self._report(None)
         readable = check_protocol(
@@ -114,46 +112,43 @@ class _Run:
         unsupported = self._find_unsupported(snapshot)
         if unsupported is None:  # otherwise the newest commits may be stored elsewhere
             check_newest(listing, self.findings)
-        snapshot = self._check_state(listing, snapshot, broken)
+        snapshot = self._check_state(snapshot, broken)
         if snapshot is None:
             return self._report(None, unsupported=unsupported)
         self._vectors.check(snapshot, commits.unread, self.findings)
         if self.options.all_versions and self.options.checkpoints:
             self.counts.num_checksums += check_older_checksums(
-                listing, snapshot, broken, self.findings
+                self.log, snapshot, broken, self.findings
             )
-        engine = self._check_files(listing, snapshot, commits)
+        engine = self._check_files(snapshot, commits)
         return self._report(snapshot, engine, unsupported)
 
-    def _check_redundant(self, listing: LogListing) -> frozenset[Checkpoint]:
+    def _check_redundant(self) -> frozenset[Checkpoint]:
         """Check the log's redundant files; return the unusable checkpoints.
 
         Wrong compacted files are removed from the listing, so that no version is rebuilt from them.
         """
+        listing = self.log.listing
         self.counts.num_compacted = len(listing.compacted)
-        for span in check_compacted(self.store, listing, self.findings):
+        for span in check_compacted(self.log, self.findings):
             del listing.compacted[span]
         before = len(self.findings.rows)
         wrong: frozenset[Checkpoint] = frozenset()
-        broken = check_checkpoint_heads(self.store, listing, self.findings)
+        broken = check_checkpoint_heads(self.log, self.findings)
         self.counts.num_checkpoints = len(listing.checkpoints)
         if self.options.checkpoints:
             del self.findings.rows[before:]  # the full check reports them again, with more detail
-            wrong = check_all_checkpoints(self.store, listing, self.findings)
-        check_last_checkpoint(
-            self.store, listing, broken, self.findings, strict=self.options.checkpoints
-        )
+            wrong = check_all_checkpoints(self.log, self.findings)
+        check_last_checkpoint(self.log, broken, self.findings, strict=self.options.checkpoints)
         return broken | wrong
 
-    def _load(self, listing: LogListing, broken: frozenset[Checkpoint]) -> Snapshot | None:
+    def _load(self, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Return the version to check; ``None``, with a finding, if it cannot be rebuilt."""
         version = self.options.version
         if version is None and self.options.resume is not None:
             version = read_version(self.options.resume)
         try:
-            return load_snapshot(
-                self.store, version, warn=ignore_warning, listing=listing, skip=broken
-            )
+            return self.log.snapshot(version, skip=broken)
         except LogGapError as error:
             if not self.findings.has("LOG_GAP"):
                 self.findings.add("LOG_GAP", error.message, version=version)
@@ -174,9 +169,7 @@ class _Run:
             return None
         return None
 
-    def _check_state(
-        self, listing: LogListing, snapshot: Snapshot, broken: frozenset[Checkpoint]
-    ) -> Snapshot | None:
+    def _check_state(self, snapshot: Snapshot, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Check the live files as recorded in the log; return the snapshot that was readable.
 
         If a checkpoint can be opened but is corrupt in a later part, an older one is used.
@@ -194,9 +187,9 @@ class _Run:
             version, name = checkpoint.version, checkpoint.names[0]
             self.findings.add("CHECKPOINT_UNREADABLE", error.message, version=version, file=name)
             broken |= {checkpoint}
-            again = self._load(listing, broken)
-            return None if again is None else self._check_state(listing, again, broken)
-        check_path_pairs(snapshot, listing, self._path_texts, broken, self.findings)
+            again = self._load(broken)
+            return None if again is None else self._check_state(again, broken)
+        check_path_pairs(self.log, snapshot, self._path_texts, broken, self.findings)
         self.counts.num_files, self.counts.size_bytes = state.num_files, state.size_bytes
         check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
         self.counts.num_checksums += check_checksum(
@@ -208,14 +201,12 @@ class _Run:
         )
         return snapshot
 
-    def _choose_files(
-        self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
-    ) -> LiveFiles | AllFiles:
+    def _choose_files(self, snapshot: Snapshot, commits: CommitChecker) -> LiveFiles | AllFiles:
         """Return the files of all versions if requested and rebuildable, else the live files."""
         if not self.options.all_versions:
             return LiveFiles(snapshot)
         try:
-            files, readable = find_all_files(snapshot, listing, commits, self.findings)
+            files, readable = find_all_files(self.log, snapshot, commits, self.findings)
         except CorruptLogError as error:
             self.findings.note(f"files of older versions were not checked: {error.message}")
             return LiveFiles(snapshot)
@@ -230,16 +221,14 @@ class _Run:
             )
             self.findings.note("rows and statistics were not checked: the schema is invalid")
 
-    def _check_files(
-        self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
-    ) -> Engine:
-        files = self._choose_files(listing, snapshot, commits)
+    def _check_files(self, snapshot: Snapshot, commits: CommitChecker) -> Engine:
+        files = self._choose_files(snapshot, commits)
         check = FileCheck(files.batches, self.options, snapshot.version)
-        proofs = self._plan_proofs(listing, snapshot, commits)
+        proofs = self._plan_proofs(snapshot, commits)
         input_bytes = check.input_bytes + (0 if proofs is None else proofs.input_bytes)
         engine = self.context.engine.sized(input_bytes)
         spec = CheckSpec(
-            self.store.uri,
+            self.log.uri,
             self.context.storage_options,
             files.metadata,
             self.options.depth,
@@ -265,16 +254,14 @@ class _Run:
             )
         return engine
 
-    def _plan_proofs(
-        self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
-    ) -> ProofCheck | None:
+    def _plan_proofs(self, snapshot: Snapshot, commits: CommitChecker) -> ProofCheck | None:
         """Return the check of the digests of rows, if it was requested."""
         if not self.options.proofs:
             return None
         stored = {v: found for v, found in commits.digests.items() if v not in commits.broken}
         changes = commits.metadata.keys() | commits.protocols.keys()
-        states = find_states(snapshot, listing, changes, stored, self.findings)
-        return ProofCheck(self.store, listing, stored, states, self.findings)
+        states = find_states(self.log, snapshot, changes, stored, self.findings)
+        return ProofCheck(self.log, stored, states, self.findings)
 
     def _subject(self, snapshot: Snapshot) -> dict[str, object]:
         """Return the values that identify this check in the resume file."""
@@ -300,7 +287,7 @@ class _Run:
             engine=engine.name,
             engine_reason=engine.reason,
             counts=self.counts,
-            findings=self.findings.finish(self.store.uri),
+            findings=self.findings.finish(self.log.uri),
             notes=tuple(self.findings.notes),
             unsupported=unsupported,
         )

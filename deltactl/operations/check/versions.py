@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deltactl.errors import CorruptLogError, ignore_warning
+from deltactl.errors import CorruptLogError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
-from deltactl.log.lifetimes import first_rebuildable
-from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.listing import Checkpoint
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import Cut, as_batch
 from deltactl.operations.check.findings import Findings
@@ -99,15 +99,15 @@ class AllFiles:
 
 
 def find_all_files(
-    latest: Snapshot, listing: LogListing, commits: CommitChecker, findings: Findings
+    log: DeltaLog, latest: Snapshot, commits: CommitChecker, findings: Findings
 ) -> tuple[AllFiles, Readable]:
     """Find the files of all versions and check them in the log; return the level of readability.
 
     Raises:
         CorruptLogError: the oldest version cannot be rebuilt, or a schema is invalid.
     """
-    first = first_rebuildable(latest.store, listing)
-    oldest = load_snapshot(latest.store, first, warn=ignore_warning, listing=listing)
+    first, listing = log.first_rebuildable(), log.listing
+    oldest = log.snapshot(first)
     readable = _check_states(oldest, latest, commits, findings)
     if readable is Readable.NOTHING:
         raise CorruptLogError("the schema of a version is invalid")
@@ -147,17 +147,15 @@ def _check_states(
 
 
 def check_older_checksums(
-    listing: LogListing, latest: Snapshot, broken: frozenset[Checkpoint], findings: Findings
+    log: DeltaLog, latest: Snapshot, broken: frozenset[Checkpoint], findings: Findings
 ) -> int:
     """Compare each checksum with its version, rebuilt; return the number of checksums."""
-    first, num_checksums = first_rebuildable(latest.store, listing), 0
-    for version in sorted(listing.checksums):
+    first, num_checksums = log.first_rebuildable(), 0
+    for version in sorted(log.listing.checksums):
         if not first <= version < latest.version:
             continue
         try:
-            older = load_snapshot(
-                latest.store, version, warn=ignore_warning, listing=listing, skip=broken
-            )
+            older = log.snapshot(version, skip=broken)
             num_files, size_bytes = older.num_files, older.size_bytes
         except CorruptLogError as error:
             findings.note(f"version {version} cannot be rebuilt: {error.message}")

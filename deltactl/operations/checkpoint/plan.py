@@ -7,7 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
 from deltactl.log.checkpoint.read import Piece, action_pieces, row_group_rows
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.listing import Checkpoint
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import Share
 from deltactl.log.snapshot import Snapshot
@@ -55,19 +56,19 @@ def is_due(last_checkpoint: int, version: int, interval: int) -> bool:
 
 
 def plan_checkpoint(
-    snapshot: Snapshot, listing: LogListing, options: CheckpointOptions, warn: Warn
+    log: DeltaLog, snapshot: Snapshot, options: CheckpointOptions
 ) -> CheckpointPlan:
     """Decide what to write for the snapshot's version.
 
-    ``listing`` has at least that version.
+    The log lists at least that version.
 
     Raises:
         UnsupportedFeatureError: the protocol forbids a checkpoint, or one of this kind.
         SafetyError: the commit of the version is missing.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
-    kind = choose_kind(snapshot, options, warn)
-    existing = _find_existing(snapshot, listing, None if options.kind == "auto" else kind)
+    kind = choose_kind(snapshot, options, log.warn)
+    existing = _find_existing(log, snapshot, None if options.kind == "auto" else kind)
     if existing is not None:
         name = existing.names[0].rpartition("/")[2]
         reason = f"version {snapshot.version} already has a checkpoint: {name}"
@@ -106,7 +107,7 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
 
 
 def _find_existing(
-    snapshot: Snapshot, listing: LogListing, kind: WrittenKind | None
+    log: DeltaLog, snapshot: Snapshot, kind: WrittenKind | None
 ) -> Checkpoint | None:
     """Return a readable checkpoint of the version, of the given kind or of any.
 
@@ -116,7 +117,7 @@ def _find_existing(
     """
     kinds = {"classic": _WITHOUT_SIDECARS, "v2": _WITH_SIDECARS}
     wanted_kinds = _WITHOUT_SIDECARS | _WITH_SIDECARS if kind is None else kinds[kind]
-    for checkpoint in listing.checkpoints:
+    for checkpoint in log.listed.checkpoints:
         wanted = checkpoint.kind in wanted_kinds
         if checkpoint.version == snapshot.version and wanted:
             in_use = checkpoint == snapshot.segment.checkpoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deltactl.errors import CorruptLogError, ignore_warning
+from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import (
     HintVerdict,
     Verdict,
@@ -19,16 +19,15 @@ from deltactl.log.audit.checkpoints import (
 )
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.compactions import check_compactions
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, move_hint
-from deltactl.log.listing import Checkpoint, LogListing, list_log
-from deltactl.log.not_a_table import no_table_error
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.listing import Checkpoint
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
-from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
 
@@ -83,7 +82,7 @@ class RepairReport:
 
 
 def repair_checkpoints(
-    store: Store,
+    log: DeltaLog,
     context: RunContext,
     *,
     dry_run: bool = False,
@@ -95,28 +94,27 @@ def repair_checkpoints(
         UnsupportedFeatureError: the protocol forbids a checkpoint.
         DeltactlError: writing or the store failed.
     """
-    listing = list_log(store)
-    if listing.latest_version is None:
-        raise no_table_error(store)
-    compacted = [v for v in check_compactions(store, listing) if v.problem is not None]
+    log.ensure_exists()
+    store = log.store
+    compacted = [v for v in check_compactions(log) if v.problem is not None]
     for wrong in compacted:  # no version may be rebuilt from these
-        del listing.compacted[wrong.first, wrong.last]
-    verdicts = check_checkpoints(store, listing)
+        del log.listing.compacted[wrong.first, wrong.last]
+    verdicts = check_checkpoints(log)
     bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
-    latest = load_snapshot(store, warn=context.warn, listing=listing, skip=bad)
+    latest = log.snapshot(skip=bad)
     ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
-    hint = check_hint(store, listing, bad)
+    hint = check_hint(log, bad)
     findings = [_remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in compacted]
     for verdict in verdicts:
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)
             if verdict.trust == "bad" and not dry_run:
-                obstacle = _rewrite(listing, verdict.checkpoint, bad, context, store)
+                obstacle = _rewrite(log, verdict.checkpoint, bad, context)
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
     findings += _check_checksum(latest, verdicts, dry_run)
-    findings += _repair_hint(store, hint, dry_run)
+    findings += _repair_hint(log, hint, dry_run)
     return RepairReport(
         version=latest.version,
         engine=context.engine.name,
@@ -143,7 +141,7 @@ def _check_checksum(latest: Snapshot, verdicts: list[Verdict], dry_run: bool) ->
     found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
     if not found:
         return []
-    name, problem = f"{LOG_DIR}/{checksum_name(latest.version)}", "; ".join(found)
+    name, problem = DeltaLog.checksum_file(latest.version), "; ".join(found)
     base = latest.segment.checkpoint
     if base is not None and not any(v.checkpoint == base and v.trust == "good" for v in verdicts):
         # It may be the only file with the data that the checkpoint lacks.
@@ -164,11 +162,7 @@ def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: 
 
 
 def _rewrite(
-    listing: LogListing,
-    checkpoint: Checkpoint,
-    bad: frozenset[Checkpoint],
-    context: RunContext,
-    store: Store,
+    log: DeltaLog, checkpoint: Checkpoint, bad: frozenset[Checkpoint], context: RunContext
 ) -> str | None:
     """Rebuild a checkpoint's version from valid files, and replace the checkpoint.
 
@@ -176,20 +170,18 @@ def _rewrite(
         The reason why it is impossible; ``None`` if it was done.
     """
     try:
-        snapshot = load_snapshot(
-            store, checkpoint.version, warn=ignore_warning, listing=listing, skip=bad
-        )
+        snapshot = log.without_warnings().snapshot(checkpoint.version, skip=bad)
     except CorruptLogError as error:
         return error.message
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     options = CheckpointOptions(top_format="parquet" if checkpoint.format == "parquet" else "json")
     written = write_checkpoint(
-        snapshot, _plan_like(snapshot, checkpoint, options), options, context
+        log, snapshot, _plan_like(snapshot, checkpoint, options), options, context
     )
-    move_hint(store, written.hint)
+    move_hint(log.store, written.hint)
     # The new one may have other names than the old one: delete the old one, or readers may use it.
     obsolete = [name for name in checkpoint.names if name not in written.names]
-    failed = store.delete_many(obsolete)
+    failed = log.store.delete_many(obsolete)
     if failed:
         name, cause = next(iter(failed.items()))
         return f"a valid checkpoint was written, but {name} could not be deleted: {cause.message}"
@@ -206,14 +198,15 @@ def _plan_like(
     return plan_files(snapshot, "classic", options)
 
 
-def _repair_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
+def _repair_hint(log: DeltaLog, hint: HintVerdict, dry_run: bool) -> list[Finding]:
     if hint.problem is None:
         return []
     remedy = _add_finding("rewritten for the newest checkpoint", dry_run)
     finding = Finding(HINT_NAME, hint.version, hint.problem, remedy)
     if dry_run:
         return [finding]
-    listing = list_log(store)
+    log.update()
+    store, listing = log.store, log.listing
     if not listing.checkpoints:
         return [_remove_wrong(store, HINT_NAME, hint.version or 0, hint.problem, dry_run)]
     newest = max(listing.checkpoints, key=lambda c: c.version)

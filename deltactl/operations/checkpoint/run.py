@@ -13,12 +13,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError, Warn
+from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
-from deltactl.log.listing import list_log, outlast_cleanup
-from deltactl.log.segment import list_from_hint
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.upkeep.compaction import compaction_range, write_compaction
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -31,10 +30,9 @@ from deltactl.operations.checkpoint.write import (
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now, trusted_now
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.store import Store
 from deltactl.units import DAY_MS, format_count, format_timestamp
 
-_log: Final = logging.getLogger(__name__)
+_logger: Final = logging.getLogger(__name__)
 
 __all__ = [
     "CheckpointOptions",
@@ -52,13 +50,13 @@ Confirm = Callable[[str], bool]
 """``confirm(question) -> bool``: returns whether this machine's clock is right."""
 
 
-def check_due(store: Store, *, warn: Warn) -> DueReport:
+def check_due(log: DeltaLog) -> DueReport:
     """Return whether a checkpoint of the latest version is due by ``delta.checkpointInterval``.
 
     Raises:
         DeltactlError: there is no table, or the log is damaged.
     """
-    snapshot = load_snapshot(store, warn=warn)
+    snapshot = log.snapshot()
     last = snapshot.segment.checkpoint_version
     interval = snapshot.properties.checkpoint_interval
     due = is_due(last, snapshot.version, interval)
@@ -66,7 +64,7 @@ def check_due(store: Store, *, warn: Warn) -> DueReport:
 
 
 def checkpoint_table(
-    store: Store,
+    log: DeltaLog,
     options: CheckpointOptions,
     context: RunContext,
     *,
@@ -87,7 +85,7 @@ def checkpoint_table(
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
-    job, report = outlast_cleanup(lambda: _begin(store, options, context, confirm, dry_run))
+    job, report = log.retry_after_cleanup(lambda: _begin(log, options, context, confirm, dry_run))
     if dry_run or report.skipped is not None:
         return report
     if report.written is not None:
@@ -102,14 +100,14 @@ def checkpoint_table(
 
 
 def _begin(
-    store: Store,
+    log: DeltaLog,
     options: CheckpointOptions,
     context: RunContext,
     confirm: Confirm | None,
     dry_run: bool,
 ) -> tuple[_Job, CheckpointReport]:
     """Read the log, plan, and unless ``dry_run`` write the checkpoint."""
-    job = _Job(store, options, context)
+    job = _Job(log, options, context)
     skipped = job.find_shortfall()
     if skipped is not None:
         idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
@@ -134,13 +132,12 @@ def _begin(
 class _Job:
     """One run: the log as it was read, and the options."""
 
-    def __init__(self, store: Store, options: CheckpointOptions, context: RunContext) -> None:
-        self._store, self._options, self._context = store, options, context
-        warn = context.warn
+    def __init__(self, log: DeltaLog, options: CheckpointOptions, context: RunContext) -> None:
+        self._log, self._options, self._context = log, options, context
         self.cleans = options.cleanup or options.cleanup_only
-        version = options.version
-        self._listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
-        self.snapshot = load_snapshot(store, version, warn=warn, listing=self._listing)
+        if self.cleans:
+            log.ensure_exists()  # lists the whole log
+        self.snapshot = log.snapshot(options.version)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
         self._is_confirmed = False
@@ -161,26 +158,26 @@ class _Job:
         """Return the plan of the checkpoint."""
         snapshot = self.snapshot
         if not self._options.cleanup_only:
-            return plan_checkpoint(snapshot, self._listing, self._options, self._context.warn)
+            return plan_checkpoint(self._log, snapshot, self._options)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
         return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
 
     def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
         """Write the checkpoint; do not change ``_last_checkpoint``."""
-        written = write_checkpoint(self.snapshot, plan, self._options, self._context)
-        _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
+        written = write_checkpoint(self._log, self.snapshot, plan, self._options, self._context)
+        _logger.info("%s: checkpoint of version %d written", self._log.uri, plan.version)
         return written
 
     def announce(self, report: CheckpointReport, written: WrittenCheckpoint) -> CheckpointReport:
         """Write ``_last_checkpoint``, and check or write the version's checksum file."""
-        moved = move_hint(self._store, written.hint)
+        moved = move_hint(self._log.store, written.hint)
         return replace(report, hint_moved=moved, checksum=self._handle_checksum(written))
 
     def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
         """Compare with the version's checksum file; write one if the table has such files."""
         facts = written.num_adds, written.add_bytes
         try:
-            found = find_disagreements(self._store, self.snapshot, *facts)
+            found = find_disagreements(self._log.store, self.snapshot, *facts)
         except StorageError as error:
             self._context.warn(
                 f"the checkpoint was not compared with the checksum file of version "
@@ -189,10 +186,10 @@ class _Job:
             return None
         for disagreement in found or ():
             self._context.warn(disagreement)
-        if found is not None or not self._listing.checksums:
+        if found is not None or not self._log.listed.checksums:
             return None
         try:
-            return write_checksum(self._store, self.snapshot, *facts)
+            return write_checksum(self._log.store, self.snapshot, *facts)
         except ObjectNotFoundError as error:  # another run's cleanup deleted the commit
             self._context.warn(
                 f"the checksum file of version {self.snapshot.version} was not written: "
@@ -216,7 +213,7 @@ class _Job:
                 "requested"
             )
         now_ms = self._context.clock.now_ms()
-        proven_ms = planning_now(self._latest, self._context, now_ms)
+        proven_ms = planning_now(self._log, self._latest, self._context, now_ms)
         cleanup = self._plan_cleanup(plan, proven_ms if confirm is None else now_ms)
         for warning in cleanup.warnings:
             self._context.warn(warning)
@@ -245,14 +242,14 @@ class _Job:
             self._context.warn(
                 f"{format_count(len(kept), 'log file is', 'log files are')} kept: only this "
                 "machine's clock shows that they have expired. If it is right, run `deltactl "
-                f"checkpoint {shlex.quote(self._store.uri)} --cleanup-only --yes`"
+                f"checkpoint {shlex.quote(self._log.uri)} --cleanup-only --yes`"
             )
 
     @cached_property
     def _latest(self) -> Snapshot:
         if self._options.version is None:
             return self.snapshot
-        return load_snapshot(self._store, warn=self._context.warn, listing=self._listing)
+        return self._log.snapshot()
 
     def _is_proven(self, plan: CheckpointPlan, cleanup: CleanupPlan, proven_ms: int) -> bool:
         """Return whether the files of a cleanup have expired at a time before now too."""
@@ -264,8 +261,8 @@ class _Job:
 
     def _plan_cleanup(self, plan: CheckpointPlan, now_ms: int) -> CleanupPlan:
         return plan_cleanup(
+            self._log,
             self._latest,
-            self._listing,
             now_ms,
             up_to=self._options.version,
             planned=None if plan.is_empty else plan.version,
@@ -273,16 +270,16 @@ class _Job:
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:
         """Plan again on the current log, including the new checkpoint, and delete."""
-        self._listing = list_log(self._store)
+        self._log.update()
         now_ms = (
             self._context.clock.now_ms()
             if self._is_confirmed
-            else trusted_now(self._latest, self._context, self._listing)
+            else trusted_now(self._log, self._latest, self._context, asks_store=True)
         )
         cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms)
         for warning in cleanup.warnings:
             self._context.warn(warning)
-        failed = execute_cleanup(self._store, cleanup)
+        failed = execute_cleanup(self._log.store, cleanup)
         reasons = tuple((name, error.message) for name, error in failed.items())
         return replace(report, cleanup=cleanup, failed=reasons)
 

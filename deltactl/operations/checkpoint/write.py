@@ -30,6 +30,7 @@ from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, non_file_r
 from deltactl.log.checkpoint.verify import verify_head
 from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.commits.non_file_actions import NonFileActions
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line
@@ -77,7 +78,11 @@ class WrittenCheckpoint:
 
 
 def write_checkpoint(
-    snapshot: Snapshot, plan: CheckpointPlan, options: CheckpointOptions, context: RunContext
+    log: DeltaLog,
+    snapshot: Snapshot,
+    plan: CheckpointPlan,
+    options: CheckpointOptions,
+    context: RunContext,
 ) -> WrittenCheckpoint:
     """Write the files of a plan and read them back; do not change ``_last_checkpoint``.
 
@@ -86,7 +91,7 @@ def write_checkpoint(
         InterruptedRunError: cancelled; written files are removed.
         DeltactlError: the error of the first failed task.
     """
-    writing = _Writing(snapshot, plan, options, context)
+    writing = _Writing(log, snapshot, plan, options, context)
     return writing.write_v2() if plan.kind == "v2" else writing.write_whole()
 
 
@@ -118,6 +123,7 @@ class _Writing:
 
     def __init__(
         self,
+        log: DeltaLog,
         snapshot: Snapshot,
         plan: CheckpointPlan,
         options: CheckpointOptions,
@@ -125,7 +131,7 @@ class _Writing:
     ) -> None:
         self._snapshot, self._plan, self._options, self._context = snapshot, plan, options, context
         self._store = snapshot.store
-        self._now_ms = trusted_now(snapshot, context)
+        self._now_ms = trusted_now(log, snapshot, context)
         self._non_file_actions = _live_non_file_actions(snapshot, self._now_ms)
         self._spec = self._build_spec()
 

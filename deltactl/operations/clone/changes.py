@@ -9,11 +9,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, TableError, Warn
+from deltactl.errors import SafetyError, TableError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import replay_tail
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.commits import PastClone, app_id
 from deltactl.protocol.actions import is_same_metadata
@@ -22,11 +22,10 @@ _PROTOCOL: Final = "its protocol was changed"
 
 
 def ensure_unchanged(
+    log: DeltaLog,
     current: Snapshot,
-    listing: LogListing,
     past: PastClone | None,
     source: Snapshot,
-    warn: Warn,
 ) -> None:
     """Refuse a clone with changes of others: a sync would undo them.
 
@@ -44,8 +43,8 @@ def ensure_unchanged(
             "unknown whether the clone was changed after that run",
             hint="Add --full to replace the clone's files with those of the source.",
         )
-    reason = _find_reason(current, listing, past.version)
-    if reason is None or _is_as_cloned(current, listing, past.version, warn):
+    reason = _find_reason(log, current, past.version)
+    if reason is None or _is_as_cloned(log, current, past.version):
         return
     hint = "Add --full to replace the clone's files and state with those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
@@ -60,11 +59,11 @@ def ensure_unchanged(
     )
 
 
-def _find_reason(current: Snapshot, listing: LogListing, version: int) -> str | None:
+def _find_reason(log: DeltaLog, current: Snapshot, version: int) -> str | None:
     """Return what the commits after a version changed; ``None`` if they only rearranged rows."""
-    infos = [listing.commits.get(v) for v in range(version + 1, current.version + 1)]
+    infos = [log.listing.commits.get(v) for v in range(version + 1, current.version + 1)]
     known = [info for info in infos if info is not None]
-    tail = replay_tail(current.store, known, current.metadata.partition_keys)
+    tail = replay_tail(log.store, known, current.metadata.partition_keys)
     news = tail.non_file_actions
     if len(known) < len(infos):
         return "its log is not complete"
@@ -82,10 +81,10 @@ def _find_reason(current: Snapshot, listing: LogListing, version: int) -> str | 
     return None
 
 
-def _is_as_cloned(current: Snapshot, listing: LogListing, version: int, warn: Warn) -> bool:
+def _is_as_cloned(log: DeltaLog, current: Snapshot, version: int) -> bool:
     """Return whether the changes since a version were discarded, as by a restore."""
     try:
-        then = load_snapshot(current.store, version, warn=warn, listing=listing)
+        then = log.snapshot(version)
     except TableError:
         return False
     return (

@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from deltactl.errors import MALFORMED
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
-from deltactl.storage.store import Store
 
 CLONE: Final = "CLONE"
 APP_ID: Final = "deltactl.clone"
@@ -83,11 +82,10 @@ def describe_clone(
     }
 
 
-def find_past_clone(target: Store, listing: LogListing) -> PastClone | None:
+def find_past_clone(target: DeltaLog) -> PastClone | None:
     """Return the latest commit of a clone by deltactl in the target's log, if there is one."""
-    for version in sorted(listing.commits, reverse=True):
-        info = listing.commits[version]
-        found = _parse(version, parse_commit_info(info.name, target.read(info.name)))
+    for version, file in sorted(target.listing.commits.items(), reverse=True):
+        found = _parse(version, parse_commit_info(file.name, target.store.read(file.name)))
         if found is not None:
             return found
     return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from deltactl.errors import ConflictError, SafetyError, StorageError
-from deltactl.log.listing import list_log
-from deltactl.log.not_a_table import find_table_above
+from deltactl.errors import ConflictError, SafetyError, StorageError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.table_probe import find_table_above
 from deltactl.operations.clone.progress import PROGRESS_FILE, CloneProgress, read_progress
 from deltactl.protocol.paths import decode_path
 from deltactl.storage.names import OWN_DIR, parse_scheme
@@ -78,7 +78,7 @@ def find_progress(target: Store) -> CloneProgress | None:
     for batch in target.walk():
         for name in batch:
             if not name.startswith(f"{OWN_DIR}/"):
-                if list_log(target).latest_version is not None:
+                if DeltaLog(target, ignore_warning).exists:
                     raise ConflictError(
                         f"another run created a Delta table in the clone target {target.uri} "
                         "after this run had started; this run copied nothing",

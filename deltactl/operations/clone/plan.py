@@ -9,21 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VersionNotFoundError
-from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.listing import list_log
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.paths import COPY_SCHEMA, absolute_files, relative_files
 from deltactl.operations.clone.places import root_text
 from deltactl.operations.clone.state import clone_domains, clone_metadata, clone_protocol
-from deltactl.operations.history.run import ensure_in_log
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
-from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class ClonePlan:
         return f"delta.`{self.source_uri}`"
 
 
-def load_source(source: Store, options: CloneOptions, context: RunContext) -> Snapshot:
+def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
     """Load the version of the source.
 
     Raises:
@@ -76,20 +72,19 @@ def load_source(source: Store, options: CloneOptions, context: RunContext) -> Sn
         CorruptLogError: the log is damaged.
         UnsupportedFeatureError: a table feature forbids it.
     """
-    listing = list_log(source)
+    source.ensure_exists()
     version = options.version
     if options.timestamp_ms is not None:
-        latest = load_snapshot(source, warn=context.warn, listing=listing)
         try:
-            version = resolve_timestamp(source, listing, latest.metadata, options.timestamp_ms)
+            version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
         except VersionNotFoundError as error:
             raise VersionNotFoundError(
                 error.message,
                 hint="Run `deltactl describe-history --all` to list the versions and their times.",
             ) from error
     if version is not None:
-        ensure_in_log(source, listing, version)
-    snapshot = load_snapshot(source, version, warn=context.warn, listing=listing)
+        source.ensure_has(version)
+    snapshot = source.snapshot(version)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CLONE)
     return snapshot
 

@@ -15,7 +15,7 @@ from deltactl.errors import (
     InterruptedRunError,
     SafetyError,
 )
-from deltactl.log.listing import LogListing, list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.create import NewClone, create_clone
@@ -57,8 +57,8 @@ _log: Final = logging.getLogger(__name__)
 
 
 def clone_table(
-    source: Store,
-    target: Store,
+    source_log: DeltaLog,
+    target_log: DeltaLog,
     options: CloneOptions,
     context: RunContext,
     *,
@@ -70,8 +70,8 @@ def clone_table(
     Nothing is written to the source, except the note of a shallow clone.
 
     Args:
-        source: store of the table to clone.
-        target: store of the new table; its storage options are those of the context.
+        source_log: log of the table to clone.
+        target_log: log of the new table; its storage options are those of the context.
         options: of the clone.
         context: of the run.
         source_options: storage options of the source; those of the context if ``None``.
@@ -90,15 +90,15 @@ def clone_table(
         CorruptLogError: the source's log is damaged.
         StorageError: a store failed.
     """
+    source, target = source_log.store, target_log.store
     ensure_apart(source, target)
-    listing = list_log(target)
-    if listing.latest_version is not None and options.sync:
+    if target_log.exists and options.sync:
         # Imported here, because a sync needs many more modules.
         from deltactl.operations.clone.sync import sync_clone
 
         return sync_clone(
-            source,
-            target,
+            source_log,
+            target_log,
             options,
             context,
             spec=replace(
@@ -107,9 +107,11 @@ def clone_table(
             ),
             dry_run=dry_run,
         )
-    snapshot, plan = outlast_cleanup(lambda: _make_plan(source, options, context))
-    if listing.latest_version is not None:
-        return _find_done(target, listing, plan, context, dry_run)
+    snapshot, plan = source_log.retry_after_cleanup(
+        lambda: _make_plan(source_log, options, context)
+    )
+    if target_log.exists:
+        return _find_done(target_log, plan, context, dry_run)
     ensure_no_table_above(target)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
     _ensure_free(target, wanted)
@@ -127,7 +129,9 @@ def clone_table(
         return replace(report, dry_run=True)
     target.ensure_put_if_absent()
     if not options.deep:
-        return _make_shallow(snapshot, target, report, options, context)
+        return _make_shallow(
+            source_log, snapshot, target_log, report, options=options, context=context
+        )
     with exclusive(target, context):
         is_fresh = not _ensure_free(target, wanted)
         write_progress(target, wanted)
@@ -136,7 +140,7 @@ def clone_table(
         copied = copy_all(source, target, plan.copies, spec, context)
         plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
         _commit(target, plan, options, context, files)
-        _follow(target, plan, context)
+        _follow(target_log, plan, context)
         target.delete_many([PROGRESS_FILE])
     return replace(
         report,
@@ -149,9 +153,9 @@ def clone_table(
 
 
 def _make_plan(
-    source: Store, options: CloneOptions, context: RunContext
+    source: DeltaLog, options: CloneOptions, context: RunContext
 ) -> tuple[Snapshot, ClonePlan]:
-    snapshot = load_source(source, options, context)
+    snapshot = load_source(source, options)
     return snapshot, plan_clone(snapshot, options, context.clock.new_id())
 
 
@@ -173,31 +177,29 @@ def _spec(
     )
 
 
-def _find_done(
-    target: Store, listing: LogListing, plan: ClonePlan, context: RunContext, dry_run: bool
-) -> CloneReport:
+def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: bool) -> CloneReport:
     """Return that the target already is this clone; refuse any other table.
 
     If a run was killed after its commit, only its record must be deleted.
     """
-    past = find_past_clone(target, listing)
+    target, latest = log.store, log.latest_version
+    past = find_past_clone(log)
     wanted = (plan.deep, plan.source_table_id, plan.version, plan.predicate)
     found = past and (past.deep, past.source_table_id, past.source_version, past.predicate)
-    if found != wanted or listing.latest_version is None:
+    if found != wanted:
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             hint = "Add --deep --sync to bring this clone up to the source's version."
         raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:
         target.delete_many([PROGRESS_FILE])
-    version = listing.latest_version
     return CloneReport(
         plan,
         target.uri,
         context.engine.name,
         context.engine.reason,
-        version,
-        version,
+        latest,
+        latest,
         dry_run,
         is_done=True,
     )
@@ -213,23 +215,25 @@ def _ensure_free(target: Store, wanted: CloneProgress) -> bool:
 
 
 def _make_shallow(
+    source_log: DeltaLog,
     snapshot: Snapshot,
-    target: Store,
+    target_log: DeltaLog,
     report: CloneReport,
+    *,
     options: CloneOptions,
     context: RunContext,
 ) -> CloneReport:
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; no table was created", hint="Rerun.")
-    plan = report.plan
+    plan, target = report.plan, target_log.store
     with with_clone_note(snapshot, target, plan, context, leave=options.note) as notes:
         if options.note:
-            ensure_no_vacuum(snapshot.store, plan)
+            ensure_no_vacuum(source_log, plan)
         files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(snapshot, plan, context)
         files.listed()
         _commit(target, plan, options, context, files)
-    _follow(target, plan, context)
+    _follow(target_log, plan, context)
     # A vacuum of another tool does not read the note.
     gone = recheck_sources(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
@@ -256,7 +260,7 @@ def _commit(
         )
 
 
-def _follow(target: Store, plan: ClonePlan, context: RunContext) -> None:
+def _follow(target: DeltaLog, plan: ClonePlan, context: RunContext) -> None:
     """Run the steps after a commit that the properties of the clone require."""
     if TableProperties(plan.metadata.configuration).refreshes_manifests:
         refresh_manifests(target, None, context)

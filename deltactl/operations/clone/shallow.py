@@ -17,8 +17,9 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.table_probe import has_log
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
@@ -26,7 +27,6 @@ from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, fi
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.deletion_vectors import vector_files
-from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.names import is_local_uri, parse_scheme
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -69,7 +69,7 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
         raise explain_missing(snapshot.store, {it.path: it.problem for it in missing})
 
 
-def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
+def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:
     """Refuse to refer to files that a vacuum may be removing, if it did not read the note.
 
     A vacuum reads the notes after its START commit. If its START is not in the log now, the vacuum
@@ -81,11 +81,10 @@ def ensure_no_vacuum(source: Store, plan: ClonePlan) -> None:
     """
 
     def look() -> list[str]:
-        listing = list_log(source)
-        found = find_open_vacuums(source, listing)
-        return [describe_start(listing, it) for it in found if it > plan.version + 1]
+        found = find_open_vacuums(source)
+        return [describe_start(source, it) for it in found if it > plan.version + 1]
 
-    unfinished = outlast_cleanup(look)
+    unfinished = source.retry_after_cleanup(look)
     if unfinished:
         raise ConflictError(
             f"the vacuum that began in {unfinished[-1]} has not ended (no VACUUM END commit). It "
@@ -206,7 +205,7 @@ def _open_owner(directory: str, context: RunContext) -> tuple[str, Store] | None
     while directory.strip("/"):
         try:
             store = open_store(directory, context.storage_options)
-            if next(iter(store.list_from(LOG_DIR)), None) is not None:
+            if has_log(store):
                 return directory, store
         except DeltactlError:
             return None

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.listing import list_log, outlast_cleanup
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.log.writing.restore import Restoration, RestoredState, restore_files
@@ -59,8 +59,8 @@ class _Update:
 
 
 def sync_clone(
-    source: Store,
-    target: Store,
+    source_log: DeltaLog,
+    target_log: DeltaLog,
     options: CloneOptions,
     context: RunContext,
     *,
@@ -74,8 +74,9 @@ def sync_clone(
         ConflictError: another writer changed the target; the clone is unchanged.
         DeltactlError: as for ``clone_table``.
     """
+    source, target = source_log.store, target_log.store
     files = AddedFiles(target, context.clock)
-    update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
+    update, options = source_log.retry_after_cleanup(lambda: _plan(source_log, target_log, options))
     plan, before = update.plan, update.current.version
     report = CloneReport(
         plan,
@@ -126,7 +127,7 @@ def sync_clone(
             ensure=_ensure_may_write,
             files=files,
         )
-    run_after_commit(update.current, after, context)
+    run_after_commit(target_log, update.current, after, context)
     return replace(report, version_after=after.version)
 
 
@@ -142,17 +143,18 @@ def _with_times(update: _Update, copied: Copied, *, full: bool) -> _Update:
 
 
 def _plan(
-    source: Store, target: Store, options: CloneOptions, context: RunContext
+    source: DeltaLog, target: DeltaLog, options: CloneOptions
 ) -> tuple[_Update, CloneOptions]:
-    listing = list_log(target)
-    current = load_snapshot(target, warn=context.warn, listing=listing)
+    target.update()
+    target.ensure_exists()
+    current = target.snapshot()
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
-    past = find_past_clone(target, listing)
-    snapshot = load_source(source, options, context)
-    options = _with_past_options(options, past, snapshot, target)
+    past = find_past_clone(target)
+    snapshot = load_source(source, options)
+    options = _with_past_options(options, past, snapshot, target.store)
     _ensure_clone_of(current, snapshot, options)
     if not options.full:
-        ensure_unchanged(current, listing, past, snapshot, context.warn)
+        ensure_unchanged(target, current, past, snapshot)
     plan = plan_clone(snapshot, options, current.metadata.id)
     return _compare(current, snapshot, plan, past, options), options
 

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
-from deltactl.log.not_a_table import find_table_above
+from deltactl.log.table_probe import find_table_above
 from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.open import open_store

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 
 from deltactl.engine.base import Engine
 from deltactl.errors import SafetyError, Warn, ignore_warning
-from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Collect
-from deltactl.log.snapshot import load_snapshot
-from deltactl.log.stores.open import open_table_store
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.create import NewTable, create_table
 from deltactl.log.writing.run_tags import engine_info
@@ -26,11 +24,9 @@ from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERSION_APP_ID, Txn
-from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.log_store import DynamoDbLogStore
-from deltactl.storage.store import Store
 
 __all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert", "convert_directory"]
 
@@ -57,7 +53,9 @@ def convert(
         dry_run: only plan.
     """
     return convert_directory(
-        open_table_store(directory, storage_options, log_store, read_only=dry_run),
+        DeltaLog.open(
+            directory, storage_options, log_store, warn=warn or ignore_warning, read_only=dry_run
+        ),
         options or ConvertOptions(),
         RunContext.of(warn or ignore_warning, engine, storage_options),
         dry_run=dry_run,
@@ -65,7 +63,7 @@ def convert(
 
 
 def convert_directory(
-    store: Store,
+    log: DeltaLog,
     options: ConvertOptions,
     context: RunContext,
     *,
@@ -82,9 +80,10 @@ def convert_directory(
         StorageError: the store failed.
     """
     list_property_features(options.properties)
-    if report := outlast_cleanup(lambda: _describe_table(store, context, dry_run=dry_run)):
+    store = log.store
+    if report := log.retry_after_cleanup(lambda: _describe_table(log, context, dry_run=dry_run)):
         return report
-    _ensure_no_old_log(store)
+    _ensure_no_old_log(log)
     ensure_no_table_above(store)
     listed_ms = context.clock.now_ms()
     files = AddedFiles(store, context.clock)
@@ -116,9 +115,10 @@ def convert_directory(
         if properties.refreshes_manifests:
             from deltactl.operations.manifest.refresh import refresh_manifests
 
-            refresh_manifests(store, None, context)
+            refresh_manifests(log, None, context)
         return ConvertReport(plan, context.engine.name, None, 0)
-    snapshot = load_snapshot(store, warn=context.warn)
+    log.update()
+    snapshot = log.snapshot()
     context.warn(
         "another writer created a Delta table in this directory during the run. This run did not "
         "change that table"
@@ -126,33 +126,31 @@ def convert_directory(
     return ConvertReport(None, context.engine.name, None, snapshot.version)
 
 
-def _describe_table(store: Store, context: RunContext, *, dry_run: bool) -> ConvertReport | None:
+def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> ConvertReport | None:
     """Return the report on a directory that already is a table; ``None`` if it is not one."""
-    listing = list_log(store)
-    if listing.latest_version is None:
+    if not log.exists:
         return None
     # A conversion does not need this module.
     from deltactl.operations.convert.unnamed_files import count_unnamed_files
 
-    snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
+    snapshot = log.snapshot(collect=Collect.EVENTS)
     return ConvertReport(
         None,
         context.engine.name,
         snapshot.version,
         snapshot.version,
         dry_run,
-        unnamed_files=count_unnamed_files(snapshot, listing),
+        unnamed_files=count_unnamed_files(log, snapshot),
         vacuum_keeps_them=CONVERSION_APP_ID in snapshot.txns,
     )
 
 
-def _ensure_no_old_log(store: Store) -> None:
+def _ensure_no_old_log(log: DeltaLog) -> None:
     """Refuse a log without commits: it may be the rest of a damaged table."""
-    for info in store.list_from(LOG_DIR):
-        last = info.name.rpartition("/")[2]
-        if not last.startswith("."):
+    for name in log.file_names():
+        if not name.startswith("."):
             raise SafetyError(
-                f"{store.uri} has a _delta_log that contains {last!r}, but no commits",
+                f"{log.uri} has a _delta_log that contains {name!r}, but no commits",
                 hint="If there was a table, restore its log from a backup. Otherwise delete "
                 "_delta_log and rerun.",
             )

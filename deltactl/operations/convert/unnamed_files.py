@@ -9,8 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.lifetimes import first_commit, sweep_commits
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.convert.directory import PARQUET_ENDINGS
@@ -21,7 +20,7 @@ _HIDDEN: Final = r"(?:^|/)[._](?:[^/=]*/|[^/]*$)"
 """A hidden file, or a directory in its path, as ``list_directory`` decides."""
 
 
-def count_unnamed_files(snapshot: Snapshot, listing: LogListing) -> int:
+def count_unnamed_files(log: DeltaLog, snapshot: Snapshot) -> int:
     """Return the number of Parquet files under the root that no action names.
 
     Actions that a log cleanup deleted are unknown. ``snapshot`` has the events of its commits.
@@ -32,7 +31,7 @@ def count_unnamed_files(snapshot: Snapshot, listing: LogListing) -> int:
     """
     parts = snapshot.store.walk_tree(lambda directory: not _is_hidden(f"{directory}/"))
     names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())
-    for batch in _named(snapshot, listing):
+    for batch in _named(log, snapshot):
         names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
     return len(names)
 
@@ -48,14 +47,11 @@ def _is_hidden(directory: str) -> bool:
     return re.search(_HIDDEN, directory) is not None
 
 
-def _named(snapshot: Snapshot, listing: LogListing) -> Iterator[pa.ChunkedArray]:
+def _named(log: DeltaLog, snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
     """Yield the physical names in the adds and removes of the log."""
     store = snapshot.store
     for batches in (snapshot.kept_batches, snapshot.tombstone_batches):
         yield from (file_names(store, batch) for batch in batches(_REFERENCE))
-    first, last = first_commit(listing), snapshot.version
-    if first <= last:
-        sweep = sweep_commits(
-            store, listing, snapshot.metadata, first, last, known=snapshot.tail.sweep
-        )
-        yield event_names(store, sweep.events)
+    first = log.listing.first_commit
+    if first <= snapshot.version:
+        yield event_names(store, log.events(snapshot, first).events)

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, Warn
+from deltactl.errors import CorruptLogError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
-from deltactl.log.history.read import CommitRecord, Selection, read_history
-from deltactl.log.listing import LogListing, list_log
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.history.read import CommitRecord, Selection
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.blame_filter import (
     BlameFilter,
     UnknownValue,
     find_unknown,
     parse_blame,
 )
-from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange
@@ -43,17 +42,16 @@ class BlameReport:
     unknown: tuple[UnknownValue, ...] = ()
 
 
-def blame_partition(store: Store, text: str, selection: Selection, warn: Warn) -> BlameReport:
+def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameReport:
     """Find the commits of a selection that added or removed files of some partitions.
 
     Every selected commit in the log is read; only matching commits are kept in memory.
 
     Args:
-        store: the store of the table.
+        log: the log of the table.
         text: ``day=2024-01-31/region=eu``, in the form of directory names, or a predicate over
             partition columns as for ``optimize --where``.
         selection: the commits to search.
-        warn: receives warnings.
 
     Raises:
         UsageError: the table is not partitioned by these columns.
@@ -61,26 +59,26 @@ def blame_partition(store: Store, text: str, selection: Selection, warn: Warn) -
         NotATableError: there is no log.
         CorruptLogError: the latest version cannot be rebuilt, so its columns are unknown.
     """
-    listing = list_log(store)
-    snapshot = load_snapshot(store, warn=warn, listing=listing)
-    asked = parse_blame(text, snapshot.metadata.known_partition_fields, store.uri)
+    commits = log.listing.commits
+    snapshot = log.snapshot()
+    asked = parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
     observer = _Blame(asked)
-    history = read_history(store, listing, replace(selection, limit=None), observer=observer)
+    history = log.history(replace(selection, limit=None), observer=observer)
     rows = [row for row in history.rows if _is_shown(row, observer)]
     shown = rows[: selection.limit]
     return BlameReport(
         history.latest_version,
-        min(listing.commits, default=history.latest_version),
+        min(commits, default=history.latest_version),
         asked,
         shown,
         observer.found,
         len(rows) - len(shown),
-        () if observer.found else find_unknown(asked, _known_values(snapshot, listing, asked)),
+        () if observer.found else find_unknown(asked, _known_values(log, snapshot, asked)),
     )
 
 
 def _known_values(
-    snapshot: Snapshot, listing: LogListing, asked: BlameFilter
+    log: DeltaLog, snapshot: Snapshot, asked: BlameFilter
 ) -> Iterator[pa.ChunkedArray]:
     """Yield the ``partition_values`` of live files and of all commits that can be read."""
     from deltactl.log.commits.changes import partition_values_of
@@ -88,8 +86,8 @@ def _known_values(
 
     for batch in snapshot.file_batches(["partition_values"]):
         yield batch["partition_values"]
-    names = [file.name for file in listing.commits.values()]
-    for name, data in zip(names, snapshot.store.read_many(names), strict=True):
+    names = [file.name for file in log.listing.commits.values()]
+    for name, data in zip(names, log.store.read_many(names), strict=True):
         with suppress(CorruptLogError):
             yield partition_values_of(CommitBytes(name, data), asked.keys)
 

@@ -12,16 +12,14 @@ import pyarrow.compute as pc
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.commits.changes import FileCounts, PartitionChange, count_added_removed
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.listing import list_log
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import NO_COMMITS, live_batches
-from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.history.run import ensure_in_log
+from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import list_features
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.protocol.schema import Field, render_type
-from deltactl.storage.store import Store
 
 COUNTED_COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -86,7 +84,7 @@ class VersionDiff:
         }
 
 
-def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> VersionDiff:
+def diff_versions(log: DeltaLog, first: int, last: int | None) -> VersionDiff:
     """Compare two versions rebuilt from the log; ``None`` is the latest.
 
     Memory: the keys of both versions' files, and all data of those that differ.
@@ -96,15 +94,12 @@ def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> Ver
         VersionNotFoundError: a version is outside the log.
         CorruptLogError: a version cannot be rebuilt.
     """
-    listing = list_log(store)
-    ensure_in_log(store, listing, first)
-    assert listing.latest_version is not None
-    last = listing.latest_version if last is None else last
-    ensure_in_log(store, listing, last)
-    before = load_snapshot(store, first, warn=warn, listing=listing)
-    after = load_snapshot(store, last, warn=warn, listing=listing)
+    log.ensure_has(first)
+    last = log.latest_version if last is None else last
+    log.ensure_has(last)
+    before, after = log.snapshot(first), log.snapshot(last)
     removed, added = files_of_one_side(before, after, COUNTED_COLUMNS)
-    return compare_snapshots(before, after, (removed, added), listing.latest_version, warn)
+    return compare_snapshots(before, after, (removed, added), log.latest_version, log.warn)
 
 
 def compare_snapshots(

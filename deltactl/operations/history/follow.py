@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
-from deltactl.log.history.read import Selection, read_history
-from deltactl.log.listing import list_log
-from deltactl.operations.history.run import ensure_in_log
-from deltactl.storage.store import Store
+from deltactl.log.history.read import Selection
 
 
 def follow_history(
-    store: Store, first_version: int | None, wait: Callable[[], bool]
+    log: DeltaLog, first_version: int | None, wait: Callable[[], bool]
 ) -> Iterator[HistoryRow]:
     """Yield each commit once, oldest first, as soon as it appears; from ``first_version`` on.
 
@@ -25,14 +23,13 @@ def follow_history(
         VersionNotFoundError: the first version was cleaned up, so that commits would be missed.
         StorageError: the log cannot be listed.
     """
-    listing = list_log(store)
-    latest = listing.latest_version
+    latest = log.listing.latest_version
     following = (-1 if latest is None else latest) + 1 if first_version is None else first_version
     if latest is None or following <= latest:
-        ensure_in_log(store, listing, following)
+        log.ensure_has(following)
     doubted: int | None = None
     while True:
-        rows = _read_new(store, following)
+        rows = _read_new(log, following)
         for row in rows:
             if row["problem"] is not None and doubted != row["version"]:
                 doubted = row["version"]
@@ -43,9 +40,9 @@ def follow_history(
             return
 
 
-def _read_new(store: Store, following: int) -> Sequence[HistoryRow]:
+def _read_new(log: DeltaLog, following: int) -> Sequence[HistoryRow]:
     """Return rows from a version on, oldest first; list the whole log only if there are any."""
-    if list_log(store, following).latest_version is None:
+    if not log.has_versions_from(following):
         return []
-    listing = list_log(store)
-    return read_history(store, listing, Selection(first_version=following)).rows[::-1]
+    log.update()
+    return log.history(Selection(first_version=following)).rows[::-1]

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, Warn
+from deltactl.errors import DeltactlError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.lifetimes import Lifetimes, first_commit, first_rebuildable, sweep_commits
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.lifetimes import Lifetimes
 from deltactl.log.physical_names import locate
 from deltactl.log.replay import Collect
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import Store
@@ -46,30 +46,23 @@ class Restorable:
 _NOT_REBUILDABLE = Restorable(State.GONE)
 
 
-def find_restorable(
-    store: Store, listing: LogListing, warn: Warn, damaged: Collection[str] = ()
-) -> Mapping[int, Restorable]:
+def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int, Restorable]:
     """Return the state of each version in the log; nothing if it is unknown.
 
     Lists all files below the root once. ``damaged`` are names of files that count as gone.
     """
     try:
-        snapshot = load_snapshot(store, warn=warn, listing=listing, collect=Collect.EVENTS)
-        return _find(snapshot, listing, frozenset(damaged))
+        return _find(log, frozenset(damaged))
     except DeltactlError as error:
-        warn(f"it is unknown which versions can be restored: {error.message}")
+        log.warn(f"it is unknown which versions can be restored: {error.message}")
         return {}
 
 
-def _find(
-    snapshot: Snapshot, listing: LogListing, damaged: frozenset[str]
-) -> dict[int, Restorable]:
-    store = snapshot.store
-    first = first_rebuildable(store, listing)
-    start = first_commit(listing)
-    sweep = sweep_commits(
-        store, listing, snapshot.metadata, start, snapshot.version, known=snapshot.tail.sweep
-    )
+def _find(log: DeltaLog, damaged: frozenset[str]) -> dict[int, Restorable]:
+    store, listing = log.store, log.listing
+    snapshot = log.snapshot(collect=Collect.EVENTS)
+    first = log.first_rebuildable()
+    sweep = log.events(snapshot, listing.first_commit)
     lifetimes = _with_untouched(Lifetimes.of(sweep, first), snapshot)
     names = list_names(store)
     if damaged:

@@ -12,17 +12,11 @@ from deltactl.errors import (
     StorageError,
     UsageError,
     VersionNotFoundError,
-    Warn,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow, history_table
-from deltactl.log.history.read import Selection, read_history
-from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.listing import LogListing, list_log
-from deltactl.log.not_a_table import no_table_error
-from deltactl.log.rebuildable import truncated_file
+from deltactl.log.history.read import Selection
 from deltactl.operations.history.changes import Change, ChangeCounter
-from deltactl.protocol.names import LOG_DIR, commit_name
-from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
@@ -61,7 +55,7 @@ class HistoryReport:
         return history_table(self.rows)
 
 
-def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryReport:
+def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
     """Read the commits of a table, newest first.
 
     Raises:
@@ -72,35 +66,36 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     """
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit must be at least 1, not {options.limit}")
-    listing = list_log(store)
     if options.first_version == options.last_version:
-        ensure_in_log(store, listing, options.first_version)
+        log.ensure_has(options.first_version)
     counter = ChangeCounter() if options.changes else None
-    history = read_history(store, listing, options, observer=counter)
+    history = log.history(options, observer=counter)
     changes = counter.changes if counter else {}
-    _check_checkpoint(store, listing, warn)
+    _check_checkpoint(log)
     restorable = None
     if options.restorable:
         from deltactl.operations.history.restorable import find_restorable
 
-        restorable = find_restorable(store, listing, warn)
+        restorable = find_restorable(log)
     return HistoryReport(
         history.latest_version, history.rows, history.num_unread, changes, restorable
     )
 
 
-def _check_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
+def _check_checkpoint(log: DeltaLog) -> None:
     """Warn of a truncated newest checkpoint: readers of the table start there."""
-    if not listing.checkpoints:
+    if not log.listing.checkpoints:
         return
-    checkpoint = listing.checkpoints[-1]
+    checkpoint = log.listing.checkpoints[-1]
     try:
-        truncated = truncated_file(store, checkpoint)
+        truncated = log.truncated_file(checkpoint)
     except StorageError as error:
-        warn(f"the checkpoint of version {checkpoint.version} cannot be read: {error.message}")
+        log.warn(f"the checkpoint of version {checkpoint.version} cannot be read: {error.message}")
         return
     if truncated is not None:
-        warn(f"the checkpoint of version {checkpoint.version} is invalid: {truncated} is truncated")
+        log.warn(
+            f"the checkpoint of version {checkpoint.version} is invalid: {truncated} is truncated"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +107,24 @@ class VersionAt:
     next_row: HistoryRow | None
 
 
-def version_at(store: Store, timestamp_ms: int, warn: Warn) -> VersionAt:
+def version_at(log: DeltaLog, timestamp_ms: int) -> VersionAt:
     """Find the version that was current at a time, ms since 1970 UTC, possibly in the future.
 
     Raises:
         NotATableError: there is no log.
         VersionNotFoundError: the time is before the first commit in the log.
     """
-    listing = list_log(store)
-    newest = read_history(store, listing, Selection(limit=1))
+    newest = log.history(Selection(limit=1))
     version = None
     if newest.uses_in_commit_timestamps:
-        version = _search_in_commit_timestamps(store, listing, timestamp_ms, warn)
+        version = _search_in_commit_timestamps(log, timestamp_ms)
     if version is None:
-        found = read_history(store, listing, Selection(limit=1, until_ms=timestamp_ms)).rows
+        found = log.history(Selection(limit=1, until_ms=timestamp_ms)).rows
         if not found:
-            raise _before_all(store, listing, timestamp_ms)
+            raise _before_all(log, timestamp_ms)
         version = int(found[0]["version"])
     pair = Selection(first_version=version, last_version=version + 1)
-    rows = read_history(store, listing, pair).rows
+    rows = log.history(pair).rows
     row = next((row for row in rows if row["version"] == version), None)
     if row is None:
         raise _vanished(version)
@@ -138,29 +132,25 @@ def version_at(store: Store, timestamp_ms: int, warn: Warn) -> VersionAt:
     return VersionAt(newest.latest_version, row, None if is_last else rows[0])
 
 
-def _search_in_commit_timestamps(
-    store: Store, listing: LogListing, timestamp_ms: int, warn: Warn
-) -> int | None:
+def _search_in_commit_timestamps(log: DeltaLog, timestamp_ms: int) -> int | None:
     """Search with few reads, if the table's metadata can be read."""
-    from deltactl.log.snapshot import load_snapshot
-
     try:
-        metadata = load_snapshot(store, warn=warn, listing=listing).metadata
-        return resolve_timestamp(store, listing, metadata, timestamp_ms, allow_later=True)
+        return log.version_at(log.snapshot().metadata, timestamp_ms, allow_later=True)
     except (CorruptLogError, StorageError):
         return None
 
 
-def _before_all(store: Store, listing: LogListing, timestamp_ms: int) -> VersionNotFoundError:
+def _before_all(log: DeltaLog, timestamp_ms: int) -> VersionNotFoundError:
     asked = format_timestamp(timestamp_ms)
-    if not listing.commits:
+    commits = log.listing.commits
+    if not commits:
         return VersionNotFoundError(
-            f"the log of {store.uri} has no commits, so no version can be found for {asked}"
+            f"the log of {log.uri} has no commits, so no version can be found for {asked}"
         )
-    oldest = min(listing.commits)
-    row = read_history(store, listing, Selection(last_version=oldest)).rows[0]
+    oldest = min(commits)
+    row = log.history(Selection(last_version=oldest)).rows[0]
     return VersionNotFoundError(
-        f"{asked} is before the first commit in the log of {store.uri}: "
+        f"{asked} is before the first commit in the log of {log.uri}: "
         f"version {oldest} was committed at {format_timestamp(row['timestamp'])}",
         hint="Run `deltactl describe-history --all` to list the versions and their times.",
     )
@@ -179,7 +169,7 @@ class CommitFiles:
     partitions: list[PartitionChange]
 
 
-def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
+def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     """Count what a commit added and removed, per partition.
 
     Raises:
@@ -190,55 +180,31 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
     from deltactl.log.commits.changes import count_partitions
     from deltactl.log.commits.lines import CommitBytes
 
-    listing = list_log(store)
-    ensure_in_log(store, listing, version)
-    name = f"{LOG_DIR}/{commit_name(version)}"
-    if version not in listing.commits:
+    log.ensure_has(version)
+    name = log.commit_file(version)
+    if version not in log.listing.commits:
         raise LogGapError(
-            f"the commit of version {version} is missing: there is no {name} in {store.uri}",
+            f"the commit of version {version} is missing: there is no {name} in {log.uri}",
             hint="Restore the file from a backup.",
         )
     chosen = Selection(first_version=version, last_version=version)
-    history = read_history(store, listing, chosen)
-    partitions = count_partitions(CommitBytes(name, store.read(name)))
+    history = log.history(chosen)
+    partitions = count_partitions(CommitBytes(name, log.store.read(name)))
     if not history.rows:
         raise _vanished(version)
-    return CommitFiles(
-        history.latest_version, history.rows[0], _rename(store, version, partitions, warn)
-    )
-
-
-def ensure_in_log(store: Store, listing: LogListing, version: int) -> None:
-    """Refuse a version outside the log.
-
-    Raises:
-        NotATableError: there is no log.
-        VersionNotFoundError: the log does not contain this version.
-    """
-    latest = listing.latest_version
-    if latest is None:
-        raise no_table_error(store)
-    oldest = min((*listing.commits, *(c.version for c in listing.checkpoints)))
-    if not oldest <= version <= latest:
-        raise VersionNotFoundError(
-            f"the log of {store.uri} has no version {version}: "
-            f"it has versions {oldest} to {latest}",
-            hint="Run `deltactl describe-history --all` to list the versions.",
-        )
+    return CommitFiles(history.latest_version, history.rows[0], _rename(log, version, partitions))
 
 
 def _rename(
-    store: Store, version: int, partitions: list[PartitionChange], warn: Warn
+    log: DeltaLog, version: int, partitions: list[PartitionChange]
 ) -> list[PartitionChange]:
     """Replace physical names of partition columns by logical ones."""
     from dataclasses import replace
 
-    from deltactl.log.snapshot import load_snapshot
-
     if not any(partition.partition_values for partition in partitions):
         return partitions
     try:
-        names = load_snapshot(store, version, warn=warn).metadata.partition_names
+        names = log.snapshot(version).metadata.partition_names
     except (CorruptLogError, StorageError):
         return partitions  # keep the names of the commit
 

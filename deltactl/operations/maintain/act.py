@@ -15,6 +15,7 @@ from deltactl.errors import (
     PartialSuccessError,
     explain_foreign,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.leases import Holder, hold_lease
@@ -34,7 +35,6 @@ from deltactl.operations.optimize.run import try_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.network.counts import requests_sent
-from deltactl.storage.store import Store
 from deltactl.units import format_count
 
 _LEASES: Final[dict[ActionName, str]] = {
@@ -53,7 +53,7 @@ _log: Final = logging.getLogger(__name__)
 class TableWork:
     """The work on one table: its observation, and the budget."""
 
-    store: Store
+    log: DeltaLog
     facts: TableFacts
     policy: MaintainPolicy
     options: MaintainOptions
@@ -139,7 +139,7 @@ class TableWork:
     def _lease(self, name: ActionName) -> Iterator[None]:
         holder = Holder.here(self.context.run_id or "", self.context.clock)
         lease = hold_lease(
-            self.store,
+            self.log.store,
             _LEASES[name],
             holder,
             clock=self.context.clock,
@@ -212,7 +212,7 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
         max_bytes=work.spending.bytes_left if places_rows else planned,
         memory_bytes=work.options.memory_bytes,
     )
-    report = try_optimize(work.store, options, work.stoppable())
+    report = try_optimize(work.log, options, work.stoppable())
     gone = report.files_removed - report.files_added
     effect = Effect(
         files_removed=gone,
@@ -250,7 +250,7 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
 
 
 def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
-    report = checkpoint_table(work.store, CheckpointOptions(), work.context)
+    report = checkpoint_table(work.log, CheckpointOptions(), work.context)
     if report.written is None:
         return _Done(note=report.plan.reason, was_done=True)
     [action] = group
@@ -263,7 +263,7 @@ def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
 
 
 def _run_cleanup(work: TableWork, _group: Sequence[Action]) -> _Done:
-    report = checkpoint_table(work.store, CheckpointOptions(cleanup_only=True), work.context)
+    report = checkpoint_table(work.log, CheckpointOptions(cleanup_only=True), work.context)
     if report.cleanup is None or report.cleanup.is_empty:
         return _Done(note=_NOTHING, was_done=True)
     failed = {name for name, _ in report.failed}
@@ -273,7 +273,7 @@ def _run_cleanup(work: TableWork, _group: Sequence[Action]) -> _Done:
 
 
 def _run_manifest(work: TableWork, _group: Sequence[Action]) -> _Done:
-    report = generate_manifests(work.store, ManifestOptions(), work.context)
+    report = generate_manifests(work.log, ManifestOptions(), work.context)
     changed = sum(row.state != UNCHANGED for row in report.plan.partitions)
     if not changed:
         return _Done(note=_NOTHING, was_done=True)
@@ -283,7 +283,7 @@ def _run_manifest(work: TableWork, _group: Sequence[Action]) -> _Done:
 def _run_vacuum(work: TableWork, _group: Sequence[Action]) -> _Done:
     policy = work.policy
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
-    report = vacuum_table(work.store, options, work.stoppable())
+    report = vacuum_table(work.log, options, work.stoppable())
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
     if report.plan.is_empty:  # the vacuum is recorded all the same
         return _Done(note=_NOTHING, was_done=True)

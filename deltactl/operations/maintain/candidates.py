@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.actions import Action, Bins, Effect
@@ -46,8 +46,8 @@ class TableSubject:
     """
 
     table: str
+    log: DeltaLog
     snapshot: Snapshot
-    listing: LogListing
     policy: MaintainPolicy
     now_ms: int
     expiry_ms: int

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, SafetyError, UnsupportedFeatureError, UsageError
-from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Collect
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.candidates import HotRule, TableSubject, find_optimize
@@ -31,7 +30,6 @@ from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_opt
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.storage.network.counts import requests_sent
-from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
 RECORD: Final = "maintain"
@@ -102,7 +100,7 @@ class Observation:
 
 
 def observe_table(
-    table: str, store: Store, policy: MaintainPolicy, context: RunContext
+    table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext
 ) -> Observation:
     """Read the log of a table and find due actions.
 
@@ -110,21 +108,19 @@ def observe_table(
         DeltactlError: there is no table, its log is damaged, or the store failed.
     """
     before = requests_sent().total
-    observation = outlast_cleanup(lambda: _look(table, store, policy, context))
+    observation = log.retry_after_cleanup(lambda: _look(table, log, policy, context))
     observation.facts.requests = requests_sent().total - before
     return observation
 
 
-def _look(table: str, store: Store, policy: MaintainPolicy, context: RunContext) -> Observation:
-    listing = list_log(store)
-    snapshot = load_snapshot(
-        store, warn=context.warn, listing=listing, collect=Collect.EVENTS | Collect.Z_ORDERS
-    )
-    facts = TableFacts(table, store.uri, snapshot.metadata.id, snapshot.version)
+def _look(table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext) -> Observation:
+    log.ensure_exists()
+    snapshot = log.snapshot(collect=Collect.EVENTS | Collect.Z_ORDERS)
+    facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
-    expiry_ms = planning_now(snapshot, context, now_ms)
-    subject = TableSubject(table, snapshot, listing, policy, now_ms, expiry_ms, context)
-    last = read_last_run(store, RECORD)
+    expiry_ms = planning_now(log, snapshot, context, now_ms)
+    subject = TableSubject(table, log, snapshot, policy, now_ms, expiry_ms, context)
+    last = read_last_run(log.store, RECORD)
     if last is not None and last.table_id == facts.table_id:
         facts.last_run_ms = last.started_ms
     actions: list[Action] = []
@@ -156,7 +152,7 @@ def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action])
         facts.hot_partitions = len(hot.labels)
         if "optimize" not in policy.actions or facts.problems:
             return
-        plan = plan_optimize(snapshot, options, subject.now_ms, subject.context.warn, loaded=loaded)
+        plan = plan_optimize(subject.log, snapshot, options, subject.now_ms, loaded=loaded)
     except _REFUSALS as error:
         if "optimize" in policy.actions:
             facts.problems["optimize"] = error

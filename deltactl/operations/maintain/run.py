@@ -22,7 +22,7 @@ from deltactl.errors import (
     explain_foreign,
     ignore_warning,
 )
-from deltactl.log.stores.open import open_table_store
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.find_tables import is_table
 from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_run
 from deltactl.operations.maintain.act import TableWork
@@ -61,13 +61,13 @@ class Maintenance:
         self.decision = Decision((), ())
 
     def observe(
-        self, table: str, store: Store, policy: MaintainPolicy, context: RunContext
+        self, table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext
     ) -> None:
         """Observe a table; an error is stored for ``act`` and does not stop the others."""
         if self.options.only is not None:
             policy = replace(policy, actions=policy.actions & self.options.only)
         try:
-            self.observations[table] = observe_table(table, store, policy, context)
+            self.observations[table] = observe_table(table, log, policy, context)
         except Exception as error:
             self.errors[table] = explain_foreign(f"the observation of {table}", error)
 
@@ -97,7 +97,7 @@ class Maintenance:
         _, left = self.decision.of_table(table)
         return TableReport(self.observations[table].facts, self.options.budget, tuple(left))
 
-    def act(self, table: str, store: Store, context: RunContext) -> TableReport:
+    def act(self, table: str, log: DeltaLog, context: RunContext) -> TableReport:
         """Do the chosen actions of a table.
 
         Raises:
@@ -108,17 +108,17 @@ class Maintenance:
         chosen, left = self.decision.of_table(table)
         if not chosen:
             return self.rest(table)
-        if not is_table(store):  # a lease would leave a directory behind
+        if not is_table(log.store):  # a lease would leave a directory behind
             raise NotATableError(
-                f"{store.uri} does not exist any more: the table was deleted during the run",
+                f"{log.uri} does not exist any more: the table was deleted during the run",
                 hint="Check the path. Nothing was changed.",
             )
-        observation = self.observations[table]
+        store, observation = log.store, self.observations[table]
         began = self._clock.monotonic()
         holder = Holder.here(context.run_id or self._clock.new_id(), self._clock)
         lease = hold_lease(store, RECORD, holder, clock=self._clock, warn=context.warn)
         work = TableWork(
-            store, observation.facts, observation.policy, self.options, self.spending,
+            log, observation.facts, observation.policy, self.options, self.spending,
             replace(context, run_id=holder.run_id),
             counts_requests=self.options.jobs == 1,
         )  # fmt: skip
@@ -202,12 +202,13 @@ def maintain(
     options = options or MaintainOptions()
     context = context or RunContext.of(ignore_warning, storage_options=storage_options)
     run = Maintenance(options, context.clock)
-    stores = {table: open_table_store(table, storage_options) for table in tables}
+    logs = {table: DeltaLog.open(table, storage_options, warn=context.warn) for table in tables}
     policy_of = _policy_function(policy)
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
 
         def observe(table: str) -> None:
-            run.observe(table, ReadOnlyStore(stores[table]), policy_of(table), context)
+            reading = DeltaLog(ReadOnlyStore(logs[table].store), context.warn)
+            run.observe(table, reading, policy_of(table), context)
 
         list(pool.map(observe, tables))
         ordered = run.decide(tables)
@@ -216,7 +217,7 @@ def maintain(
         def act(table: str) -> None:
             try:
                 found[table] = (
-                    run.preview(table) if dry_run else run.act(table, stores[table], context)
+                    run.preview(table) if dry_run else run.act(table, logs[table], context)
                 )
             except DeltactlError as error:
                 run.errors[table] = error

@@ -64,16 +64,16 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
     Raises:
         SafetyError: the retention of the table is invalid, or checkpoint protection applies.
     """
-    snapshot, listing = subject.snapshot, subject.listing
+    log, snapshot = subject.log, subject.snapshot
     if not snapshot.properties.expired_log_cleanup:
         return 0, []
     with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
         cutoff_ms = subject.expiry_ms - snapshot.properties.log_retention_ms
     newest = snapshot.segment.checkpoint_version
-    old = sum(1 for v, i in listing.commits.items() if v < newest and i.modified_ms < cutoff_ms)
+    old = sum(1 for v, i in log.listing.commits.items() if v < newest and i.modified_ms < cutoff_ms)
     if old < _MIN_LOG_FILES:
         return old, []
-    plan = plan_cleanup(snapshot, listing, subject.expiry_ms)
+    plan = plan_cleanup(log, snapshot, subject.expiry_ms)
     number = len(plan.files)
     if number < _MIN_LOG_FILES:
         return number, []
@@ -102,10 +102,10 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
     there = any(is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch)
     if not (asked or there):
         return False, None, []
-    snapshot, live = load_table(store, None, subject.context.warn, snapshot)
+    snapshot, live = load_table(subject.log, None, snapshot)
     try:
         report = generate_manifests(
-            store,
+            subject.log,
             ManifestOptions(check=True),
             subject.context,
             snapshot=snapshot,
@@ -158,7 +158,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
     retention = resolve_retention(snapshot.properties, options, subject.expiry_ms)
     clones = read_notes(snapshot.store)
-    planner = Planner(snapshot, subject.listing, options, retention, context, clones)
+    planner = Planner(subject.log, snapshot, options, retention, context, clones)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return VacuumFinding()
     plan = planner.plan()
@@ -187,7 +187,7 @@ def _may_list(subject: TableSubject, cutoff_ms: int) -> bool:
     """Return whether a listing of all files is allowed, and could find old files."""
     if subject.policy.list_files != "auto":
         return subject.policy.list_files == "always"
-    listing = subject.listing
-    if listing.commits and min(listing.commits) == 0:
-        return listing.commits[0].modified_ms <= cutoff_ms
+    commits = subject.log.listing.commits
+    if commits and min(commits) == 0:
+        return commits[0].modified_ms <= cutoff_ms
     return True  # older commits are gone

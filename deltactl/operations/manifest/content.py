@@ -15,9 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError, Warn
-from deltactl.log.listing import outlast_cleanup
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.threads import read_ahead
 from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.missing_columns import ensure_columns
@@ -26,7 +26,6 @@ from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
-from deltactl.storage.store import Store
 
 MANIFEST_NAME: Final = "manifest"
 
@@ -163,9 +162,8 @@ def _map_scheme(uri: str, schemes: Mapping[str, str]) -> str:
 
 
 def load_table(
-    store: Store,
+    log: DeltaLog,
     version: int | None,
-    warn: Warn,
     given: Snapshot | None = None,
     schemes: Mapping[str, str] = _NO_SCHEMES,
 ) -> tuple[Snapshot, LiveFiles]:
@@ -173,7 +171,7 @@ def load_table(
     snapshots = chain([given] if given else [], repeat(None))
 
     def load() -> tuple[Snapshot, LiveFiles]:
-        snapshot = next(snapshots) or load_snapshot(store, version, warn=warn)
+        snapshot = next(snapshots) or log.snapshot(version)
         return snapshot, load_live_files(snapshot, schemes)
 
-    return outlast_cleanup(load)
+    return log.retry_after_cleanup(load)

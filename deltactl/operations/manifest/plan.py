@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, Warn
+from deltactl.errors import CorruptLogError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.compare import has_same_lines, is_large, is_same, is_stored
 from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
@@ -105,8 +106,10 @@ def manifest_name(folder: str) -> str:
 
 
 def plan_manifests(
+    log: DeltaLog,
     snapshot: Snapshot,
     live: LiveFiles,
+    *,
     output: Store,
     options: ManifestOptions,
     context: RunContext,
@@ -122,9 +125,7 @@ def plan_manifests(
     folders, num_files = lines.folders, lines.num_files
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
-    chosen = _choose_directories(
-        snapshot, {*folders, *map(_folder_of, there)}, options, context.warn
-    )
+    chosen = _choose_directories(log, snapshot, {*folders, *map(_folder_of, there)}, options)
     wanted = [index for index, folder in enumerate(folders) if folder in chosen]
     wanted.sort(key=folders.__getitem__)
     kept = [index for index in wanted if manifest_name(folders[index]) in there]
@@ -141,7 +142,7 @@ def plan_manifests(
         snapshot.metadata.id,
         tuple(partitions),
         tuple(stale),
-        _find_leftovers(snapshot, output, found_names, context),
+        _find_leftovers(log, snapshot, output, found_names, context),
         lines,
         tuple(wanted),
     )
@@ -170,13 +171,17 @@ def is_seen(name: str) -> bool:
 
 
 def _find_leftovers(
-    snapshot: Snapshot, output: Store, names: Sequence[str], context: RunContext
+    log: DeltaLog,
+    snapshot: Snapshot,
+    output: Store,
+    names: Sequence[str],
+    context: RunContext,
 ) -> tuple[str, ...]:
     """Return hidden files of earlier runs that are too old to be in use."""
     hidden = [name for name in names if is_temp_name(name)]
     if not hidden:
         return ()
-    before_ms = planning_now(snapshot, context, context.clock.now_ms()) - _LEFT_MS
+    before_ms = planning_now(log, snapshot, context, context.clock.now_ms()) - _LEFT_MS
     infos = output.stat_many(hidden)
     return tuple(info.name for info in infos if info and info.modified_ms < before_ms)
 
@@ -186,7 +191,7 @@ def _folder_of(name: str) -> str:
 
 
 def _choose_directories(
-    snapshot: Snapshot, folders: Set[str], options: ManifestOptions, warn: Warn
+    log: DeltaLog, snapshot: Snapshot, folders: Set[str], options: ManifestOptions
 ) -> Set[str]:
     """Return the directories in ``folders`` that were requested."""
     chosen = folders
@@ -196,7 +201,7 @@ def _choose_directories(
         predicate = parse_predicate(options.where, snapshot.metadata.partition_fields)
         chosen = _matching(predicate, sorted(chosen), snapshot.metadata.partition_fields)
     if options.since is not None:
-        touched = find_touched(snapshot, options.since, warn)
+        touched = find_touched(log, snapshot, options.since)
         chosen = chosen if touched is None else chosen & touched
     return chosen
 

@@ -9,7 +9,7 @@ import shlex
 from contextlib import closing
 
 from deltactl.errors import DeltactlError
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.manifest.content import ensure_no_vectors, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import is_seen, plan_manifests
@@ -18,11 +18,10 @@ from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import write_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
-from deltactl.storage.store import Store
 
 
 def refresh_manifests(
-    store: Store,
+    log: DeltaLog,
     before: int | None,
     context: RunContext,
 ) -> ManifestReport | None:
@@ -33,9 +32,10 @@ def refresh_manifests(
     manifests. Do nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never
     raise: the commits have succeeded, so a failure is a warning with the command to run.
     """
-    warn = context.warn
+    store = log.store
     try:
-        snapshot = load_snapshot(store, warn=warn)
+        log.update()
+        snapshot = log.snapshot()
         if not snapshot.properties.refreshes_manifests:
             return None
         has_manifests = before is not None and any(
@@ -43,15 +43,17 @@ def refresh_manifests(
         )
         since = read_recorded_version(snapshot) if has_manifests else None
         options = ManifestOptions(since=since)
-        snapshot, live = load_table(store, None, warn, snapshot)
+        snapshot, live = load_table(log, None, snapshot)
         with closing(live):
             ensure_no_vectors(live, store.uri)
-            plan = plan_manifests(snapshot, live, store, options, context)
+            plan = plan_manifests(
+                log, snapshot, live, output=store, options=options, context=context
+            )
             window_ms = write_manifests(plan, store, context.without_cancel())
         record_version(snapshot, context)
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
-        warn(
+        context.warn(
             f"the commit succeeded, but the manifests were not refreshed and still list old files: "
             f"{error.message}; run `deltactl generate-manifest {shlex.quote(store.uri)}`"
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from deltactl.errors import InterruptedRunError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import (
     LiveFiles,
@@ -36,7 +37,7 @@ __all__ = [
 
 
 def generate_manifests(
-    store: Store,
+    log: DeltaLog,
     options: ManifestOptions,
     context: RunContext,
     *,
@@ -48,7 +49,7 @@ def generate_manifests(
     """Update manifests to a version; with ``dry_run`` or ``options.check``, only compare.
 
     Args:
-        store: the store of the table.
+        log: the log of the table.
         options: the options of the run.
         context: of the run; after a cancel, no further manifest is written.
         snapshot: the version, if it is already loaded.
@@ -65,18 +66,21 @@ def generate_manifests(
         DeltactlError: there is no table or no such version, or the log is damaged.
     """
     if snapshot is None or live is None:
-        snapshot, live = load_table(store, options.version, context.warn, snapshot, options.schemes)
+        snapshot, live = load_table(log, options.version, snapshot, options.schemes)
     with closing(live):
-        return _generate(snapshot, live, output or store, options, context, dry_run=dry_run)
+        return _generate(
+            log, snapshot, live, options, context, output=output or log.store, dry_run=dry_run
+        )
 
 
 def _generate(
+    log: DeltaLog,
     snapshot: Snapshot,
     live: LiveFiles,
-    output: Store,
     options: ManifestOptions,
     context: RunContext,
     *,
+    output: Store,
     dry_run: bool,
 ) -> ManifestReport:
     writes = not (dry_run or options.check)
@@ -90,7 +94,7 @@ def _generate(
         ensure_no_vectors(live, snapshot.store.uri)
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
-    plan = plan_manifests(snapshot, live, output, options, context)
+    plan = plan_manifests(log, snapshot, live, output=output, options=options, context=context)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl: tuple[str, ...] = ()
     if options.ddl:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import Warn
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.clustered import clustered_mask
 from deltactl.operations.optimize.layout.existing import Kept, find_kept
@@ -64,8 +65,10 @@ class Choice:
 
 def select(
     choice: Choice,
+    log: DeltaLog,
     snapshot: Snapshot,
     options: OptimizeOptions,
+    *,
     sizes: tuple[int, int],
     now_ms: int,
 ) -> Kept | None:
@@ -83,7 +86,7 @@ def select(
         choice.forced |= wanted
         return None
     kept = find_kept(snapshot, files, choice.groups) if options.keeps_layouts else None
-    marked = clustered_mask(snapshot, files)
+    marked = clustered_mask(log, snapshot, files)
     if kept is not None:
         marked = marked & ~kept.placed.is_placed
     choice.leave(marked, "clustered or Z-ordered (rewrite with --cluster-by or --full)")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltactl.errors import ObjectNotFoundError
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.z_orders import ZOrderCommits
-from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
@@ -27,7 +27,7 @@ from deltactl.storage.store import FileInfo, Store
 _SKEW_MS: Final = 10 * 60 * 1000
 
 
-def clustered_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
+def clustered_mask(log: DeltaLog, snapshot: Snapshot, files: pa.Table) -> Flags:
     """Return a mask of clustered files: with a provider or tag, or from a Z-order commit.
 
     Delta on Spark does not tag Z-ordered files, so commits that are not older than the oldest file
@@ -41,12 +41,12 @@ def clustered_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
     marked = pc.or_(marked, pa.array(is_laid_out(files)))
     oldest_ms = pc.min(files["modification_time_ms"]).as_py()
     if oldest_ms is not None:
-        ordered = _z_ordered_paths(snapshot, oldest_ms)
+        ordered = _z_ordered_paths(log, snapshot, oldest_ms)
         marked = pc.or_(marked, pc.is_in(files["path"], value_set=ordered))
     return np.asarray(marked)
 
 
-def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int) -> pa.Array:
+def _z_ordered_paths(log: DeltaLog, snapshot: Snapshot, oldest_ms: int) -> pa.Array:
     known = snapshot.tail.z_orders or ZOrderCommits()
     first = 0
     if not is_local_uri(snapshot.store.uri):
@@ -55,14 +55,13 @@ def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int) -> pa.Array:
             return _paths_in(snapshot.store, known, tail, oldest_ms)
         # A log cleanup deleted a commit during the search: continue with the others.
         first = snapshot.segment.checkpoint_version + 1
-    return outlast_cleanup(
-        lambda: _paths_in(snapshot.store, known, _list_commits(snapshot, first), oldest_ms)
-    )
 
+    def search() -> pa.Array:
+        commits = sorted(log.listing.commits.items())
+        chosen = [info for version, info in commits if first <= version <= snapshot.version]
+        return _paths_in(snapshot.store, known, chosen, oldest_ms)
 
-def _list_commits(snapshot: Snapshot, first: int) -> list[FileInfo]:
-    commits = list_log(snapshot.store, first).commits
-    return [commits[version] for version in sorted(commits) if version <= snapshot.version]
+    return log.retry_after_cleanup(search)
 
 
 def _paths_in(

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import Warn, ignore_warning
+from deltactl.errors import Warn
 from deltactl.log.audit.path_texts import multiple_texts_mask
 from deltactl.log.commits.file_actions import ensure_complete
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.missing_columns import ensure_columns
@@ -134,10 +135,10 @@ class OptimizePlan:
 
 
 def plan_optimize(
+    log: DeltaLog,
     snapshot: Snapshot,
     options: OptimizeOptions,
     now_ms: int,
-    warn: Warn = ignore_warning,
     names: pa.ChunkedArray | None = None,
     *,
     loaded: tuple[pa.Table, int, int] | None = None,
@@ -174,30 +175,30 @@ def plan_optimize(
     if names is not None and wanted is None:
         others = pc.invert(pc.is_in(files["path"], value_set=names))
         choice.leave(np.asarray(others), "not changed by other writers")
-    _leave_two_texts(choice, snapshot, warn)
+    _leave_two_texts(choice, snapshot, log.warn)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
     if options.partitions is not None:
         choice.leave(_outside(choice, snapshot, options.partitions), "in a partition not chosen")
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
-        untouched = _untouched(choice, snapshot, options.since_version, warn)
+        untouched = _untouched(log, choice, snapshot, options.since_version)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
     layout: LayoutPlan | None
     skipping = None
     if request is None:
-        kept = select(choice, snapshot, options, (target, minimum), now_ms)
+        kept = select(choice, log, snapshot, options, sizes=(target, minimum), now_ms=now_ms)
         rule = PackingRule(target, minimum, options.min_input_files)
         limit = ClusterLimit.of(options.max_bytes, target)
         bins, kept = pack_bins(choice, kept, rule, limit)
         whole = limit if kept is not None and kept.is_laid.any() else ClusterLimit()
-        chosen = limit_bytes(choice, bins, options.max_bytes, whole, warn)
+        chosen = limit_bytes(choice, bins, options.max_bytes, whole, log.warn)
         after, layout = _keep_layouts(choice, chosen, kept, target)
     else:
         leave_hot(choice, options, now_ms)
         limit = ClusterLimit.of(options.max_bytes, target, divides=request.kind != "zorder")
         placed = select_for_layout(choice, request, options, limit)
         clusters = divide_groups(choice, choice.candidates, placed, limit, full=options.full)
-        chosen = limit_bytes(choice, clusters, options.max_bytes, limit, warn)
+        chosen = limit_bytes(choice, clusters, options.max_bytes, limit, log.warn)
         after = count_outputs(bin_sizes(choice.sizes, chosen), target)
         placed_bytes = _sum_placed(choice, chosen, placed)
         layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)
@@ -326,12 +327,12 @@ def _is_of(snapshot: Snapshot, table_id: str | None) -> bool:
     return table_id is None or table_id == snapshot.metadata.id
 
 
-def _untouched(choice: Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
+def _untouched(log: DeltaLog, choice: Choice, snapshot: Snapshot, since: int) -> Array:
     """Return files of partitions without added or removed files after a version."""
     if since > snapshot.version:  # perhaps of an earlier table at this address
-        warn(f"there is no version {since} yet: all partitions are considered")
+        log.warn(f"there is no version {since} yet: all partitions are considered")
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
-    touched = find_touched(snapshot, since, warn)
+    touched = find_touched(log, snapshot, since)
     if touched is None:
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
     return _outside(choice, snapshot, touched)

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, DeltactlError, UsageError
-from deltactl.log.listing import outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Collect
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.choice import TARGET_TAG
@@ -71,7 +71,7 @@ _ROUNDS_AGAIN: Final = 3
 
 
 def optimize_table(
-    store: Store,
+    log: DeltaLog,
     options: OptimizeOptions,
     context: RunContext,
     *,
@@ -89,14 +89,14 @@ def optimize_table(
         EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
     """
-    report = try_optimize(store, options, context, dry_run=dry_run)
+    report = try_optimize(log, options, context, dry_run=dry_run)
     if report.error is not None:
         raise report.error
     return report
 
 
 def try_optimize(
-    store: Store,
+    log: DeltaLog,
     options: OptimizeOptions,
     context: RunContext,
     *,
@@ -111,7 +111,8 @@ def try_optimize(
         context.warn(
             f"Apache Spark can read {options.codec} only if the cluster has this codec installed"
         )
-    snapshot, plan = _make_plan(store, options, context)
+    store = log.store
+    snapshot, plan = _make_plan(log, options, context)
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
         store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
@@ -131,9 +132,9 @@ def try_optimize(
         return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
     run_together(store, [abort_uploads, store.ensure_put_if_absent])
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
-    report, after = execute_optimize(snapshot, plan, options, context)
+    report, after = execute_optimize(log, snapshot, plan, options, context)
     if report.versions and not report.interrupted:
-        run_after_commit(snapshot, after, context)
+        run_after_commit(log, snapshot, after, context)
     return report
 
 
@@ -248,7 +249,7 @@ def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
 
 
 def _make_plan(
-    store: Store,
+    log: DeltaLog,
     options: OptimizeOptions,
     context: RunContext,
     names: pa.ChunkedArray | None = None,
@@ -256,14 +257,15 @@ def _make_plan(
     """Plan the latest version; only the files with these names, if given."""
 
     def make() -> tuple[Snapshot, OptimizePlan]:
-        snapshot = load_snapshot(store, warn=context.warn, collect=Collect.Z_ORDERS)
+        snapshot = log.snapshot(collect=Collect.Z_ORDERS)
         now_ms = context.clock.now_ms()
-        return snapshot, plan_optimize(snapshot, options, now_ms, context.warn, names)
+        return snapshot, plan_optimize(log, snapshot, options, now_ms, names)
 
-    return outlast_cleanup(make)
+    return log.retry_after_cleanup(make)
 
 
 def execute_optimize(
+    log: DeltaLog,
     snapshot: Snapshot,
     plan: OptimizePlan,
     options: OptimizeOptions,
@@ -279,7 +281,7 @@ def execute_optimize(
     _run_round(run, snapshot, plan, spec, context)
     while (names := run.lost_names) is not None and not context.is_cancelled:
         try:
-            snapshot, again = _make_plan(snapshot.store, options, context, names)
+            snapshot, again = _make_plan(log, options, context, names)
             if again.is_empty:
                 run.forget_lost()
                 break

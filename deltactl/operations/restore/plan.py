@@ -10,12 +10,10 @@ import pyarrow.compute as pc
 
 from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.listing import LogListing, list_log
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.restore import RestoredState
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
-from deltactl.operations.history.run import ensure_in_log
 from deltactl.operations.missing_files.find import (
     PRESENCE_COLUMNS,
     Missing,
@@ -29,7 +27,6 @@ from deltactl.operations.restored_state.state import is_same_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +65,14 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The two versions of a restore, and the listing of the log that they come from."""
+    """The two versions of a restore, and the log that they come from."""
 
-    listing: LogListing
+    log: DeltaLog
     current: Snapshot
     target: Snapshot
 
 
-def load_versions(store: Store, options: RestoreOptions, context: RunContext) -> Versions:
+def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
     """Load the latest version and the target.
 
     Raises:
@@ -84,26 +81,22 @@ def load_versions(store: Store, options: RestoreOptions, context: RunContext) ->
         CorruptLogError: the log is damaged.
         UnsupportedFeatureError: a table feature forbids it.
     """
-    listing = list_log(store)
-    current = load_snapshot(store, warn=context.warn, listing=listing)
-    version = _choose_version(store, listing, current, options)
-    ensure_in_log(store, listing, version)
-    target = current
-    if version != current.version:
-        target = load_snapshot(store, version, warn=context.warn, listing=listing)
+    log.ensure_exists()
+    current = log.snapshot()
+    version = _choose_version(log, current, options)
+    log.ensure_has(version)
+    target = current if version == current.version else log.snapshot(version)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
-    return Versions(listing, current, target)
+    return Versions(log, current, target)
 
 
-def _choose_version(
-    store: Store, listing: LogListing, current: Snapshot, options: RestoreOptions
-) -> int:
+def _choose_version(log: DeltaLog, current: Snapshot, options: RestoreOptions) -> int:
     if options.version is not None:
         return options.version
     assert options.timestamp_ms is not None
     try:
-        return resolve_timestamp(store, listing, current.metadata, options.timestamp_ms)
+        return log.version_at(current.metadata, options.timestamp_ms)
     except VersionNotFoundError as error:
         raise VersionNotFoundError(
             error.message,

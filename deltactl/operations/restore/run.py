@@ -19,7 +19,7 @@ from deltactl.errors import (
     InterruptedRunError,
     SafetyError,
 )
-from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase
@@ -53,7 +53,6 @@ from deltactl.operations.vacuum_commits import (
     find_vacuum_commits,
 )
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.store import Store
 from deltactl.units import format_count, format_duration, format_timestamp
 
 __all__ = ["RestoreOptions", "RestorePlan", "RestoreReport", "restore_table"]
@@ -66,7 +65,7 @@ Confirm = Callable[[RestorePlan], bool]
 
 
 def restore_table(
-    store: Store,
+    log: DeltaLog,
     options: RestoreOptions,
     context: RunContext,
     *,
@@ -85,12 +84,12 @@ def restore_table(
         CorruptLogError: the log is damaged.
         StorageError: the store failed.
     """
-    files = AddedFiles(store, context.clock, looks_again=False)
-    versions, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
+    files = AddedFiles(log.store, context.clock, looks_again=False)
+    versions, plan = log.retry_after_cleanup(lambda: _make_plan(log, options, context))
     files.listed()
     _log.info(
         "%s: version %d to %d, %s to add, %d to remove",
-        store.uri, plan.version, plan.target_version,
+        log.uri, plan.version, plan.target_version,
         format_count(plan.added.num_rows, "file"), plan.removed.num_rows,
     )  # fmt: skip
     if plan.is_empty:
@@ -110,7 +109,7 @@ def restore_table(
         raise SafetyError("not confirmed: nothing was restored")
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
-    store.ensure_put_if_absent()
+    log.store.ensure_put_if_absent()
     after = restore_files(
         versions.current,
         _describe_commit(plan, options, context),
@@ -119,15 +118,15 @@ def restore_table(
         ensure=_ensure_may_restore,
         files=files,
     )
-    gone = _look_again(store, plan, context)
-    run_after_commit(versions.current, after, context)
+    gone = _look_again(log, plan, context)
+    run_after_commit(log, versions.current, after, context)
     return replace(report, version_after=after.version, gone=gone)
 
 
 def _make_plan(
-    store: Store, options: RestoreOptions, context: RunContext
+    log: DeltaLog, options: RestoreOptions, context: RunContext
 ) -> tuple[Versions, RestorePlan]:
-    versions = load_versions(store, options, context)
+    versions = load_versions(log, options)
     current, target = versions.current, versions.target
     protocol = None
     if options.allow_protocol_downgrade:
@@ -153,15 +152,15 @@ def _find_refusal(
             versions.current, plan.state.protocol, plan.removed, context.clock.now_ms()
         )
     if refusal is None and plan.missing and not options.ignore_missing:
-        refusal = _explain_missing(versions, plan, context)
+        refusal = _explain_missing(versions, plan)
     return refusal
 
 
-def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
+def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
     """Return the error for missing files of the target: the files, the reason, and the remedies."""
-    store, where = versions.current.store, shlex.quote(versions.current.store.uri)
+    log, where = versions.log, shlex.quote(versions.log.uri)
     paths = [it.path for it in plan.missing]
-    past = find_past_vacuums(store, paths, context.warn)
+    past = find_past_vacuums(log, paths)
     message = (
         f"{format_count(len(paths), 'file', 'files')} of version {plan.target_version} cannot be "
         f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
@@ -171,7 +170,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
         for it in past
         if it.num_restorable
     ]
-    whole = find_whole_version(store, versions.listing, plan.target_version, paths, context.warn)
+    whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:
         ways.append(f"restore version {whole}, the nearest version that has all its files")
     ways.append("rerun with --ignore-missing to restore the version without them")
@@ -185,10 +184,8 @@ def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacu
             for it in past
         ]
         return f"; {', '.join(texts)}"
-    store = versions.current.store
-    ended = outlast_cleanup(
-        lambda: find_vacuum_commits(store, list_log(store), plan.target_version)
-    )
+    log = versions.log
+    ended = log.retry_after_cleanup(lambda: find_vacuum_commits(log, plan.target_version))
     if not ended:
         return "; the log has no vacuum since then"
     shown = ", ".join(map(str, ended[:_SHOWN]))
@@ -199,19 +196,18 @@ def _warn_of_vacuums(
     versions: Versions, plan: RestorePlan, context: RunContext
 ) -> tuple[Range, ...]:
     """Warn of running vacuums and of the next one; return the versions that become unreadable."""
-    current, target = versions.current, versions.target
+    log, current, target = versions.log, versions.current, versions.target
     now_ms = context.clock.now_ms()
 
     def look() -> tuple[tuple[str, ...], tuple[Range, ...]]:
-        listing = list_log(current.store)
-        unfinished = find_open_vacuums(current.store, listing)
+        unfinished = find_open_vacuums(log)
         return (
-            tuple(describe_start(listing, version) for version in unfinished),
-            find_ends(listing, current, target, now_ms),
+            tuple(describe_start(log, version) for version in unfinished),
+            find_ends(log, current, target, now_ms),
         )
 
     try:
-        unfinished, ends = outlast_cleanup(look)
+        unfinished, ends = log.retry_after_cleanup(look)
     except CorruptLogError as error:
         context.warn(
             f"it is not known whether a vacuum is removing files of version {target.version}: "
@@ -289,14 +285,14 @@ def _sql_timestamp(timestamp_ms: int) -> str:
     return f"{seconds}.{fraction.rstrip('0') or '0'}"
 
 
-def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[Missing, ...]:
+def _look_again(log: DeltaLog, plan: RestorePlan, context: RunContext) -> tuple[Missing, ...]:
     """Return the restored files that a vacuum, which began before the restore, has removed."""
     try:
         added = plan.added.select(PRESENCE_COLUMNS)
-        return find_missing(store, [added], context.without_cancel())
+        return find_missing(log.store, [added], context.without_cancel())
     except DeltactlError as error:
         context.warn(
             "the version is restored, but its files could not be checked again: "
-            f"{error.message}; run `deltactl check {shlex.quote(store.uri)}`"
+            f"{error.message}; run `deltactl check {shlex.quote(log.uri)}`"
         )
         return ()

@@ -9,16 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, VersionNotFoundError, Warn
+from deltactl.errors import DeltactlError, VersionNotFoundError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.lifetimes import Lifetimes, first_commit, sweep_commits, version_ranges
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.lifetimes import Lifetimes, version_ranges
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.restorable import State, find_restorable
 from deltactl.operations.vacuum.journal import list_runs, read_run
 from deltactl.operations.vacuum.undo import undo_vacuum
-from deltactl.storage.store import Store
 
 Range = tuple[int, int]
 
@@ -33,10 +31,10 @@ class PastVacuum:
     num_restorable: int
 
 
-def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
+def find_past_vacuums(log: DeltaLog, missing: Sequence[str]) -> tuple[PastVacuum, ...]:
     """Return the recorded vacuums that removed missing files, newest first; change nothing."""
     wanted = pa.array(missing, pa.string())
-    found = []
+    store, found = log.store, []
     try:
         for record in reversed(list_runs(store)):
             _, files = read_run(store, record.run_id)
@@ -48,22 +46,18 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
             back = pc.sum(pc.is_in(names, value_set=restorable)).as_py() or 0
             found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))
     except DeltactlError as error:
-        warn(f"it is not known which vacuum removed the files: {error.message}")
+        log.warn(f"it is not known which vacuum removed the files: {error.message}")
     return tuple(found)
 
 
-def find_whole_version(
-    store: Store, listing: LogListing, target: int, missing: Sequence[str], warn: Warn
-) -> int | None:
+def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> int | None:
     """Return the version nearest to the target whose files all exist; lists all files."""
-    states = find_restorable(store, listing, warn, missing)
+    states = find_restorable(log, missing)
     whole = [version for version, it in states.items() if it.state is State.READABLE]
     return min(whole, key=lambda version: (abs(version - target), version), default=None)
 
 
-def find_ends(
-    listing: LogListing, current: Snapshot, target: Snapshot, now_ms: int
-) -> tuple[Range, ...]:
+def find_ends(log: DeltaLog, current: Snapshot, target: Snapshot, now_ms: int) -> tuple[Range, ...]:
     """Return the versions from the target on that the next vacuum makes unreadable.
 
     Empty if the target is inside the retention. Versions need files that were removed before the
@@ -72,16 +66,14 @@ def find_ends(
     cutoff_ms = now_ms - current.properties.deleted_file_retention_ms
     if target.timestamp >= cutoff_ms:
         return ()
-    store = current.store
     try:
-        last = resolve_timestamp(store, listing, current.metadata, cutoff_ms, allow_later=True)
+        last = log.version_at(current.metadata, cutoff_ms, allow_later=True)
     except VersionNotFoundError:
         return ()
-    first = max(target.version + 1, first_commit(listing))
+    first = max(target.version + 1, log.listing.first_commit)
     if first > min(last, current.version - 1):
         return ()
-    sweep = sweep_commits(store, listing, current.metadata, first, current.version)
-    lifetimes = Lifetimes.of(sweep, target.version)
+    lifetimes = Lifetimes.of(log.events(current, first), target.version)
     hit = lifetimes.died <= last
     for batch in target.file_batches(KEY_COLUMNS):
         back = pc.is_in(lifetimes.files["key"], value_set=file_keys(batch))

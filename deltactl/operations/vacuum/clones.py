@@ -22,12 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
-from deltactl.log.lifetimes import first_commit, sweep_commits
-from deltactl.log.listing import LogListing, list_log
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import possible_names
-from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.replay import Collect
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.path_columns import absolute_mask
@@ -124,8 +122,9 @@ class OtherTables:
 
     def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
         """Yield columns of names, relative or absolute, in any version of another table."""
-        listing = list_log(other)
-        latest = load_snapshot(other, warn=self._warn, listing=listing, collect=Collect.EVENTS)
+        log = DeltaLog(other, self._warn)
+        log.ensure_exists()
+        latest = log.snapshot(collect=Collect.EVENTS)
         if table_id and latest.metadata.id != table_id:
             raise NotATableError(
                 f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
@@ -134,16 +133,14 @@ class OtherTables:
         yield from _files_of(latest)
         for batch in latest.tombstone_batches(_REFERENCE):
             yield _names(batch)
-        first = first_commit(listing)
+        first = log.listing.first_commit
         if first > latest.version:
             return
-        sweep = sweep_commits(
-            other, listing, latest.metadata, first, latest.version, known=latest.tail.sweep
-        )
+        sweep = log.events(latest, first)
         yield [sweep.events["path"], sweep.events["vector_file"], sweep.change_files["path"]]
         # All files that were live since the version before are in these commits, or are live.
-        for version in _older_versions(other, listing, first - 1):
-            yield from _files_of(load_snapshot(other, version, warn=self._warn, listing=listing))
+        for version in _older_versions(log, first - 1):
+            yield from _files_of(log.snapshot(version))
 
 
 def _files_of(snapshot: Snapshot) -> Iterator[Sequence[pa.ChunkedArray]]:
@@ -155,11 +152,12 @@ def _names(files: pa.Table) -> Sequence[pa.ChunkedArray]:
     return [files["path"], vector_files(files["deletion_vector"])]
 
 
-def _older_versions(store: Store, listing: LogListing, before: int) -> list[int]:
+def _older_versions(log: DeltaLog, before: int) -> list[int]:
     """Return the versions before ``before`` that can be rebuilt; only a log with gaps has any."""
+    listing = log.listing
     versions = {*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)}
     older = {version for version in versions if version < before}
-    return sorted(find_rebuildable(store, listing, older, frozenset())) if older else []
+    return sorted(log.rebuildable(older)) if older else []
 
 
 def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:

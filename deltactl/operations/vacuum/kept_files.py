@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import Warn
 from deltactl.log.commits.events import LogSweep
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import added_by_text
-from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import (
     event_names,
     file_names,
@@ -31,7 +31,7 @@ from deltactl.log.physical_names import (
     misread_names,
     possible_names,
 )
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.clones import OtherTables
 from deltactl.operations.vacuum.options import VacuumOptions
@@ -58,8 +58,8 @@ class KeepRules:
     ``clones`` are the shallow clones that are noted in the table.
     """
 
+    log: DeltaLog
     snapshot: Snapshot
-    listing: LogListing
     sweep: LogSweep
     cutoff_ms: int
     current_at_cutoff: int | None
@@ -129,5 +129,5 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     yield locate(store, changes.filter(is_kept)["path"]).drop_null(), "retained"
     for version in sorted(versions):
         if version != rules.snapshot.version:
-            kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
+            kept = rules.log.snapshot(version)
             yield from live_names(kept, "retained")

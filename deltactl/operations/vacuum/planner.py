@@ -10,9 +10,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.commits.events import LogSweep
-from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.lifetimes import first_commit, first_rebuildable, sweep_commits
-from deltactl.log.listing import LogListing
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote
@@ -61,8 +59,8 @@ class _Log:
 class Planner:
     """Plan one vacuum of a snapshot."""
 
+    log: DeltaLog
     snapshot: Snapshot
-    listing: LogListing
     options: VacuumOptions
     retention: Retention
     context: RunContext
@@ -77,7 +75,7 @@ class Planner:
         """
         vacuumed_version = self._read_last_vacuum_info()
         start = 0 if vacuumed_version is None else vacuumed_version + 1
-        oldest = first_commit(self.listing)
+        oldest = self.log.listing.first_commit
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
@@ -103,7 +101,7 @@ class Planner:
         return self._lists(self._read_last_vacuum_info())
 
     def _lists(self, vacuumed_version: int | None) -> bool:
-        first = first_commit(self.listing)
+        first = self.log.listing.first_commit
         covered = vacuumed_version is not None and vacuumed_version + 1 >= first
         return self.options.needs_listing or not (covered or self.options.mode == "lite")
 
@@ -119,26 +117,15 @@ class Planner:
 
     def _current_at_cutoff(self) -> int | None:
         try:
-            return resolve_timestamp(
-                self.store,
-                self.listing,
-                self.snapshot.metadata,
-                self.retention.cutoff_ms,
-                allow_later=True,
+            return self.log.version_at(
+                self.snapshot.metadata, self.retention.cutoff_ms, allow_later=True
             )
         except VersionNotFoundError:
             return None
 
     def _sweep(self, first: int, known: LogSweep | None = None) -> LogSweep:
         """Return the events since a version; read only commits that were not read before."""
-        return sweep_commits(
-            self.store,
-            self.listing,
-            self.snapshot.metadata,
-            first,
-            self.snapshot.version,
-            known=known or self.snapshot.tail.sweep,
-        )
+        return self.log.events(self.snapshot, first, known=known)
 
     def _plan_lite(self, start: int, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from the files that commits removed since ``start``, without a listing."""
@@ -171,7 +158,7 @@ class Planner:
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(sweep, current, vacuumed_version, start))
         if found.num_rows:
-            whole = self._sweep(min(start, max(first, first_commit(self.listing))), sweep)
+            whole = self._sweep(min(start, max(first, self.log.listing.first_commit)), sweep)
             horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
             plan = replace(plan, horizon=horizon)
         return plan
@@ -182,7 +169,7 @@ class Planner:
         listing = self._list(hidden)
         current = self._current_at_cutoff()
         first = self._first_rebuildable()
-        sweep = self._sweep(first_commit(self.listing))
+        sweep = self._sweep(self.log.listing.first_commit)
         keep = self._keep_batches(sweep, current, first)
         kept_directories: set[str] = set()
         if self.options.inventory is not None:
@@ -220,7 +207,7 @@ class Planner:
         return plan
 
     def _first_rebuildable(self) -> int:
-        return first_rebuildable(self.store, self.listing, self.snapshot.segment.checkpoint)
+        return self.log.first_rebuildable(self.snapshot.segment.checkpoint)
 
     def _list(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
@@ -256,10 +243,10 @@ class Planner:
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
             if oldest_kept + 1 < sweep.first:
-                sweep = self._sweep(max(oldest_kept + 1, first_commit(self.listing)), sweep)
+                sweep = self._sweep(max(oldest_kept + 1, self.log.listing.first_commit), sweep)
         rules = KeepRules(
+            self.log,
             self.snapshot,
-            self.listing,
             sweep,
             self.retention.cutoff_ms,
             current,

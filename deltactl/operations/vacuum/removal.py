@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.engine.base import Failed, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names, misread_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase, read_winners
@@ -38,7 +39,6 @@ from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport
 from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, DeleteTask, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_duration
 
@@ -176,7 +176,7 @@ class VacuumRun:
         Raises:
             SafetyError: they differ so much that one must be wrong.
         """
-        name = f"{LOG_DIR}/{commit_name(self._totals.versions[-1])}"
+        name = DeltaLog.commit_file(self._totals.versions[-1])
         (info,) = self._store.stat_many([name])
         self._skew_ms = 0 if info is None else put_at_ms - info.modified_ms
         behind = max(0, self._skew_ms)

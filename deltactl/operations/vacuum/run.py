@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.errors import InterruptedRunError, SafetyError
-from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Collect
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
@@ -27,7 +27,6 @@ from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vacuum
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
-from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
@@ -39,7 +38,7 @@ Confirm = Callable[[VacuumPlan], bool]
 
 
 def vacuum_table(
-    store: Store,
+    log: DeltaLog,
     options: VacuumOptions,
     context: RunContext,
     *,
@@ -57,7 +56,8 @@ def vacuum_table(
         TableError: the log is damaged, or a version to keep cannot be rebuilt.
         DeltactlError: nothing could be removed.
     """
-    snapshot, plan_by, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
+    store = log.store
+    snapshot, plan_by, plan = log.retry_after_cleanup(lambda: _make_plan(log, options, context))
     _log.info(
         "%s: %s to remove, %d bytes, version %d, %s",
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
@@ -86,6 +86,7 @@ def vacuum_table(
     report = run.execute()
     if report.versions and not report.interrupted:
         run_after_commit(
+            log,
             snapshot,
             run.state,
             context,
@@ -97,28 +98,30 @@ def vacuum_table(
 
 
 def _make_plan(
-    store: Store, options: VacuumOptions, context: RunContext
+    log: DeltaLog, options: VacuumOptions, context: RunContext
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
-    listing = list_log(store)
-    snapshot = load_snapshot(store, warn=context.warn, listing=listing, collect=Collect.EVENTS)
+    log.ensure_exists()
+    snapshot = log.snapshot(collect=Collect.EVENTS)
     ensure_may_vacuum(CommitBase.of(snapshot))
-    clones = read_notes(store)
-    retention = _find_retention(snapshot, options, context)
+    clones = read_notes(log.store)
+    retention = _find_retention(log, snapshot, options, context)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         dated = replace(retention, cutoff_ms=cutoff_ms)
-        return Planner(snapshot, listing, options, dated, context, clones).plan()
+        return Planner(log, snapshot, options, dated, context, clones).plan()
 
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
 
 
-def _find_retention(snapshot: Snapshot, options: VacuumOptions, context: RunContext) -> Retention:
+def _find_retention(
+    log: DeltaLog, snapshot: Snapshot, options: VacuumOptions, context: RunContext
+) -> Retention:
     """Return the retention, from the trusted time; with ``force_retention``, from the clock's."""
     now_ms = context.clock.now_ms()
     if options.force_retention:
         return resolve_retention(snapshot.properties, options, now_ms)
-    proven_ms = planning_now(snapshot, context, now_ms)
+    proven_ms = planning_now(log, snapshot, context, now_ms)
     retention = resolve_retention(snapshot.properties, options, proven_ms)
     if proven_ms >= now_ms - HOUR_MS:
         return retention

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store, planning_now
 from deltactl.operations.vacuum.journal import (
@@ -155,7 +155,7 @@ class PurgeReport:
 
 
 def purge_quarantine(
-    store: Store, context: RunContext, *, force_retention: bool = False, dry_run: bool = False
+    log: DeltaLog, context: RunContext, *, force_retention: bool = False, dry_run: bool = False
 ) -> PurgeReport:
     """Delete files in quarantines of earlier runs that have expired.
 
@@ -165,10 +165,11 @@ def purge_quarantine(
         TableError: there is no table.
         StorageError: the store cannot be listed.
     """
+    store = log.store
     clock_ms = now_ms = context.clock.now_ms()
     if not force_retention:
-        snapshot = load_snapshot(store, warn=context.warn)
-        now_ms = planning_now(snapshot, context, clock_ms)
+        log.update()
+        now_ms = planning_now(log, log.snapshot(), context, clock_ms)
         if not (dry_run or is_local_uri(store.uri)):
             now_ms = min(now_ms, ask_store(store))
     runs, waiting = [], []

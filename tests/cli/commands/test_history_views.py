@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import UsageError, VersionNotFoundError
+from deltactl.errors import UsageError, VersionNotFoundError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.blame_filter import parse_partition
 from deltactl.operations.history.follow import follow_history
 from deltactl.storage.open import open_store
@@ -288,7 +289,7 @@ class Scene:
 
 
 def follow(place: Path, first: int | None, *steps: Any) -> list[tuple[int, bool]]:
-    rows = follow_history(open_store(str(place)), first, Scene(*steps))
+    rows = follow_history(DeltaLog(open_store(str(place)), ignore_warning), first, Scene(*steps))
     return [(row["version"], row["problem"] is None) for row in rows]
 
 
@@ -330,7 +331,7 @@ def test_following_from_a_version_that_was_cleaned_up_is_refused(tmp_path: Path)
 def test_looking_in_vain_lists_only_what_would_be_new(tmp_path: Path) -> None:
     write_log(tmp_path, 30)
     store = CountingStore(open_store(str(tmp_path)))
-    rows = follow_history(store, None, Scene(*[lambda: None] * 3))
+    rows = follow_history(DeltaLog(store, ignore_warning), None, Scene(*[lambda: None] * 3))
     assert list(rows) == []
     assert set(store.calls) == {"list_from"}
 

@@ -18,6 +18,8 @@ from deltalake import write_deltalake
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import render_report
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.report import FileFailure
@@ -351,7 +353,10 @@ def test_a_table_that_misses_files_is_reported_before_all_else(
     table: TableBuilder,
 ) -> None:
     report = vacuum_table(
-        table.store, VacuumOptions(mode="full"), RunContext(warn=pytest.fail), dry_run=True
+        DeltaLog(table.store, ignore_warning),
+        VacuumOptions(mode="full"),
+        RunContext(warn=pytest.fail),
+        dry_run=True,
     )
     stayed = FileFailure("p=a/stays.parquet", "no permission")
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))

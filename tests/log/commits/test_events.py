@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.log.commits.events import LogSweep
-from deltactl.log.lifetimes import first_commit, sweep_commits
+from deltactl.log.lifetimes import sweep_commits
 from deltactl.log.listing import list_log
 from deltactl.log.replay import Collect
 from deltactl.log.snapshot import load_snapshot
@@ -73,7 +73,7 @@ def test_no_commit_is_read_twice() -> None:
     snapshot = load_snapshot(counting, warn=print, listing=listing, collect=Collect.EVENTS)
     last = snapshot.version
     sweep = sweep_commits(
-        *(counting, listing, snapshot.metadata, first_commit(listing), last),
+        *(counting, listing, snapshot.metadata, listing.first_commit, last),
         known=snapshot.tail.sweep,
     )
     assert sweep.events.num_rows

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.errors import DeltactlError, SafetyError
+from deltactl.errors import DeltactlError, SafetyError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
@@ -37,10 +38,9 @@ def set_age(builder: TableBuilder, name: str, days: float) -> None:
 
 
 def plan(builder: TableBuilder, **options: Any) -> CleanupPlan:
-    store = builder.store
-    listing = list_log(store)
-    snapshot = load_snapshot(store, warn=fail, listing=listing)
-    return plan_cleanup(snapshot, listing, NOW_MS, **options)
+    log = DeltaLog(builder.store, fail)
+    log.ensure_exists()
+    return plan_cleanup(log, log.snapshot(), NOW_MS, **options)
 
 
 def names(found: CleanupPlan) -> list[str]:
@@ -169,9 +169,9 @@ def test_sidecars_stay_where_a_checkpoint_cannot_be_read() -> None:
 
 
 def plan_with_warnings(builder: TableBuilder) -> CleanupPlan:
-    listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=lambda text: None, listing=listing)
-    return plan_cleanup(snapshot, listing, NOW_MS)
+    log = DeltaLog(builder.store, ignore_warning)
+    log.ensure_exists()
+    return plan_cleanup(log, log.snapshot(), NOW_MS)
 
 
 def test_in_commit_timestamps_count_as_well() -> None:
@@ -268,7 +268,7 @@ def test_cleanup_and_the_property_that_switches_it_off() -> None:
     builder = make_log([60, 55, 50], properties={"delta.enableExpiredLogCleanup": "false"})
     said: list[str] = []
     report = checkpoint_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         CheckpointOptions(cleanup=True),
         RunContext(warn=said.append, clock=FixedClock(NOW_MS)),
     )
@@ -281,7 +281,9 @@ def test_cleanup_and_the_property_that_switches_it_off() -> None:
 def test_a_checkpoint_by_hand_deletes_nothing() -> None:
     builder = make_log([60, 55, 50])
     checkpoint_table(
-        builder.store, CheckpointOptions(), RunContext(warn=fail, clock=FixedClock(NOW_MS))
+        DeltaLog(builder.store, ignore_warning),
+        CheckpointOptions(),
+        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
     )
     assert set(commits(0, 1, 2)) <= set(log_names(builder.store))
 
@@ -290,7 +292,7 @@ def test_cleanup_only_writes_no_checkpoint() -> None:
     builder = make_log([60, 55, 50, 1])
     builder.checkpoint(1)
     report = checkpoint_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         CheckpointOptions(cleanup_only=True),
         RunContext(warn=fail, clock=FixedClock(NOW_MS)),
     )
@@ -301,11 +303,19 @@ def test_cleanup_only_writes_no_checkpoint() -> None:
 def test_a_checkpoint_at_the_boundary_is_written_first() -> None:
     builder = make_log([60, 55, 50, 1])
     options = CheckpointOptions(version=2, cleanup=True)
-    checkpoint_table(builder.store, options, RunContext(warn=fail, clock=FixedClock(NOW_MS)))
+    checkpoint_table(
+        DeltaLog(builder.store, ignore_warning),
+        options,
+        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
+    )
     assert log_names(builder.store) == [classic(2), *commits(2, 3), "_last_checkpoint"]
     with pytest.raises(SafetyError):
         options = CheckpointOptions(version=3, cleanup=True)
-        checkpoint_table(builder.store, options, RunContext(warn=fail, clock=FixedClock(NOW_MS)))
+        checkpoint_table(
+            DeltaLog(builder.store, ignore_warning),
+            options,
+            RunContext(warn=fail, clock=FixedClock(NOW_MS)),
+        )
 
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.engine.local import LocalEngine
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
@@ -36,7 +37,9 @@ from tests.support.table_builder import (
 def check(store: Any, **options: Any) -> CheckReport:
     context = RunContext(warn=lambda message: None, engine=LocalEngine(workers=2))
     with opened_as(store):
-        return check_table(store, CheckOptions(proofs=True, **options), context)
+        return check_table(
+            DeltaLog(store, context.warn), CheckOptions(proofs=True, **options), context
+        )
 
 
 def change(store: Any, path: str, rewrite: Any) -> None:
@@ -178,5 +181,5 @@ def test_nothing_is_read_without_the_option() -> None:
     change(builder.store, path, swap("v"))
     context = RunContext(warn=lambda message: None, engine=LocalEngine(workers=2))
     with opened_as(builder.store):
-        report = check_table(builder.store, CheckOptions(), context)
+        report = check_table(DeltaLog(builder.store, context.warn), CheckOptions(), context)
     assert not report.findings.filter(pa.compute.equal(report.findings["code"], "ROWS_CHANGED"))

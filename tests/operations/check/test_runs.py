@@ -16,6 +16,7 @@ from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.compaction import write_compaction
@@ -47,7 +48,7 @@ def many_files(count: int, **options: Any) -> TableBuilder:
 def run(store: Store, cancel: CancelToken | None = None, **options: Any) -> CheckReport:
     with opened_as(store):
         return check_table(
-            store,
+            DeltaLog(store, ignore_warning),
             CheckOptions(**options),
             RunContext(warn=ignore_warning, engine=LocalEngine(1), cancel=cancel),
         )
@@ -85,7 +86,9 @@ def test_every_footer_of_a_batch_is_looked_at(
         path = tmp_path / name
         path.write_bytes(path.read_bytes()[:-4] + b"PAR2")
     report = check_table(
-        open_store(str(tmp_path), {}), CheckOptions(depth=depth), RunContext(warn=ignore_warning)
+        DeltaLog(open_store(str(tmp_path), {}), ignore_warning),
+        CheckOptions(depth=depth),
+        RunContext(warn=ignore_warning),
     )
     found = report.findings.to_pylist()
     assert [(finding["code"], finding["file"]) for finding in found] == [
@@ -105,7 +108,7 @@ def test_progress_shows_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> 
         seen: list[int] = []
         with opened_as(builder.store):
             check_table(
-                builder.store,
+                DeltaLog(builder.store, ignore_warning),
                 CheckOptions(depth=depth),
                 RunContext(
                     warn=ignore_warning,
@@ -255,7 +258,7 @@ def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPa
     seen: list[int] = []
     with opened_as(builder.store):
         check_table(
-            builder.store,
+            DeltaLog(builder.store, ignore_warning),
             CheckOptions(depth=Depth.DATA),
             RunContext(
                 warn=ignore_warning,
@@ -285,7 +288,9 @@ def test_what_other_commands_write_is_valid(features: str) -> None:
     assert write_checksum(store, snapshot, snapshot.num_files, snapshot.size_bytes) is not None
     with opened_as(store):
         optimized = optimize_table(
-            store, OptimizeOptions(), RunContext(warn=fail, engine=LocalEngine(2))
+            DeltaLog(store, ignore_warning),
+            OptimizeOptions(),
+            RunContext(warn=fail, engine=LocalEngine(2)),
         )
     assert optimized.files_added > 0
     checkpoint(store)

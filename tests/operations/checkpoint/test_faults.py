@@ -18,7 +18,9 @@ from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
     VerificationError,
+    ignore_warning,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import (
@@ -67,7 +69,7 @@ def age(builder: TableBuilder) -> None:
 
 def run(store: Store, options: CheckpointOptions) -> CheckpointReport:
     return checkpoint_table(
-        store,
+        DeltaLog(store, ignore_warning),
         options,
         RunContext(
             warn=lambda message: None, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
@@ -143,16 +145,16 @@ def test_who_cannot_read_back_leaves_what_another_may_have_built_on(
     builder.append(*([{"id": n, "p": "xyz"[n % 3]}] for n in range(5)))
     age(builder)
     store, expected = builder.store, live(builder.store)
-    listing = list_log(store)
-    snapshot = load_snapshot(store, warn=pytest.fail, listing=listing)
-    plan = plan_checkpoint(snapshot, listing, options, pytest.fail)
+    log = DeltaLog(store, pytest.fail)
+    snapshot = log.snapshot()
+    plan = plan_checkpoint(log, snapshot, options)
     run(store, replace(options, cleanup=True))
     deaf = DeafStore(store, builder.version)
     with opened_as(deaf), pytest.raises(DeltactlError):
         context = RunContext(
             warn=pytest.fail, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
         )
-        write_checkpoint(snapshot, plan, options, context)
+        write_checkpoint(log, snapshot, plan, options, context)
     assert min(list_log(store).commits) == builder.version, "nobody cleaned up: a weak test"
     assert live(store) == expected
 
@@ -333,7 +335,9 @@ def test_a_cancelled_run_leaves_nothing() -> None:
     cancel.set()
     with pytest.raises(InterruptedRunError):
         checkpoint_table(
-            builder.store, CheckpointOptions(kind="v2"), RunContext(warn=pytest.fail, cancel=cancel)
+            DeltaLog(builder.store, ignore_warning),
+            CheckpointOptions(kind="v2"),
+            RunContext(warn=pytest.fail, cancel=cancel),
         )
     assert memory_of(builder).contents() == before
 
@@ -343,7 +347,7 @@ def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing()
     before = memory_of(builder).contents()
     cancel = threading.Event()
     report = checkpoint_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         CLASSIC,
         RunContext(
             warn=pytest.fail,
@@ -362,13 +366,14 @@ def test_a_share_that_was_not_written_is_noticed() -> None:
     options = CheckpointOptions(kind="v2", sidecar_rows=1)
     builder = set_scene(options)
     before = memory_of(builder).contents()
-    snapshot = load_snapshot(builder.store, warn=pytest.fail)
-    plan = plan_checkpoint(snapshot, list_log(builder.store), options, pytest.fail)
+    log = DeltaLog(builder.store, pytest.fail)
+    snapshot = log.snapshot()
+    plan = plan_checkpoint(log, snapshot, options)
     assert plan.shares
     plan = replace(plan, shares=plan.shares[:-1])
     context = RunContext(warn=pytest.fail, engine=LocalEngine(1), clock=FixedClock(NOW_MS))
     with pytest.raises(VerificationError, match="but the new checkpoint has"):
-        write_checkpoint(snapshot, plan, options, context)
+        write_checkpoint(log, snapshot, plan, options, context)
     assert memory_of(builder).contents() == before
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import UnsupportedFeatureError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.options import Kind
 from deltactl.operations.checkpoint.repair import repair_checkpoints
@@ -53,10 +54,16 @@ def _checkpoint(data: st.DataObject, builder: TableBuilder, version: int) -> boo
     options = _draw_options(data, version)
     if _forbidden(_features(builder, version), options.kind):
         with pytest.raises(UnsupportedFeatureError):
-            checkpoint_table(builder.store, options, RunContext(warn=_fail, clock=FixedClock()))
+            checkpoint_table(
+                DeltaLog(builder.store, ignore_warning),
+                options,
+                RunContext(warn=_fail, clock=FixedClock()),
+            )
         return False
     report = checkpoint_table(
-        builder.store, options, RunContext(warn=lambda text: None, clock=FixedClock())
+        DeltaLog(builder.store, ignore_warning),
+        options,
+        RunContext(warn=lambda text: None, clock=FixedClock()),
     )
     state = builder.state_at(version)
     if report.written is not None:
@@ -83,7 +90,9 @@ def _check(data: st.DataObject) -> None:
     if "other" in _features(builder):
         return
     repaired = repair_checkpoints(
-        builder.store, RunContext(warn=_fail, clock=FixedClock()), dry_run=True
+        DeltaLog(builder.store, ignore_warning),
+        RunContext(warn=_fail, clock=FixedClock()),
+        dry_run=True,
     )
     assert [f for f in repaired.findings if "_last_checkpoint" not in f.name] == []
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError, NotATableError, StorageError
+from deltactl.errors import DeltactlError, NotATableError, StorageError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoints
@@ -39,7 +40,7 @@ HINT = f"{LOG}/_last_checkpoint"
 
 def repair(store: Store, *, dry_run: bool = False) -> RepairReport:
     return repair_checkpoints(
-        ReadOnlyStore(store) if dry_run else store,
+        DeltaLog(ReadOnlyStore(store) if dry_run else store, ignore_warning),
         RunContext(warn=lambda message: None, engine=PicklingEngine(), clock=FixedClock(NOW_MS)),
         dry_run=dry_run,
     )

@@ -17,8 +17,10 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
     VersionNotFoundError,
+    ignore_warning,
 )
 from deltactl.log.checkpoint.schema import spark_schema
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
@@ -325,7 +327,7 @@ def test_auto_follows_policy_and_protocol() -> None:
         assert report.written.kind == kind
     said: list[str] = []
     report = checkpoint_table(
-        table(properties=policy).store,
+        DeltaLog(table(properties=policy).store, said.append),
         CheckpointOptions(),
         RunContext(warn=said.append, clock=FixedClock()),
     )
@@ -459,7 +461,7 @@ def test_a_hint_that_is_invalid_is_replaced(truncated: bytes | None) -> None:
     if truncated is not None:
         builder.store.put(f"{LOG}/_last_checkpoint", truncated)
     checkpoint_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         CheckpointOptions(),
         RunContext(warn=lambda text: None, clock=FixedClock(NOW_MS)),
     )
@@ -508,7 +510,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
     builder = table(features=["v2Checkpoint"], properties={"delta.checkpointPolicy": "v2"})
     before = memory_of(builder).contents()
     report = checkpoint_table(
-        ReadOnlyStore(builder.store),
+        DeltaLog(ReadOnlyStore(builder.store), ignore_warning),
         CheckpointOptions(cleanup=True, compact_log=True),
         RunContext(warn=fail, clock=FixedClock(NOW_MS)),
         dry_run=True,
@@ -544,10 +546,10 @@ def test_when_a_checkpoint_is_due(last: int, version: int, expected: bool) -> No
 
 def test_due_is_decided_by_the_table() -> None:
     builder = table(properties={"delta.checkpointInterval": "2"})
-    report = check_due(ReadOnlyStore(builder.store), warn=fail)
+    report = check_due(DeltaLog(ReadOnlyStore(builder.store), fail))
     assert (report.due, report.last, report.interval) == (True, -1, 2)
     checkpoint(builder.store)
-    assert not check_due(ReadOnlyStore(builder.store), warn=fail).due
+    assert not check_due(DeltaLog(ReadOnlyStore(builder.store), fail)).due
 
 
 # -- checksum files ----------------------------------------------------------------------------
@@ -595,7 +597,9 @@ def test_a_checksum_file_that_disagrees_is_reported_and_left(change: dict[str, A
     builder.store.put(crc_name(2), wrong)
     said: list[str] = []
     checkpoint_table(
-        builder.store, CheckpointOptions(), RunContext(warn=said.append, clock=FixedClock(NOW_MS))
+        DeltaLog(builder.store, ignore_warning),
+        CheckpointOptions(),
+        RunContext(warn=said.append, clock=FixedClock(NOW_MS)),
     )
     assert len(said) == 1
     assert crc_name(2) in said[0]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.run import clone_table
@@ -48,7 +49,9 @@ class Stage:
             warn=lambda _: None, sleep=lambda _: None, clock=FixedClock(START_MS + 60_000)
         )
         options = CloneOptions(self.kind != "shallow", sync=self.kind == "sync")
-        return clone_table(source, target, options, context)
+        return clone_table(
+            DeltaLog(source, context.warn), DeltaLog(target, context.warn), options, context
+        )
 
     def rewind(self) -> None:
         if self.source.contents() != self.before[0]:  # with new times, which a sync notices

@@ -22,6 +22,7 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.run import clone_table
@@ -74,7 +75,13 @@ def clone(
     warn = (lambda _: None) if warnings is None else warnings.append
     clock = FixedClock(START_MS + 3_600_000, first_id=first_id)
     context = RunContext(warn=warn, sleep=lambda _: None, clock=clock, cancel=cancel)
-    return clone_table(source, target, CloneOptions(deep, **options), context, dry_run=dry_run)
+    return clone_table(
+        DeltaLog(source, context.warn),
+        DeltaLog(target, context.warn),
+        CloneOptions(deep, **options),
+        context,
+        dry_run=dry_run,
+    )
 
 
 def bodies(store: Store, version: int, action: str) -> list[Action]:
@@ -605,7 +612,12 @@ def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
             raise AssertionError("one batch needs no engine")
 
     context = RunContext(warn=lambda _: None, engine=NeverSized())
-    clone_table(builder.store, new_target(), CloneOptions(deep=True), context)
+    clone_table(
+        DeltaLog(builder.store, context.warn),
+        DeltaLog(new_target(), context.warn),
+        CloneOptions(deep=True),
+        context,
+    )
 
 
 def test_the_library_clones_to_paths_and_tables(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.convert.partition_by import PartitionColumn
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
@@ -60,7 +61,9 @@ def context(now_ms: int = 1_700_000_100_000, **more: Any) -> RunContext:
 def run(store: Store, options: ConvertOptions | None = None, **more: Any) -> ConvertReport:
     # Workers open memory stores by address; what stands before one has to be put there.
     with opened_as(store) if isinstance(store, FaultyStore) else nullcontext():
-        return convert_directory(store, options or ConvertOptions(), context(**more))
+        return convert_directory(
+            DeltaLog(store, ignore_warning), options or ConvertOptions(), context(**more)
+        )
 
 
 def ids(store: Store) -> list[int]:
@@ -151,7 +154,9 @@ def test_each_converted_table_has_a_mark_that_does_not_expire(
     assert CONVERSION_APP_ID in Table(store.uri, store=store).snapshot().txns
     other = {"txn": {"appId": "other", "version": 1, "lastUpdated": 1}}
     store.put(f"_delta_log/{1:020d}.json", json.dumps(other).encode())
-    checkpoint_table(store, CheckpointOptions(), context(1_700_000_100_000 + _YEAR_MS))
+    checkpoint_table(
+        DeltaLog(store, ignore_warning), CheckpointOptions(), context(1_700_000_100_000 + _YEAR_MS)
+    )
     store.delete_many([f"_delta_log/{version:020d}.json" for version in range(2)])
     expires = "delta.setTransactionRetentionDuration" in options.properties
     found = Table(store.uri, store=store).snapshot().txns
@@ -186,7 +191,9 @@ def test_files_that_no_action_names_are_counted(store: MemoryStore) -> None:
 def test_commits_before_a_checkpoint_name_files_too(store: MemoryStore) -> None:
     run(store, ConvertOptions(properties={"delta.deletedFileRetentionDuration": "interval 1 hour"}))
     commit(store, 1, {"remove": {"path": "p=1/1.parquet", "deletionTimestamp": 1}})
-    checkpoint_table(store, CheckpointOptions(), context(1_700_000_100_000 + _YEAR_MS))
+    checkpoint_table(
+        DeltaLog(store, ignore_warning), CheckpointOptions(), context(1_700_000_100_000 + _YEAR_MS)
+    )
     assert run(store).unnamed_files == 0
     store.delete_many([f"_delta_log/{version:020d}.json" for version in range(2)])
     assert run(store).unnamed_files == 1

@@ -19,7 +19,9 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
     UsageError,
+    ignore_warning,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert.directory import LINKED
 from deltactl.operations.convert.partition_by import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import (
@@ -132,7 +134,9 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
     before = {path: path.read_bytes() for path in paths}
     store = CountingStore(LocalStore(str(tmp_path)))
     with opened_as(store):
-        convert_directory(store, ConvertOptions(), RunContext(warn=lambda message: None))
+        convert_directory(
+            DeltaLog(store, ignore_warning), ConvertOptions(), RunContext(warn=lambda message: None)
+        )
     assert sorted(store.names["read_tail"]) == sorted(
         str(path.relative_to(tmp_path)) for path in paths
     )
@@ -145,7 +149,10 @@ def test_a_dry_run_plans_the_same_and_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path, "d=2024-01-01/1.parquet", {"id": [1]})
     store = ReadOnlyStore(LocalStore(str(tmp_path)))
     dry = convert_directory(
-        store, ConvertOptions(), RunContext(warn=lambda message: None), dry_run=True
+        DeltaLog(store, ignore_warning),
+        ConvertOptions(),
+        RunContext(warn=lambda message: None),
+        dry_run=True,
     )
     assert not (tmp_path / "_delta_log").exists()
     real = convert(str(tmp_path))
@@ -772,7 +779,7 @@ def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
     cancel.set()
     with pytest.raises(InterruptedRunError):
         convert_directory(
-            LocalStore(str(tmp_path)),
+            DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
             ConvertOptions(),
             RunContext(warn=lambda message: None, cancel=cancel),
         )

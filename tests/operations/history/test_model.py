@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import DeltactlError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import first_rebuildable
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
@@ -39,7 +40,7 @@ def test_a_diff_is_the_difference_of_two_sets(builder: TableBuilder, data: st.Da
     for version in {data.draw(st.integers(0, builder.version)) for _ in range(2)}:
         builder.checkpoint(version, data.draw(st.sampled_from(KINDS)))
     before, after = (set(builder.state_at(version).files) for version in (first, last))
-    diff = diff_versions(builder.store, first, last, refuse)
+    diff = diff_versions(DeltaLog(builder.store, refuse), first, last)
     assert diff.added.num_files == len(after - before)
     assert diff.removed.num_files == len(before - after)
     paths = {path for path, _ in before - after}
@@ -66,7 +67,7 @@ def test_diffs_of_other_writers_tables_agree_with_snapshots(corpus: Path) -> Non
             continue
         oldest = first_rebuildable(store, list_log(store))
         first = load_snapshot(store, oldest, warn=lambda _message: None)
-        diff = diff_versions(store, oldest, latest.version, lambda _message: None)
+        diff = diff_versions(DeltaLog(store, lambda _message: None), oldest, latest.version)
         net = diff.added.num_files - diff.removed.num_files
         assert net == latest.num_files - first.num_files, place
         compared += 1

@@ -16,6 +16,7 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.changes import Change, change_from_metrics
 from deltactl.operations.history.run import (
     HistoryOptions,
@@ -49,7 +50,7 @@ def refuse_warning(message: str) -> None:
 
 
 def load(root: Path, **options: Any) -> HistoryReport:
-    return load_history(open_store(str(root)), HistoryOptions(**options), refuse_warning)
+    return load_history(DeltaLog(open_store(str(root)), refuse_warning), HistoryOptions(**options))
 
 
 def changes(root: Path) -> dict[int, Change]:
@@ -179,7 +180,7 @@ def test_a_broken_checkpoint_is_a_warning_only(tmp_path: Path) -> None:
     checkpoint = tmp_path / "_delta_log" / f"{2:020d}.checkpoint.parquet"
     checkpoint.write_bytes(b"PAR1 cut off")
     warnings: list[str] = []
-    report = load_history(open_store(str(tmp_path)), HistoryOptions(), warnings.append)
+    report = load_history(DeltaLog(open_store(str(tmp_path)), warnings.append), HistoryOptions())
     assert [row["reconstructible"] for row in report.rows] == [True] * 4
     assert warnings == [
         f"the checkpoint of version 2 is invalid: _delta_log/{checkpoint.name} is truncated"
@@ -187,7 +188,7 @@ def test_a_broken_checkpoint_is_a_warning_only(tmp_path: Path) -> None:
 
 
 def at(root: Path, ms: int) -> VersionAt:
-    return version_at(open_store(str(root)), START_MS + ms, refuse_warning)
+    return version_at(DeltaLog(open_store(str(root)), refuse_warning), START_MS + ms)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_version_at_a_time_by_in_commit_timestamps(tmp_path: Path, broken: bool)
 
 def test_version_at_reads_little(tmp_path: Path) -> None:
     store = CountingStore(open_store(str(write_log(tmp_path, 100))))
-    assert version_at(store, START_MS + 50_000, refuse_warning).row["version"] == 50
+    assert version_at(DeltaLog(store, refuse_warning), START_MS + 50_000).row["version"] == 50
     assert store.calls["list_from"] == 1
     assert len(set(store.names["read_many"])) == 3  # the newest, the one found and the next
 
@@ -248,7 +249,7 @@ def partitioned(root: Path) -> Path:
 
 def test_files_of_a_commit_per_partition(tmp_path: Path) -> None:
     store = open_store(str(partitioned(tmp_path)))
-    found = commit_files(store, 1, refuse_warning)
+    found = commit_files(DeltaLog(store, refuse_warning), 1)
     assert found.row["version"] == 1
     facts = [
         (
@@ -278,26 +279,26 @@ def test_partition_columns_have_the_names_people_know(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, info(), PROTOCOL, action)
     write_commit(tmp_path, 1, info(), add("f", partitionValues={"col-1": "a"}))
     store = open_store(str(tmp_path))
-    found = commit_files(store, 1, refuse_warning).partitions
+    found = commit_files(DeltaLog(store, refuse_warning), 1).partitions
     assert [part.partition_values for part in found] == [{"p": "a"}]
     log_path(tmp_path, 0).unlink()  # nothing to rename by any more
-    found = commit_files(store, 1, lambda message: None).partitions
+    found = commit_files(DeltaLog(store, lambda message: None), 1).partitions
     assert [part.partition_values for part in found] == [{"col-1": "a"}]
 
 
 def test_files_of_other_commits(tmp_path: Path) -> None:
     store = open_store(str(write_log(tmp_path, 5)))
-    assert commit_files(store, 0, refuse_warning).partitions == []
-    whole = commit_files(store, 1, refuse_warning).partitions
+    assert commit_files(DeltaLog(store, refuse_warning), 0).partitions == []
+    whole = commit_files(DeltaLog(store, refuse_warning), 1).partitions
     assert [(dict(part.partition_values), part.added.num_files) for part in whole] == [({}, 1)]
     write_commit(tmp_path, 2, text='{"add":{"pa')
     log_path(tmp_path, 3).unlink()
     with pytest.raises(CorruptLogError, match=r"0002\.json"):
-        commit_files(store, 2, refuse_warning)
+        commit_files(DeltaLog(store, refuse_warning), 2)
     with pytest.raises(LogGapError, match="the commit of version 3 is missing"):
-        commit_files(store, 3, refuse_warning)
+        commit_files(DeltaLog(store, refuse_warning), 3)
     with pytest.raises(VersionNotFoundError, match="it has versions 0 to 4"):
-        commit_files(store, 9, refuse_warning)
+        commit_files(DeltaLog(store, refuse_warning), 9)
 
 
 @pytest.mark.parametrize("limit", [0, -1])

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.stores.open import open_table_store
 from deltactl.operations.check.options import CheckOptions, Depth
@@ -93,7 +94,9 @@ class Fleet:
         for table in sorted(self.tables, key=lambda it: it.name):
             try:
                 options = OptimizeOptions(max_bytes=left)
-                report = optimize_table(self.store(table), options, self.context)
+                report = optimize_table(
+                    DeltaLog(self.store(table), ignore_warning), options, self.context
+                )
             except DeltactlError:
                 assert table.kind == "broken"
                 continue
@@ -275,7 +278,9 @@ def ensure_whole(fleet: Fleet, table: LakeTable, reader: Reader | None = None) -
     store, address = fleet.store(table), fleet.addresses[table.name]
     snapshot = load_snapshot(store, warn=_quiet)
     assert digest_rows(scan_snapshot(snapshot).read_all().to_pylist()) == table.digest, address
-    report = check_table(store, CheckOptions(depth=Depth.FOOTERS), fleet.context)
+    report = check_table(
+        DeltaLog(store, ignore_warning), CheckOptions(depth=Depth.FOOTERS), fleet.context
+    )
     assert report.findings.num_rows == 0, report.findings.to_pylist()
     assert digest_rows(_read_with_delta_rs(fleet, address)) == table.digest, address
     if reader is not None:

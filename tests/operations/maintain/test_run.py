@@ -19,6 +19,7 @@ import pytest
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.budget import Budget
@@ -289,13 +290,15 @@ def test_a_table_that_is_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> 
     seen = Maintenance(MaintainOptions(), clock)
     for root in roots:
         build(root)
-        seen.observe(str(root), LocalStore(str(root)), QUICK, context)
+        seen.observe(str(root), DeltaLog(LocalStore(str(root)), context.warn), QUICK, context)
     seen.decide([str(root) for root in roots])
     shutil.rmtree(roots[0])
     with pytest.raises(NotATableError, match="deleted during the run"):
-        seen.act(str(roots[0]), LocalStore(str(roots[0])), context)
+        seen.act(str(roots[0]), DeltaLog(LocalStore(str(roots[0])), context.warn), context)
     assert not roots[0].exists()
-    assert seen.act(str(roots[1]), LocalStore(str(roots[1])), context).outcomes
+    assert seen.act(
+        str(roots[1]), DeltaLog(LocalStore(str(roots[1])), context.warn), context
+    ).outcomes
 
 
 @pytest.mark.usefixtures("trusted_clock")
@@ -398,11 +401,11 @@ def test_two_at_once_do_no_work_twice(tmp_path: Path) -> None:
     build(late)
     context = RunContext(warn=lambda _: None, clock=clock)
     second = Maintenance(MaintainOptions(), clock)
-    second.observe(str(late), LocalStore(str(late)), QUICK, context)
+    second.observe(str(late), DeltaLog(LocalStore(str(late)), context.warn), QUICK, context)
     second.decide([str(late)])
     run(late)
     before = operations_of(late)
-    table = second.act(str(late), LocalStore(str(late)), context)
+    table = second.act(str(late), DeltaLog(LocalStore(str(late)), context.warn), context)
     assert "nothing is left to do" in {outcome.note for outcome in table.outcomes}
     assert operations_of(late) == before
     assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
@@ -455,14 +458,14 @@ def test_what_is_asked_of_a_store(tmp_path: Path) -> None:
     def observe() -> StorageUsage:
         store = MeteredStore(builder.store)
         seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
-        seen.observe("t", store, QUICK, context)
+        seen.observe("t", DeltaLog(store, context.warn), QUICK, context)
         assert not seen.errors
         assert store.usage.puts == store.usage.deletes == 0
         return store.usage
 
     first = observe()
     assert first.reads >= 40  # which files did commits remove, before the first vacuum?
-    vacuum_table(builder.store, VacuumOptions(), context)
+    vacuum_table(DeltaLog(builder.store, context.warn), VacuumOptions(), context)
     usage = observe()
     assert usage.lists <= 3, usage
     assert usage.reads <= 8, usage
@@ -479,7 +482,7 @@ def test_what_is_kept_of_a_table_does_not_grow_with_its_files() -> None:
         builder.commit(*copies)
         seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
         context = RunContext(warn=lambda _: None, clock=FixedClock(NOW_MS))
-        seen.observe("t", builder.store, QUICK, context)
+        seen.observe("t", DeltaLog(builder.store, context.warn), QUICK, context)
         [observation] = seen.observations.values()
         assert observation.facts.num_files == files + 1
         kept.append(len(pickle.dumps((observation.actions, observation.facts))))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from deltactl.errors import CorruptLogError, InterruptedRunError, StorageError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.manifest import compare, content, lines
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
 from deltactl.operations.run_context import RunContext
@@ -34,7 +35,7 @@ def generate(store: Store, **more: Any) -> ManifestReport:
     context = RunContext(
         warn=lambda message: None, clock=FixedClock(), cancel=more.pop("cancel", None)
     )
-    return generate_manifests(store, ManifestOptions(), context, **more)
+    return generate_manifests(DeltaLog(store, context.warn), ManifestOptions(), context, **more)
 
 
 def add_of(path: str, **values: str | None) -> dict[str, Any]:

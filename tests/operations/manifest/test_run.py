@@ -23,7 +23,9 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
     VersionNotFoundError,
+    ignore_warning,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.manifest import refresh
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -55,11 +57,12 @@ def quiet(message: str) -> None:
 
 
 def generate(store: Store, options: ManifestOptions | None = None, **more: Any) -> ManifestReport:
+    warn = more.pop("warn", quiet)
     return generate_after_purge(
-        store,
+        DeltaLog(store, warn),
         options or ManifestOptions(),
         RunContext(
-            warn=more.pop("warn", quiet),
+            warn=warn,
             clock=FixedClock(),
             cancel=more.pop("cancel", None),
             sleep=lambda seconds: None,
@@ -708,13 +711,19 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     builder.append([row(9, "c")])
     # A killed run may have left this: it says of no partition that it has a manifest.
     builder.store.put(f"{MANIFEST_DIR}/p=a/.deltactl-{'0' * 32}.tmp", b"half")
-    optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), RunContext(warn=quiet))
+    optimize_table(
+        DeltaLog(builder.store, ignore_warning),
+        OptimizeOptions(where="p = 'a'"),
+        RunContext(warn=quiet),
+    )
     assert set(manifests(tmp_path)) == {"p=a", "p=b", "p=c"}  # there were none: all
     assert_reads_alike(tmp_path, builder)
     untouched = tmp_path / "t x" / MANIFEST_DIR / "p=c/manifest"
     os.utime(untouched, (1, 1))
     untouched.write_text("file:/written/by/another/program\n")
-    optimize_table(builder.store, OptimizeOptions(), RunContext(warn=quiet))
+    optimize_table(
+        DeltaLog(builder.store, ignore_warning), OptimizeOptions(), RunContext(warn=quiet)
+    )
     assert len(manifests(tmp_path)["p=b"]) == 1
     assert untouched.read_text() == "file:/written/by/another/program\n"
 
@@ -729,7 +738,11 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
     builder.append(*([row(n, "abcd"[n % 4])] for n in range(12)))
 
     def optimize(where: str) -> None:
-        optimize_table(builder.store, OptimizeOptions(where=where), RunContext(warn=pytest.fail))
+        optimize_table(
+            DeltaLog(builder.store, ignore_warning),
+            OptimizeOptions(where=where),
+            RunContext(warn=pytest.fail),
+        )
 
     match first:
         case "optimize":
@@ -767,7 +780,11 @@ def test_some_partitions_are_no_version_of_the_manifests(tmp_path: Path) -> None
     builder.append(*([row(n, "ab"[n % 2])] for n in range(4)))
     generate(builder.store, ManifestOptions(where="p = 'a'"))
     generate(builder.store, ManifestOptions(since=builder.version))
-    optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), RunContext(warn=pytest.fail))
+    optimize_table(
+        DeltaLog(builder.store, ignore_warning),
+        OptimizeOptions(where="p = 'a'"),
+        RunContext(warn=pytest.fail),
+    )
     assert_reads_alike(tmp_path, builder)
 
 
@@ -781,7 +798,9 @@ def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) ->
     builder.delete_rows(paths[3], [0])
     told: list[str] = []
     report = optimize_table(
-        builder.store, OptimizeOptions(where="p = 'a'"), RunContext(warn=told.append)
+        DeltaLog(builder.store, ignore_warning),
+        OptimizeOptions(where="p = 'a'"),
+        RunContext(warn=told.append),
     )
     assert report.versions
     assert any(
@@ -795,5 +814,5 @@ def test_without_the_property_nothing_is_refreshed() -> None:
     from tests.support.stores import opened_as
 
     with opened_as(store):
-        optimize_table(store, OptimizeOptions(), RunContext(warn=quiet))
+        optimize_table(DeltaLog(store, ignore_warning), OptimizeOptions(), RunContext(warn=quiet))
     assert store.calls["put"] == 0

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltactl.errors import ConflictError, UnsupportedFeatureError, join_reasons
+from deltactl.errors import ConflictError, UnsupportedFeatureError, ignore_warning, join_reasons
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.table import Table
@@ -328,7 +329,9 @@ def test_a_live_vector_of_an_unknown_type_costs_its_bin_only(options: OptimizeOp
     add["add"]["deletionVector"]["storageType"] = "x"
     race.builder.commit(remove, add, operation="DELETE")
     said: list[str] = []
-    preview = optimize_table(race.store, options, RunContext(warn=said.append), dry_run=True)
+    preview = optimize_table(
+        DeltaLog(race.store, ignore_warning), options, RunContext(warn=said.append), dry_run=True
+    )
     assert preview.plan.num_bins == 3
     assert ["storage type 'x'" in text for text in said] == [True]
     report = race.run(options)

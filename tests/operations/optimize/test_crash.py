@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, StorageError
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, StorageError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
@@ -65,7 +66,7 @@ def set_scene(*features: str) -> Scene:
 
 def optimize(store: Store, options: OptimizeOptions = OPTIONS) -> OptimizeReport:
     return optimize_table(
-        store,
+        DeltaLog(store, ignore_warning),
         options,
         RunContext(
             warn=lambda message: None,

@@ -12,7 +12,8 @@ import pytest
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ConflictError, UnsupportedFeatureError
+from deltactl.errors import ConflictError, UnsupportedFeatureError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
@@ -83,7 +84,7 @@ class Race:
         self.racing = RacingStore(self.store, **writers)
         with opened_as(self.racing):
             return optimize_table(
-                self.racing,
+                DeltaLog(self.racing, ignore_warning),
                 options or OptimizeOptions(),
                 RunContext(
                     warn=lambda message: None,

@@ -9,6 +9,8 @@ import pytest
 
 from deltactl.engine.base import Done
 from deltactl.engine.local import LocalEngine
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.commit_bins import OptimizeRun, Outcomes
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.optimize.tasks import RewriteResult
@@ -38,7 +40,9 @@ def test_offsets_count_live_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deltactl.operations.optimize.run.OptimizeRun", Watching)
     with opened_as(store):
         optimize_table(
-            store, OptimizeOptions(), RunContext(warn=pytest.fail, engine=LocalEngine(workers=1))
+            DeltaLog(store, ignore_warning),
+            OptimizeOptions(),
+            RunContext(warn=pytest.fail, engine=LocalEngine(workers=1)),
         )
     (result,) = found
     (output,) = result.outputs

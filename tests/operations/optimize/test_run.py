@@ -24,7 +24,9 @@ from deltactl.errors import (
     PredicateError,
     UnsupportedFeatureError,
     UsageError,
+    ignore_warning,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.plan import TWO_TEXTS
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
@@ -72,7 +74,7 @@ def build(*sizes: int, **options: Any) -> TableBuilder:
 def run(builder: TableBuilder, *, dry_run: bool = False, **options: Any) -> OptimizeReport:
     clock = options.pop("clock", FixedClock(START_MS + 10**9))
     return optimize_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         OptimizeOptions(**options),
         RunContext(warn=lambda message: None, engine=LocalEngine(workers=1), clock=clock),
         dry_run=dry_run,
@@ -434,7 +436,11 @@ def test_the_codec_is_in_the_footer_and_in_the_name(
 def test_a_codec_that_spark_lacks_is_warned_about(codec: str, warned: bool) -> None:
     builder = build(0, 0)
     warnings: list[str] = []
-    optimize_table(builder.store, OptimizeOptions(codec=codec), RunContext(warn=warnings.append))
+    optimize_table(
+        DeltaLog(builder.store, ignore_warning),
+        OptimizeOptions(codec=codec),
+        RunContext(warn=warnings.append),
+    )
     assert any("Apache Spark can read brotli only if" in text for text in warnings) == warned
 
 
@@ -521,7 +527,10 @@ def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
             return super().read_many(wanted)
 
     report = optimize_table(
-        Noting(builder.store), OptimizeOptions(), RunContext(warn=pytest.fail), dry_run=True
+        DeltaLog(Noting(builder.store), ignore_warning),
+        OptimizeOptions(),
+        RunContext(warn=pytest.fail),
+        dry_run=True,
     )
     assert report.plan.left_alone == {_CLUSTERED: 5}
     commits = [name for name in names if name.endswith(".json")]
@@ -549,7 +558,10 @@ def test_a_log_cleanup_hides_no_earlier_z_order_commit(tmp_path: Path) -> None:
                 yield data
 
     report = optimize_table(
-        Cleaned(builder.store), OptimizeOptions(), RunContext(warn=pytest.fail), dry_run=True
+        DeltaLog(Cleaned(builder.store), ignore_warning),
+        OptimizeOptions(),
+        RunContext(warn=pytest.fail),
+        dry_run=True,
     )
     assert next(failures, None) is None
     assert report.plan.left_alone == {_CLUSTERED: 4}
@@ -575,7 +587,10 @@ def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
         optimize(DeltaTable(tmp_path))
         options = OptimizeOptions(min_input_files=1)
         report = optimize_table(
-            LocalStore(str(tmp_path)), options, RunContext(warn=lambda message: None), dry_run=True
+            DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
+            options,
+            RunContext(warn=lambda message: None),
+            dry_run=True,
         )
         return report.plan.left_alone.get(_CLUSTERED)
 
@@ -719,7 +734,10 @@ def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
     store = ReadOnlyStore(builder.store)
     with opened_as(store):
         report = optimize_table(
-            store, OptimizeOptions(purge=purge), RunContext(warn=lambda message: None), dry_run=True
+            DeltaLog(store, ignore_warning),
+            OptimizeOptions(purge=purge),
+            RunContext(warn=lambda message: None),
+            dry_run=True,
         )
     assert report.dry_run
     assert not report.plan.is_empty
@@ -729,7 +747,12 @@ def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
 def test_a_plan_needs_the_log_alone() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
     counting = CountingStore(builder.store)
-    optimize_table(counting, OptimizeOptions(), RunContext(warn=lambda message: None), dry_run=True)
+    optimize_table(
+        DeltaLog(counting, ignore_warning),
+        OptimizeOptions(),
+        RunContext(warn=lambda message: None),
+        dry_run=True,
+    )
     assert {name.split("/")[0] for names in counting.names.values() for name in names} == {LOG}
     assert "open_input" not in counting.calls
 
@@ -740,7 +763,7 @@ def test_requests_of_a_run_are_few() -> None:
     counting = CountingStore(builder.store)
     with opened_as(counting):
         report = optimize_table(
-            counting,
+            DeltaLog(counting, ignore_warning),
             OptimizeOptions(),
             RunContext(warn=lambda message: None, engine=LocalEngine(1)),
         )
@@ -810,7 +833,7 @@ def test_a_cancelled_run_commits_what_is_done() -> None:
         cancel.set()
 
     report = optimize_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         OptimizeOptions(),
         RunContext(
             warn=lambda message: None,

@@ -20,7 +20,8 @@ import pytest
 from pyroaring import BitMap64
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DataFileError, VerificationError
+from deltactl.errors import DataFileError, VerificationError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.optimize.row_ids import keep_row_ids
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
@@ -89,7 +90,7 @@ def build(mapping: str = "none", *features: str) -> TableBuilder:
 
 def run(builder: TableBuilder, verify: Mode) -> OptimizeReport:
     return optimize_table(
-        builder.store,
+        DeltaLog(builder.store, ignore_warning),
         OptimizeOptions(verify=verify),
         RunContext(warn=lambda message: None, engine=LocalEngine(workers=1)),
     )

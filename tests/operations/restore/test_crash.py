@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
@@ -58,7 +59,7 @@ class Stage:
 
     def restore(self, store: Store, options: dict[str, Any]) -> RestoreReport:
         context = RunContext(warn=lambda _: None, sleep=lambda _: None)
-        return restore_table(store, RestoreOptions(2, **options), context)
+        return restore_table(DeltaLog(store, context.warn), RestoreOptions(2, **options), context)
 
     @property
     def latest(self) -> int:

@@ -17,7 +17,7 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from deltactl.log.listing import list_log
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
@@ -243,7 +243,7 @@ def test_nothing_is_begun_after_a_signal() -> None:
     cancel.set()
     context = RunContext(warn=lambda _: None, cancel=cancel)
     with pytest.raises(InterruptedRunError):
-        restore_table(builder.store, RestoreOptions(1), context)
+        restore_table(DeltaLog(builder.store, context.warn), RestoreOptions(1), context)
     assert latest(builder.store) == 4
 
 
@@ -251,7 +251,12 @@ def test_it_is_asked_before_the_commit() -> None:
     builder = with_vectors()
     context = RunContext(warn=lambda _: None)
     with pytest.raises(SafetyError, match="not confirmed"):
-        restore_table(builder.store, RestoreOptions(1), context, confirm=lambda _: False)
+        restore_table(
+            DeltaLog(builder.store, context.warn),
+            RestoreOptions(1),
+            context,
+            confirm=lambda _: False,
+        )
     assert latest(builder.store) == 4
 
 
@@ -310,7 +315,7 @@ def test_a_vacuum_that_was_killed_is_told_from_later_ones() -> None:
     for run in ("second", "third"):
         builder.commit(operation="VACUUM START", tags={"deltactl.runId": run})
         builder.commit(operation="VACUUM END", tags={"deltactl.runId": run})
-    assert find_open_vacuums(builder.store, list_log(builder.store)) == (5,)
+    assert find_open_vacuums(DeltaLog(builder.store, pytest.fail)) == (5,)
 
 
 def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import ConflictError, SafetyError
+from deltactl.errors import ConflictError, SafetyError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
 from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
@@ -33,7 +34,9 @@ def forget_tombstones(clone: Scene) -> None:
     """Write a checkpoint without the expired tombstones; the new commit proves the time."""
     clone.ago(0, clone.builder.commit)
     with opened_as(clone.store):
-        checkpoint_table(clone.store, CheckpointOptions(), clone.context())
+        checkpoint_table(
+            DeltaLog(clone.store, ignore_warning), CheckpointOptions(), clone.context()
+        )
 
 
 @pytest.mark.parametrize("mode", ["full", "lite"])

@@ -13,7 +13,8 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import SafetyError, UsageError
+from deltactl.errors import SafetyError, UsageError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -52,7 +53,7 @@ class Disk:
         settings = {**fixed, **options}
         store = ReadOnlyStore(self.store) if dry_run else self.store
         return vacuum_table(
-            store,
+            DeltaLog(store, ignore_warning),
             VacuumOptions(**settings),  # type: ignore[arg-type]
             RunContext(warn=lambda message: None),
             dry_run=dry_run,
@@ -164,7 +165,7 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     assert f"file:{disk.path}/orphan é.parquet" in rows["path"].to_pylist()
     counting = CountingStore(disk.store)
     report = vacuum_table(
-        ReadOnlyStore(counting),
+        DeltaLog(ReadOnlyStore(counting), ignore_warning),
         VacuumOptions(inventory=dump, max_orphan_fraction=1.0, include_unknown=True),
         RunContext(warn=lambda message: None),
         dry_run=True,

@@ -13,6 +13,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -107,6 +109,10 @@ def test_vacuum_keeps_each_file_that_a_reader_takes_for_the_live_one(
         mode="full", retain_ms=0, max_orphan_fraction=1.0, include_unknown=True,
         force_retention=True,
     )  # fmt: skip
-    vacuum_table(LocalStore(str(root)), options, RunContext(warn=lambda message: None))
+    vacuum_table(
+        DeltaLog(LocalStore(str(root)), ignore_warning),
+        options,
+        RunContext(warn=lambda message: None),
+    )
     assert not orphan.exists()
     assert read_all(root) == before

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import ConflictError, NotATableError, StorageError, UnsupportedFeatureError
+from deltactl.errors import (
+    ConflictError,
+    NotATableError,
+    StorageError,
+    UnsupportedFeatureError,
+    ignore_warning,
+)
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.vacuum import removal as vacuum_run
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
@@ -300,7 +307,7 @@ def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.Mon
     store = Meanwhile(scene.dated(), "delete_many", cancel.set, at=2)
     with opened_as(store):
         report = vacuum_table(
-            store,
+            DeltaLog(store, ignore_warning),
             VacuumOptions(mode="full"),
             RunContext(warn=print, clock=scene.clock, cancel=cancel, sleep=lambda seconds: None),
         )

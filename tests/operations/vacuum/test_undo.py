@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (
     RunRecord,
@@ -132,24 +133,29 @@ def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path
     builder.store.put(quarantine_name(record.run_id, path), b"old")
     later = int(time.time() * 1000) + 40 * DAY
     told: list[str] = []
-    assert purge_quarantine(builder.store, at(later, told)).files == 0
+    assert purge_quarantine(DeltaLog(builder.store, ignore_warning), at(later, told)).files == 0
     assert len(told) == 1
-    assert purge_quarantine(builder.store, at(later), force_retention=True).files == 1
+    assert (
+        purge_quarantine(
+            DeltaLog(builder.store, ignore_warning), at(later), force_retention=True
+        ).files
+        == 1
+    )
 
 
 def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     scene, gone = scene_with_work()
     report = scene.vacuum(quarantine=True, quarantine_ms=3 * DAY)
-    early = purge_quarantine(scene.store, at(NOW + 2 * DAY))
+    early = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 2 * DAY))
     assert (early.files, early.waiting) == (0, ((report.run_id, NOW + 3 * DAY),))
-    shown = purge_quarantine(scene.store, at(NOW + 4 * DAY), dry_run=True)
+    shown = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY), dry_run=True)
     assert shown.files == 3
     told: list[str] = []
-    unproven = purge_quarantine(scene.store, at(NOW + 4 * DAY, told))
+    unproven = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY, told))
     assert unproven.files == 0, "by the clock of the store, it is still early"
     assert "rerun with --force-retention" in told[0]
     scene.store.advance(4 * DAY)
-    purged = purge_quarantine(scene.store, at(NOW + 4 * DAY))
+    purged = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
     assert (purged.files, purged.bytes, purged.runs) == (
         3,
         report.bytes_removed,
@@ -157,7 +163,7 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     )
     assert not any("quarantine" in name for name in own_files(scene))
     assert list_runs(scene.store)[-1].status == "purged"
-    again = purge_quarantine(scene.store, at(NOW + 4 * DAY))
+    again = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
     assert (again.runs, again.waiting) == ((), ())
 
 

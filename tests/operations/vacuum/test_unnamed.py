@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
 
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert.run import ConvertOptions, convert
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain
@@ -58,7 +60,9 @@ def plan(root: Path, **options: bool) -> VacuumPlan:
     fixed = {"mode": "full", "max_orphan_fraction": 1.0, "retain_ms": 0, "force_retention": True}
     chosen = VacuumOptions(**fixed, **options)  # type: ignore[arg-type]
     store = LocalStore(str(root))
-    return vacuum_table(store, chosen, RunContext(warn=pytest.fail), dry_run=True).plan
+    return vacuum_table(
+        DeltaLog(store, ignore_warning), chosen, RunContext(warn=pytest.fail), dry_run=True
+    ).plan
 
 
 def paths_of(found: VacuumPlan) -> set[str]:
@@ -181,6 +185,8 @@ def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
 def test_commits_are_read_once(written: Path) -> None:
     store = CountingStore(LocalStore(str(written)))
     options = VacuumOptions(mode="full", max_orphan_fraction=1.0, include_orphans=True)
-    vacuum_table(store, options, RunContext(warn=pytest.fail), dry_run=True)
+    vacuum_table(
+        DeltaLog(store, ignore_warning), options, RunContext(warn=pytest.fail), dry_run=True
+    )
     commits = [name for name in store.names["read_many"] if name.endswith(".json")]
     assert len(commits) == len(set(commits)) == 3

@@ -13,7 +13,8 @@ import pytest
 
 from deltactl.engine import local
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DataFileError, VerificationError
+from deltactl.errors import DataFileError, VerificationError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize import tasks
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
@@ -148,7 +149,9 @@ def test_a_bin_that_runs_alone_is_encoded_by_several_threads(
     monkeypatch.setattr(writer, "encode_segment", encode)
     store = LocalStore(str(tmp_path))
     optimize_table(
-        store, OptimizeOptions(), RunContext(engine=LocalEngine(workers=2), warn=pytest.fail)
+        DeltaLog(store, ignore_warning),
+        OptimizeOptions(),
+        RunContext(engine=LocalEngine(workers=2), warn=pytest.fail),
     )
     assert len(threads) == 2
     rows = pa.concat_tables(make_table(start=10_000 * number) for number in range(3))
@@ -162,7 +165,7 @@ def test_a_bin_with_small_chunks_is_encoded_by_one_thread(
     monkeypatch.setattr(local, "count_cores", lambda: 2)
     monkeypatch.setattr(writer, "encode_segment", None)  # a call would raise an error
     optimize_table(
-        LocalStore(str(tmp_path)),
+        DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
         OptimizeOptions(),
         RunContext(engine=LocalEngine(workers=2), warn=pytest.fail),
     )

@@ -10,15 +10,16 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, ignore_warning
+from deltactl.errors import CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import as_long, as_text
-from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.listing import Checkpoint
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.remove_files import RESTORE
 from deltactl.numpy_types import WideHashes
 from deltactl.operations.check.path_encoding.history import (
@@ -59,13 +60,13 @@ class PathHistory:
 
     def __init__(
         self,
+        log: DeltaLog,
         snapshot: Snapshot,
-        listing: LogListing,
         path_texts: PathTextIndex,
         hashes: WideHashes,
         skip: frozenset[Checkpoint],
     ) -> None:
-        self._snapshot, self._listing = snapshot, listing
+        self._snapshot, self._log = snapshot, log
         self._path_texts, self._hashes = path_texts, hashes
         self._events: dict[str, list[Event]] = defaultdict(list)
         self._writers: dict[int, Writer] = {}
@@ -109,7 +110,7 @@ class PathHistory:
     def _find_first(self) -> int:
         """Return the oldest version from which no commit up to the snapshot's is missing."""
         first = self._snapshot.version + 1
-        while first - 1 in self._listing.commits:
+        while first - 1 in self._log.listing.commits:
             first -= 1
         return first
 
@@ -117,18 +118,12 @@ class PathHistory:
         """Return the oldest version to start from: every later commit is in the log."""
         versions = {
             c.version
-            for c in self._listing.checkpoints
+            for c in self._log.listing.checkpoints
             if c not in skip and first - 1 <= c.version <= self._snapshot.version
         }
         if not versions:
             return self._snapshot
-        return load_snapshot(
-            self._snapshot.store,
-            min(versions),
-            warn=ignore_warning,
-            listing=self._listing,
-            skip=skip,
-        )
+        return self._log.without_warnings().snapshot(min(versions), skip=skip)
 
     def _give_up(self) -> None:
         """Discard all intents, because commits cannot be read."""
@@ -155,7 +150,7 @@ class PathHistory:
 
     def _read(self, first: int) -> None:
         versions = range(first, self._snapshot.version + 1)
-        names = [self._listing.commits[version].name for version in versions]
+        names = [self._log.listing.commits[version].name for version in versions]
         contents = self._snapshot.store.read_many(names)
         logs = (CommitBytes(name, data) for name, data in zip(names, contents, strict=True))
         done = first

@@ -13,8 +13,9 @@ import pyarrow as pa
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, find_path_problem
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.path_encoding.commits import PathHistory, Writer
 from deltactl.operations.check.path_encoding.history import LiveText
@@ -78,8 +79,8 @@ class PathPairs:
 
 
 def find_path_pairs(
+    log: DeltaLog,
     snapshot: Snapshot,
-    listing: LogListing,
     path_texts: PathTextIndex,
     skip: frozenset[Checkpoint] = frozenset(),
 ) -> PathPairs | None:
@@ -88,8 +89,8 @@ def find_path_pairs(
     Commits are read again only if one has.
 
     Args:
+        log: the log of the table.
         snapshot: the version.
-        listing: its log.
         path_texts: the live files, and all removes of commits and of the checkpoint.
         skip: checkpoints that cannot be used.
     """
@@ -98,7 +99,7 @@ def find_path_pairs(
         return None
     chosen = [path_texts.choose(batch, hashes) for batch in snapshot.file_batches()]
     files = pa.concat_tables(chosen).combine_chunks()
-    history = PathHistory(snapshot, listing, path_texts, hashes, skip)
+    history = PathHistory(log, snapshot, path_texts, hashes, skip)
     found = list(_list_pairs(files, history))
     exists = _find_present(snapshot, found)
     return PathPairs(tuple(replace(it, exists=exists.get(it.path)) for it in found), files)

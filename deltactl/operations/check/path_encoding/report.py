@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.path_encoding.pairs import PairVerdict, PathPair, find_path_pairs
@@ -18,8 +19,8 @@ _CODES: Final = {
 
 
 def check_path_pairs(
+    log: DeltaLog,
     snapshot: Snapshot,
-    listing: LogListing,
     path_texts: PathTextIndex,
     broken: frozenset[Checkpoint],
     findings: Findings,
@@ -33,7 +34,7 @@ def check_path_pairs(
     """
     for batch in snapshot.tombstone_batches(PATH_COLUMNS):
         path_texts.take_removed(batch)
-    found = find_path_pairs(snapshot, listing, path_texts, broken)
+    found = find_path_pairs(log, snapshot, path_texts, broken)
     if found is None:
         return
     wanted = 0

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.engine.local import LocalEngine
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.layout.select import (
     MAX_CLUSTER_BYTES,
     ClusterLimit,
@@ -31,7 +32,9 @@ def warnings_of(builder: TableBuilder, **options: Any) -> list[str]:
     said: list[str] = []
     context = RunContext(warn=said.append, engine=LocalEngine(workers=1))
     with opened_as(builder.store):
-        optimize_table(builder.store, OptimizeOptions(**options), context, dry_run=True)
+        optimize_table(
+            DeltaLog(builder.store, context.warn), OptimizeOptions(**options), context, dry_run=True
+        )
     return said
 
 

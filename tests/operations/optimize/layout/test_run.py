@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from deltactl.engine.local import LocalEngine
 from deltactl.engine.spill import Spool
 from deltactl.errors import SafetyError, UsageError, VerificationError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.layout import tasks
 from deltactl.operations.optimize.layout.tags import CLUSTER_TAG
 from deltactl.operations.optimize.options import Layout
@@ -60,7 +61,9 @@ def run(store: Store, *, dry_run: bool = False, **options: Any) -> OptimizeRepor
         sleep=lambda seconds: None,
     )
     with opened_as(store):
-        return optimize_table(store, OptimizeOptions(**options), context, dry_run=dry_run)
+        return optimize_table(
+            DeltaLog(store, context.warn), OptimizeOptions(**options), context, dry_run=dry_run
+        )
 
 
 def rows_of(store: Store) -> Counter[Any]:

@@ -10,6 +10,7 @@ import pytest
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.engine.spill import Spool
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.layout import tasks
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
@@ -40,7 +41,9 @@ def stopped(builder: TableBuilder, limit: int, **options: Any) -> OptimizeReport
         cancel=StopAfter(limit),
     )
     with opened_as(builder.store):
-        return optimize_table(builder.store, OptimizeOptions(**options), context)
+        return optimize_table(
+            DeltaLog(builder.store, context.warn), OptimizeOptions(**options), context
+        )
 
 
 def test_a_cluster_is_dropped_at_any_moment(

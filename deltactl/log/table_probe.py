@@ -1,4 +1,4 @@
-"""Build the error for a path that is not a Delta table."""
+"""Find out whether a path is a Delta table, or inside one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from deltactl.storage.store import Store
 _LEVELS_UP = 4
 
 
+def has_log(store: Store, directory: str = "") -> bool:
+    """Return whether a directory has a log that is not empty."""
+    base = f"{directory}/" if directory else ""
+    return next(iter(store.list_from(base + LOG_DIR)), None) is not None
+
+
 def no_table_error(store: Store) -> NotATableError:
     """Return the error for a path without a Delta log; the message shows what the path contains.
 
@@ -19,7 +25,7 @@ def no_table_error(store: Store) -> NotATableError:
         StorageError: the path cannot be listed.
     """
     where = store.uri
-    if next(iter(store.list_from(LOG_DIR)), None) is not None:
+    if has_log(store):
         return NotATableError(
             f"{where} is not a Delta table: its _delta_log contains no commits",
             hint="Restore the log from a backup, or check the path.",
@@ -53,6 +59,6 @@ def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | Non
             break
         parent = f"{scheme}{separator}{path}"
         with suppress(StorageError):
-            if next(iter(store.list_from(f"{unquote(parent)}/{LOG_DIR}")), None) is not None:
+            if has_log(store, unquote(parent)):
                 return parent
     return None
