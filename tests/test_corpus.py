@@ -23,7 +23,8 @@ from deltactl import (
     UnsupportedFeatureError,
     VacuumOptions,
 )
-from deltactl.operations.optimize import choice as optimize_choice
+from deltactl.operations.optimize import bins as optimize_bins
+from deltactl.operations.optimize import groups as optimize_groups
 from tests.conftest import CORPUS
 
 pytestmark = [pytest.mark.corpus, pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")]
@@ -97,9 +98,9 @@ def _copy(name: str, target: Path) -> Table:
 
 def _rewrite_everything(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimize with every file in a bin, worth it or not: each must survive being rewritten."""
-    monkeypatch.setattr(optimize_choice, "pack", lambda weights, *_: [np.arange(len(weights))])
-    is_clustered = lambda snapshot, files: np.zeros(files.num_rows, np.bool_)  # noqa: E731
-    monkeypatch.setattr(optimize_choice, "clustered_mask", is_clustered)
+    monkeypatch.setattr(optimize_bins, "pack", lambda weights, *_: [np.arange(len(weights))])
+    is_clustered = lambda log, snapshot, files: np.zeros(files.num_rows, np.bool_)  # noqa: E731
+    monkeypatch.setattr(optimize_groups, "clustered_mask", is_clustered)
     table.optimize(OptimizeOptions(min_input_files=1, min_file_bytes=1 << 40, verify="full"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltactl import OptimizeOptions, Table, VacuumOptions
-from deltactl.operations.optimize.plan import TWO_TEXTS
+from deltactl.operations.optimize.candidates import TWO_TEXTS
 from deltactl.protocol.paths import ascii_directory, decode_path, encode_path, hive_escape
 from tests.support.path_texts import READINGS, TextTable
 from tests.support.vacuum_scenes import Scene, vector_names

@@ -13,7 +13,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize.copy_groups import RewriteCounts
-    from deltactl.operations.optimize.layout.select import LayoutPlan
+    from deltactl.operations.optimize.layout.plan import LayoutPlan
     from deltactl.operations.optimize.run import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20

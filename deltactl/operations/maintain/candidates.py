@@ -16,7 +16,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.actions import Action, Bins, Effect
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import SHARE_WRITTEN, predict_cost
-from deltactl.operations.optimize.choice import TARGET_TAG
+from deltactl.operations.optimize.groups import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
@@ -121,7 +121,7 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     actions = []
     for label, mine in zip(groups.labels(), np.split(order, edges), strict=True):
         chosen = bins.take(mine)
-        request = None if plan.layout is None else plan.layout.request_of(int(mine[0]))
+        request = None if plan.layout is None else plan.layout.requests[int(mine[0])]
         if request is None:
             action = _join_files(subject, label, chosen, int(deleting[mine].sum()))
         else:

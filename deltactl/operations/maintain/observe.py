@@ -25,8 +25,9 @@ from deltactl.operations.maintain.upkeep import (
     find_manifest,
     find_vacuum,
 )
+from deltactl.operations.optimize.candidates import load_files
 from deltactl.operations.optimize.layout.request import resolve_request
-from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_optimize
+from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.storage.network.counts import requests_sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
+from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.partition_groups import group_partitions
@@ -315,7 +316,9 @@ def _build_draft(
     context: RunContext,
 ) -> Draft:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON strings, flags raw."""
-    parameters: dict[str, object] = {"predicate": format_predicates(plan)}
+    parameters: dict[str, object] = {
+        "predicate": json.dumps([plan.predicate] if plan.predicate else [], ensure_ascii=False)
+    }
     if options.purge:
         parameters["applyPurge"] = True
     else:

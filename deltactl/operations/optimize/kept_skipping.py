@@ -43,10 +43,6 @@ def expect_kept_skipping(
         rows = pc.index_in(matched["path"], value_set=plan.files["path"])
         numbers = pc.fill_null(pc.take(bins, rows), -1)
         sets.append(numbers.to_numpy())
-    others = frozenset(
-        number
-        for number in range(len(layout.files_after))
-        if layout.request_of(number) not in (None, request)
-    )
+    others = frozenset(n for n, kept in enumerate(layout.requests) if kept not in (None, request))
     rewritten = RewrittenSets(np.concatenate(sets), np.asarray(layout.files_after, np.int64))
     return ExpectedSkipping.of(request, pa.chunked_array(bounds, kind), rewritten, others)

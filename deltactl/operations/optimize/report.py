@@ -8,7 +8,7 @@ from typing import Any
 from deltactl.errors import DeltactlError
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.forecast import ClusterForecast
-from deltactl.operations.optimize.layout.select import LayoutPlan
+from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.skipping.report import LayoutReport
@@ -109,8 +109,7 @@ class OptimizeReport:
             return ("rows",)
         layout, counts = self.plan.layout, self.rewritten
         if layout is not None:
-            is_merged = any(layout.request_of(n) is None for n in range(len(layout.files_after)))
-            return ("rows", "counts") if is_merged else ("rows",)
+            return ("rows", "counts") if None in layout.requests else ("rows",)
         if counts is None or not counts.groups_copied:
             return ("counts",)
         return ("bytes", "counts") if counts.groups_encoded else ("bytes",)

@@ -22,9 +22,9 @@ from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
-from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
+from deltactl.operations.optimize.groups import TARGET_TAG
 from deltactl.operations.optimize.kept_skipping import expect_kept_skipping
 from deltactl.operations.optimize.layout.build import build_cluster_tasks, estimate_memory
 from deltactl.operations.optimize.layout.distribute import count_rows, run_bins
@@ -197,7 +197,7 @@ def _forecast_clusters(
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
-    clusters = [(number, layout.request_of(number)) for number in largest]
+    clusters = [(number, layout.requests[number]) for number in largest]
     unusable = find_unusable(plan)
     placed = [(n, request) for n, request in clusters if request is not None and n not in unusable]
     return {

@@ -49,7 +49,7 @@ def drop_bins(plan: OptimizePlan, numbers: Collection[int]) -> OptimizePlan:
         layout = replace(
             layout,
             files_after=tuple(layout.files_after[n] for n in rest),
-            requests=tuple(layout.requests[n] for n in rest) if layout.requests else (),
+            requests=tuple(layout.requests[n] for n in rest),
         )
     return replace(plan, files=files, layout=layout, skipping=None)
 

@@ -27,7 +27,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.optimize.plan import TWO_TEXTS
+from deltactl.operations.optimize.candidates import TWO_TEXTS
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.target_size import choose_target_bytes

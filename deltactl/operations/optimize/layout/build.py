@@ -8,7 +8,7 @@ from typing import Final
 from deltactl.engine.local import count_cores
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.engine.tasks import LazyTasks
-from deltactl.operations.optimize.layout.select import LayoutPlan
+from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.tasks import DECODED_PER_INPUT_BYTE, ClusterTask
 from deltactl.operations.optimize.tasks import RewriteTask
 from deltactl.units import GIB, MIB
@@ -48,7 +48,7 @@ def build_cluster_tasks(
         usable = limit = _EXECUTOR_BYTES
 
     def build_bin(number: int) -> ClusterTask | RewriteTask:
-        request = plan.request_of(number)
+        request = plan.requests[number]
         if request is None:
             return build(number)
         needed = _estimate_cluster(sizes[number])
@@ -62,7 +62,7 @@ def build_cluster_tasks(
         )
 
     def weigh(number: int, size: int) -> int:
-        if plan.request_of(number) is None:
+        if plan.requests[number] is None:
             return estimate_memory(size)
         needed = _estimate_cluster(size)
         return needed if needed <= usable // cores else limit

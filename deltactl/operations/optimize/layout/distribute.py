@@ -14,8 +14,8 @@ from deltactl.engine.base import Done, Engine, Failed, Progress
 from deltactl.engine.shuffle import Shuffle
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
+from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.sample import sample_placement
-from deltactl.operations.optimize.layout.select import LayoutPlan
 from deltactl.operations.optimize.layout.tasks import (
     ClusterTask,
     LayoutSpec,
@@ -82,7 +82,7 @@ def _find_large(engine: Engine, plan: LayoutPlan, sizes: Sequence[int]) -> Mappi
     return {
         number: None
         for number, size in enumerate(sizes)
-        if size >= SHUFFLED_FROM_BYTES and plan.request_of(number) is not None
+        if size >= SHUFFLED_FROM_BYTES and plan.requests[number] is not None
     }
 
 

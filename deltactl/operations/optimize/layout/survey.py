@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Final, get_args
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from deltactl.errors import UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_columns import ensure_columns
+from deltactl.operations.optimize.layout.clusters import count_outputs
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.request import (
     LayoutColumn,
@@ -20,15 +20,13 @@ from deltactl.operations.optimize.layout.request import (
     find_columns,
     resolve_columns,
 )
-from deltactl.operations.optimize.layout.select import count_outputs
-from deltactl.operations.optimize.layout.tags import COLUMNS_TAG, LAYOUT_TAG, is_laid_out
+from deltactl.operations.optimize.layout.tags import number_layouts
 from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 OPTION: Final = "--layout"
@@ -119,31 +117,13 @@ def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutReque
     """Return the layout with most bytes, from the tags of deltactl."""
     if batches:
         files = pa.concat_tables(batches)
-        files = files.filter(pa.array(is_laid_out(files)))
-        tagged = pa.table(
-            {
-                "layout": lookup_map(files["tags"], LAYOUT_TAG),
-                "columns": lookup_map(files["tags"], COLUMNS_TAG),
-                "size": files["size_bytes"],
-            }
-        )
-        totals = tagged.group_by(["layout", "columns"]).aggregate([("size", "sum")])
-        for row in totals.sort_by([("size_sum", "descending")]).to_pylist():
-            found = _parse_tags(snapshot, row["layout"], row["columns"])
-            if found is not None:
-                return found
+        numbers, requests = number_layouts(snapshot, files)
+        sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
+        totals = np.zeros(len(requests) + 1, np.int64)  # the last is for files without a layout
+        np.add.at(totals, numbers, sizes)
+        if requests:
+            return requests[int(totals[:-1].argmax())]
     raise UsageError(
         f"{OPTION}: the table has no clustering columns",
         hint="Run `deltactl describe-detail TABLE COLUMNS --layout` with the columns to examine.",
     )
-
-
-def _parse_tags(snapshot: Snapshot, layout: str, columns: str) -> LayoutRequest | None:
-    """Return the layout in tags; ``None`` if the table no longer has its columns."""
-    known = next((name for name in get_args(Layout) if name == layout), None)
-    try:
-        paths = [tuple(map(str, path)) for path in json.loads(columns)]
-    except (ValueError, TypeError, RecursionError):
-        return None
-    found = find_columns(snapshot, paths) if paths else None
-    return None if known is None or found is None else LayoutRequest("cluster", known, found)

@@ -8,17 +8,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast, get_args
 from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.numpy_types import Flags, Integers
-from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.layout.request import LayoutRequest, find_columns
+from deltactl.operations.optimize.options import Layout
 from deltactl.operations.row_proofs import PATH_TAG
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.partitions import lookup_map
 
 LAYOUT_TAG: Final = "deltactl.layout"
@@ -29,6 +32,8 @@ CLUSTER_TAG: Final = "deltactl.layoutCluster"
 CUBE_TAG: Final = "ZCUBE_ID"
 CUBE_COLUMNS_TAG: Final = "ZCUBE_ZORDER_BY"
 LIQUID: Final = "liquid"
+
+_BETWEEN: Final = "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,38 @@ def is_laid_out(files: pa.Table) -> Flags:
     """Return a mask of files with valid tags of deltactl (not copied by another tool)."""
     own = pc.equal(lookup_map(files["tags"], PATH_TAG), files["path"])
     return np.asarray(pc.fill_null(own, False)).astype(np.bool_)
+
+
+def number_layouts(
+    snapshot: Snapshot, files: pa.Table
+) -> tuple[Integers, tuple[LayoutRequest, ...]]:
+    """Return for each file the number of its layout by tags of deltactl, and the layouts.
+
+    The number is -1 for a file without tags, and for layouts by dropped columns.
+    """
+    texts = pc.binary_join_element_wise(
+        lookup_map(files["tags"], LAYOUT_TAG), lookup_map(files["tags"], COLUMNS_TAG), _BETWEEN
+    )
+    missing = pa.scalar(None, pa.string())
+    codes, names = number_tags(pc.if_else(array_of(is_laid_out(files)), texts, missing))
+    requests = [_parse(snapshot, text) for text in names.to_pylist()]
+    known = np.array([request is not None for request in requests], np.bool_)
+    number_of = np.where(known, np.cumsum(known) - 1, -1)
+    numbers = np.append(number_of, -1)[codes]  # the last is for code -1
+    return numbers, tuple(request for request in requests if request is not None)
+
+
+def _parse(snapshot: Snapshot, text: str) -> LayoutRequest | None:
+    """Return the layout in tags, if rows can be placed by it."""
+    layout, _, columns = text.partition(_BETWEEN)
+    if layout not in get_args(Layout):
+        return None
+    try:
+        paths = [tuple(map(str, path)) for path in json.loads(columns)]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    found = find_columns(snapshot, paths)
+    return LayoutRequest("cluster", cast("Layout", layout), found) if found else None
 
 
 def has_layout(files: pa.Table, request: LayoutRequest) -> Flags:

@@ -6,14 +6,14 @@ import pytest
 
 from deltactl.engine.local import count_cores
 from deltactl.operations.optimize.layout.build import build_cluster_tasks
+from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.request import LayoutColumn, LayoutRequest
-from deltactl.operations.optimize.layout.select import LayoutPlan
 from deltactl.operations.optimize.layout.tasks import ClusterTask
 from deltactl.operations.optimize.tasks import RewriteTask
 from deltactl.units import GIB, MIB
 
 _REQUEST = LayoutRequest("cluster", "tile", (LayoutColumn("a", ("a",)),))
-_PLAN = LayoutPlan(_REQUEST, (1, 2, 40), 0)
+_PLAN = LayoutPlan(_REQUEST, (_REQUEST,) * 3, (1, 2, 40), 0)
 _SIZES = [MIB, 10 * MIB, 10 * GIB]
 
 
@@ -39,6 +39,6 @@ def test_tasks_that_run_together_fit_the_memory(memory_bytes: int, is_local: boo
 
 
 def test_bins_without_a_layout_are_joined() -> None:
-    plan = LayoutPlan(_REQUEST, (1, 1, 40), 0, (None, _REQUEST, _REQUEST))
+    plan = LayoutPlan(_REQUEST, (None, _REQUEST, _REQUEST), (1, 1, 40), 0)
     tasks = [t.payload for t in build_cluster_tasks(plan, _SIZES, build, None, is_local=True)]
     assert [type(task) for task in tasks] == [RewriteTask, ClusterTask, ClusterTask]

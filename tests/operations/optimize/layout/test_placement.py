@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltactl.operations.optimize.layout.clusters import count_outputs, divide_clusters
 from deltactl.operations.optimize.layout.curves import encode_hilbert, encode_z_order
 from deltactl.operations.optimize.layout.placement import learn_placement
 from deltactl.operations.optimize.layout.ranks import (
@@ -23,7 +24,6 @@ from deltactl.operations.optimize.layout.ranks import (
     count_below,
 )
 from deltactl.operations.optimize.layout.sample import choose_probes
-from deltactl.operations.optimize.layout.select import count_outputs, divide_clusters
 from deltactl.operations.optimize.layout.tiles import choose_slices, cut_tiles
 
 LAYOUTS: Any = ["tile", "hilbert", "zorder", "linear"]

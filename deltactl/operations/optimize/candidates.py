@@ -1,0 +1,210 @@
+"""Find the files that an optimize may rewrite: the first step of a plan, from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import Warn
+from deltactl.log.audit.path_texts import multiple_texts_mask
+from deltactl.log.commits.file_actions import ensure_complete
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Flags, Integers
+from deltactl.operations.optimize.float_stats import float_stats_type, keep_float_stats
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.partition_groups import PartitionGroups, group_partitions
+from deltactl.operations.predicate.parse import PartitionPredicate
+from deltactl.operations.touched_partitions import find_touched
+from deltactl.parquet.data_file import FLOAT_STATS
+from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_decoding import bounds_type, parse_stats
+from deltactl.units import format_count
+
+BOUNDS = "bounds"
+"""Column of considered files: the statistics of the columns of a layout."""
+
+TWO_TEXTS = "listed under two path texts in the log"
+"""A reason why a file is not rewritten: see ``multiple_texts_mask``."""
+
+_READ_COLUMNS = (
+    "path",
+    "encoded_path",
+    "partition_values",
+    "size_bytes",
+    "stats",
+    "tags",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+    "modification_time_ms",
+    "clustering_provider",
+)
+
+
+class LoadedFiles(NamedTuple):
+    """The files that are considered, the number of other files, and the bytes of the table."""
+
+    files: pa.Table
+    num_others: int
+    table_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Candidates:
+    """The considered files by partition, and the decision about each so far.
+
+    ``mask`` are the files that may be rewritten; ``forced`` are rewritten in any case; ``settled``
+    are outputs for the same target size. ``left_alone`` counts the other files by reason.
+    """
+
+    files: pa.Table
+    groups: PartitionGroups
+    sizes: Integers
+    mask: Flags
+    forced: Flags
+    settled: Flags
+    left_alone: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, files: pa.Table, groups: PartitionGroups) -> Candidates:
+        """Return all files as candidates."""
+        sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
+        none = np.zeros(len(sizes), np.bool_)
+        return cls(files, groups, sizes, ~none, none, none)
+
+    def leave(self, mask: Flags, reason: str) -> None:
+        """Remove files from the candidates, and count them by reason."""
+        hit = self.mask & mask
+        self.mask = self.mask & ~mask
+        self.left_alone[reason] = self.left_alone.get(reason, 0) + int(hit.sum())
+
+
+def load_files(
+    snapshot: Snapshot,
+    predicate: PartitionPredicate | None = None,
+    names: pa.ChunkedArray | None = None,
+    request: LayoutRequest | None = None,
+    copies_from_bytes: int | None = None,
+) -> LoadedFiles:
+    """Read the files that match ``predicate``, only those with one of ``names`` if given.
+
+    Of the statistics only those of the columns of a layout are kept, and those of floats of files
+    from ``copies_from_bytes``.
+    """
+    kind = None if request is None else bounds_type(snapshot.metadata, request.paths)
+    copied_from = None if request is not None else copies_from_bytes
+    floats = None if copied_from is None else float_stats_type(snapshot)
+    unmatched = table_bytes = 0
+
+    def read(batch: pa.Table) -> pa.Table:
+        nonlocal unmatched, table_bytes
+        ensure_complete(batch)
+        table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+        files = batch.append_column("num_records", num_records(batch["stats"]))
+        if kind is not None:
+            files = files.append_column(BOUNDS, parse_stats(batch["stats"], kind))
+        if floats is not None and copied_from is not None:
+            kept = keep_float_stats(batch, floats, copied_from)
+            files = files.append_column(FLOAT_STATS, kept)
+        files = files.drop_columns("stats")
+        if names is not None:
+            files = files.filter(pc.is_in(files["path"], value_set=names))
+        if predicate is None:
+            return files
+        matched = files.filter(predicate.evaluate(files["partition_values"]))
+        unmatched += files.num_rows - matched.num_rows
+        return matched
+
+    tables = [read(batch) for batch in snapshot.file_batches(_READ_COLUMNS)]
+    files = pa.concat_tables(tables or [read(snapshot.files.select(_READ_COLUMNS))])
+    return LoadedFiles(files, unmatched, table_bytes)
+
+
+def find_candidates(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    options: OptimizeOptions,
+    loaded: LoadedFiles,
+    *,
+    names: pa.ChunkedArray | None,
+    now_ms: int,
+) -> Candidates:
+    """Return the files that the options allow to rewrite; only ``names``, if given.
+
+    Raises:
+        CorruptLogError: a partition value is not valid for the type of its column.
+        SafetyError: a file has a value of a column that is not a partition column.
+    """
+    files = loaded.files
+    fields = snapshot.metadata.known_partition_fields
+    candidates = Candidates.of(files, group_partitions(files["partition_values"], fields))
+    if names is not None:
+        others = pc.invert(pc.is_in(files["path"], value_set=names))
+        candidates.leave(np.asarray(others), "not changed by other writers")
+    _leave_two_texts(candidates, snapshot, log.warn)
+    candidates.left_alone["not matched by --where"] = loaded.num_others
+    if options.partitions is not None:
+        outside = _outside(candidates, snapshot, options.partitions)
+        candidates.leave(outside, "in a partition not chosen")
+    _leave_untouched(candidates, log, snapshot, options)
+    if options.skip_hot_ms is not None:
+        times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
+        hot = candidates.groups.newest(times) > now_ms - options.skip_hot_ms
+        candidates.leave(hot[candidates.groups.ids], "in a recently written partition")
+    return candidates
+
+
+def _leave_two_texts(candidates: Candidates, snapshot: Snapshot, warn: Warn) -> None:
+    """Exclude files with two path texts in the log.
+
+    Readers return their rows twice, or still return removed rows: a rewrite would make that
+    permanent.
+    """
+    mask = multiple_texts_mask(snapshot, candidates.files)
+    if not mask.any():
+        return
+    candidates.leave(mask, TWO_TEXTS)
+    first = candidates.files["path"][int(np.flatnonzero(mask)[0])].as_py()
+    warn(
+        f"{format_count(int(mask.sum()), 'file')} excluded, such as {first!r}. The log has two "
+        "path texts for each of these files, so readers treat one file as two. Run `deltactl "
+        f"check {snapshot.store.uri}`"
+    )
+
+
+def _leave_untouched(
+    candidates: Candidates, log: DeltaLog, snapshot: Snapshot, options: OptimizeOptions
+) -> None:
+    """Exclude partitions without added or removed files after ``since_version``.
+
+    The version may be of an earlier table at this address: then nothing is excluded.
+    """
+    since, table_id = options.since_version, options.since_table_id
+    if since is None or table_id not in (None, snapshot.metadata.id):
+        return
+    if since > snapshot.version:
+        log.warn(f"there is no version {since} yet: all partitions are considered")
+        return
+    touched = find_touched(log, snapshot, since)
+    if touched is not None:
+        outside = _outside(candidates, snapshot, touched)
+        candidates.leave(outside, f"in a partition not touched since version {since}")
+
+
+def _outside(candidates: Candidates, snapshot: Snapshot, directories: Set[str]) -> Flags:
+    """Return files of partitions that have none of these directories."""
+    fields, groups = snapshot.metadata.partition_fields, candidates.groups
+    by_text = group_partitions(candidates.files["partition_values"], fields, by_text=True)
+    labels = [label in directories for label in by_text.labels()]
+    hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
+    # One partition may have several spellings.
+    groups_hit = np.zeros(groups.num_groups, dtype=np.bool_)
+    groups_hit[groups.ids[hit]] = True
+    return ~groups_hit[groups.ids]

@@ -1,0 +1,129 @@
+"""Find the layout of each partition, and exclude files that need no rewrite: the second step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Flags
+from deltactl.operations.optimize.candidates import Candidates
+from deltactl.operations.optimize.clustered import clustered_mask
+from deltactl.operations.optimize.layout.clusters import ClusterLimit
+from deltactl.operations.optimize.layout.existing import AssignedFiles, ExistingLayout
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.layout.tags import is_clustered_otherwise
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.packing import PackingRule
+from deltactl.operations.optimize.purge import purge_mask
+from deltactl.protocol.partitions import lookup_map
+
+TARGET_TAG: Final = "deltactl.targetFileSize"
+"""Tag of an output: the target size in bytes at the time of writing."""
+
+IN_LAYOUT: Final = "already in this layout"
+
+
+def group_files(
+    candidates: Candidates,
+    log: DeltaLog,
+    snapshot: Snapshot,
+    options: OptimizeOptions,
+    *,
+    request: LayoutRequest | None,
+    rule: PackingRule,
+) -> tuple[ExistingLayout, ClusterLimit]:
+    """Return the layout of each partition; exclude files that need no rewrite.
+
+    The layout is that of ``request``, else that of the tags. Return also the limit of a cluster.
+    """
+    files, groups = candidates.files, candidates.groups
+    if request is not None:
+        layouts = ExistingLayout.of_request(files, groups, request)
+    elif options.keeps_layouts:
+        layouts = ExistingLayout.of_tags(snapshot, files, groups)
+    else:
+        layouts = ExistingLayout.none(files, groups)
+    divides = bool(layouts.is_laid.any()) and not (request is not None and request.kind == "zorder")
+    limit = ClusterLimit.of(options.max_bytes, rule.target_bytes, divides=divides)
+    if options.purge:
+        wanted = purge_mask(snapshot, files)
+        candidates.leave(~wanted, "nothing to purge")
+        candidates.forced = wanted
+    elif request is None:
+        clustered = clustered_mask(log, snapshot, files) & ~layouts.assigned.mask
+        candidates.leave(clustered, "clustered or Z-ordered (rewrite with --cluster-by or --full)")
+        _leave_unless_small(candidates, options, layouts, rule, limit)
+    elif not options.full:
+        _leave_placed(candidates, options, request, layouts.assigned, limit)
+    return layouts, limit
+
+
+def _leave_unless_small(
+    candidates: Candidates,
+    options: OptimizeOptions,
+    layouts: ExistingLayout,
+    rule: PackingRule,
+    limit: ClusterLimit,
+) -> None:
+    """Exclude large files, except new files of a partition with a layout.
+
+    If a cluster fills more than one file, its files are merged only for another target size.
+    Otherwise each run would write them again.
+    """
+    files, sizes, assigned = candidates.files, candidates.sizes, layouts.assigned
+    candidates.forced = _over_ratio(files, options.max_deleted_rows_ratio)
+    of_target = pc.equal(lookup_map(files["tags"], TARGET_TAG), str(rule.target_bytes))
+    candidates.settled = pc.fill_null(of_target, False).to_numpy()
+    is_large = sizes >= rule.min_bytes
+    finished = assigned.find_finished(sizes, limit.finished(rule.min_bytes)) & candidates.settled
+    _leave_assigned(candidates, assigned, is_large | finished, IN_LAYOUT)
+    new_in_layout = layouts.is_laid[candidates.groups.ids]
+    candidates.leave(is_large & ~new_in_layout & ~candidates.forced, "large enough")
+
+
+def _leave_placed(
+    candidates: Candidates,
+    options: OptimizeOptions,
+    request: LayoutRequest,
+    assigned: AssignedFiles,
+    limit: ClusterLimit,
+) -> None:
+    """Exclude files that have the requested layout already."""
+    if request.kind == "liquid":
+        otherwise = is_clustered_otherwise(candidates.files, request)
+        candidates.leave(otherwise, "clustered by other columns (rewrite with --full)")
+    candidates.forced = _over_ratio(candidates.files, options.max_deleted_rows_ratio)
+    finished = np.zeros_like(candidates.mask)
+    if request.kind != "zorder":
+        least = limit.finished(options.min_cluster_bytes)
+        finished = assigned.find_finished(candidates.sizes, least)
+    _leave_assigned(candidates, assigned, finished, "in a finished cluster")
+
+
+def _leave_assigned(
+    candidates: Candidates, assigned: AssignedFiles, done: Flags, reason: str
+) -> None:
+    """Exclude files in the layout: those that are done, and those that cannot be merged.
+
+    The latter are in partitions in which only files of one cluster remain.
+    """
+    candidates.leave(assigned.mask & done & ~candidates.forced, reason)
+    groups = candidates.groups
+    has_forced = np.zeros(groups.num_groups, dtype=np.bool_)
+    has_forced[groups.ids[candidates.forced & candidates.mask]] = True
+    singletons = assigned.find_singletons(candidates.mask, groups)
+    candidates.leave(singletons & ~has_forced[groups.ids], IN_LAYOUT)
+
+
+def _over_ratio(files: pa.Table, ratio: float) -> Flags:
+    """Return files with more than ``ratio`` of their rows deleted, or an unknown ratio."""
+    vectors = files["deletion_vector"]
+    deleted = pc.cast(pc.struct_field(vectors, "cardinality"), pa.float64(), safe=False)
+    share = pc.divide(deleted, pc.cast(files["num_records"], pa.float64(), safe=False))
+    over = pc.if_else(pc.is_null(share), vectors.is_valid(), pc.greater(share, ratio))
+    return np.asarray(pc.fill_null(over, False))
