@@ -27,7 +27,6 @@ from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 _TIME_UNITS: Final = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
-_UNSIGNED_BITS: Final = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
 
 # Earlier versions of Arrow do not count a null list of structs as a null.
 COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
@@ -238,9 +237,10 @@ def _comparable(values: list[Any], type_: pa.DataType) -> list[Any]:
             int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
             for raw in values
         ]
-    if (bits := _UNSIGNED_BITS.get(str(type_))) is not None:
-        # The bound is stored as a signed integer of this width.
-        return [None if raw is None else raw % (1 << bits) for raw in values]
+    if pa.types.is_unsigned_integer(type_):
+        # The bound is stored as a signed integer of 32 or 64 bits.
+        size = 1 << max(type_.bit_width, 32)
+        return [None if raw is None else raw % size for raw in values]
     if pa.types.is_floating(type_):
         return [None if raw != raw else raw for raw in values]  # noqa: PLR0124 - NaN
     return values

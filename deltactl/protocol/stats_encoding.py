@@ -7,9 +7,12 @@ unless this form would be wrong for some reader.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
+from json.encoder import encode_basestring
 from math import copysign, isinf, isnan
 from typing import Any, Final
 
@@ -21,10 +24,10 @@ from deltactl.protocol.stats import FileStats, LeafStats, Path
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 # The first and last date that readers parse (years 1 and 9999), in days and in microseconds.
+_EPOCH: Final = datetime(1970, 1, 1)
 _FIRST_DAY: Final = -719162
 _LAST_DAY: Final = 2932896
 _DAY_US: Final = 86_400_000_000
-_UNDECODED: Final = "\ufffd"
 _ASCII_TIE: Final = "\x7f"
 _UNICODE_TIE: Final = "\U0010ffff"
 _INFINITIES: Final = {True: '"Infinity"', False: '"-Infinity"'}
@@ -50,8 +53,8 @@ def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
         of_kind = {leaf.path: it for leaf, it in stats.items() if leaf.kind == kind}
         minima = encode_bounds([it.minimum for it in of_kind.values()], kind, prefix, upper=False)
         maxima = encode_bounds([it.maximum for it in of_kind.values()], kind, prefix, upper=True)
-        lower |= zip(of_kind, minima.to_pylist(), strict=True)
-        upper |= zip(of_kind, maxima.to_pylist(), strict=True)
+        lower |= zip(of_kind, minima, strict=True)
+        upper |= zip(of_kind, maxima, strict=True)
     nulls = {
         leaf.path: None if it.null_count is None else str(it.null_count)
         for leaf, it in stats.items()
@@ -90,13 +93,15 @@ def encode_leaf(
         return LeafColumns(counts)
     return LeafColumns(
         counts,
-        encode_bounds(lower, leaf.kind, string_prefix, upper=False),
-        encode_bounds(upper, leaf.kind, string_prefix, upper=True),
+        pa.array(encode_bounds(lower, leaf.kind, string_prefix, upper=False), pa.string()),
+        pa.array(encode_bounds(upper, leaf.kind, string_prefix, upper=True), pa.string()),
     )
 
 
-def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper: bool) -> pa.Array:
-    """Return bounds of one leaf of many files as JSON.
+def encode_bounds(
+    values: Iterable[Any], kind: str, string_prefix: int, *, upper: bool
+) -> list[str | None]:
+    """Return bounds of one leaf of many files as JSON; ``None`` if unknown.
 
     Args:
         values: days, microseconds, numbers, or strings or their UTF-8 bytes; ``None`` if unknown.
@@ -104,72 +109,52 @@ def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper
         string_prefix: the number of characters to which strings are truncated.
         upper: whether the values are maxima.
     """
+    encode = _choose_encoder(kind, string_prefix, upper)
+    return [None if value is None else encode(value) for value in values]
+
+
+def _choose_encoder(kind: str, prefix: int, upper: bool) -> Callable[[Any], str | None]:
     match kind:
         case "string":
-            return _encode_texts(values, string_prefix, upper)
+            return partial(_encode_text, prefix=prefix, upper=upper)
         case "date":
-            return _encode_days(values)
+            return _encode_day
         case "timestamp" | "timestamp_ntz":
-            return _encode_micros(values, kind == "timestamp", upper)
+            return partial(_encode_micros, zone="Z" if kind == "timestamp" else "", upper=upper)
         case "decimal":
-            texts = [None if v is None else format(Decimal(v), "f") for v in values]
-            return pa.array(texts, pa.string())
+            return lambda value: format(Decimal(value), "f")
         case "float":
-            floats = [None if v is None else _encode_float(float(v), upper=upper) for v in values]
-            return pa.array(floats, pa.string())
+            return lambda value: _encode_float(float(value), upper=upper)
         case "boolean":
-            return pa.array(values, pa.bool_()).cast(pa.string())
+            return lambda value: "true" if value else "false"
         case _:
-            return pa.array(values, pa.int64()).cast(pa.string())
+            return str
 
 
-def _encode_texts(values: Sequence[bytes | str | None], prefix: int, upper: bool) -> pa.Array:
-    raw = pa.array(values, pa.binary())
-    long = pc.fill_null(pc.greater(pc.binary_length(raw), max(prefix, 0)), False)
+def _encode_text(value: bytes | str, *, prefix: int, upper: bool) -> str | None:
     try:
-        texts = raw.cast(pa.string())
-    except pa.ArrowInvalid:  # a bound was truncated in the middle of a character
-        texts = pa.array([_decode(value) for value in values], pa.string())
-    if not upper:
-        texts = pc.utf8_slice_codeunits(texts, 0, max(prefix, 0))  # as truncate_minimum
-    elif pc.any(long).as_py():
-        shortened = [
-            None if text is None else truncate_maximum(text, prefix)
-            for text in texts.filter(long).to_pylist()
-        ]
-        texts = pc.replace_with_mask(texts, long, pa.array(shortened, pa.string()))
-    return encode_strings(texts)
+        text = value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return None  # truncated in the middle of a character
+    cut = truncate_maximum(text, prefix) if upper else truncate_minimum(text, prefix)
+    return None if cut is None else encode_basestring(cut)
 
 
-def _decode(value: bytes | str | None) -> str | None:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return None if text is None or _UNDECODED in text else text
+def _encode_day(days: int) -> str | None:
+    if not _FIRST_DAY <= days <= _LAST_DAY:
+        return None
+    return f'"{(_EPOCH + timedelta(days)).date().isoformat()}"'
 
 
-def _encode_days(values: Sequence[int | None]) -> pa.Array:
-    days = _within(pa.array(values, pa.int64()), _FIRST_DAY, _LAST_DAY)
-    return quote_texts(days.cast(pa.int32()).cast(pa.date32()).cast(pa.string()))
-
-
-def _encode_micros(values: Sequence[int | None], zoned: bool, upper: bool) -> pa.Array:
-    last = (_LAST_DAY + 1) * _DAY_US - 1
-    micros = _within(pa.array(values, pa.int64()), _FIRST_DAY * _DAY_US, last)
-    # numpy rounds down, also before 1970.
-    millis = pa.array(
-        pc.fill_null(micros, 0).to_numpy() // 1000, mask=micros.is_null().to_numpy(False)
+def _encode_micros(micros: int, *, zone: str, upper: bool) -> str | None:
+    if not _FIRST_DAY * _DAY_US <= micros < (_LAST_DAY + 1) * _DAY_US:
+        return None
+    # A maximum with exact microseconds is correct for every reader.
+    is_exact = upper and micros % 1000
+    text = (_EPOCH + timedelta(microseconds=micros)).isoformat(
+        timespec="microseconds" if is_exact else "milliseconds"
     )
-    texts = millis.cast(pa.timestamp("ms")).cast(pa.string())
-    if upper:
-        # A maximum with exact microseconds is correct for every reader.
-        exact = pc.equal(micros, pc.multiply(millis, 1000))
-        texts = pc.if_else(exact, texts, micros.cast(pa.timestamp("us")).cast(pa.string()))
-    end = 'Z"' if zoned else '"'
-    return pc.binary_join_element_wise('"', pc.replace_substring(texts, " ", "T"), end, "")
-
-
-def _within(values: pa.Array, least: int, greatest: int) -> pa.Array:
-    is_within = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, greatest))
-    return pc.if_else(is_within, values, pa.scalar(None, pa.int64()))
+    return f'"{text}{zone}"'
 
 
 def truncate_minimum(value: str, prefix: int) -> str:

@@ -7,7 +7,7 @@ one that began before the commit and did not see it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -63,7 +63,7 @@ class AddedFiles:
         """Take the commits of other writers since the run began."""
         self._vacuum_began = self._vacuum_began or VACUUM_START in winners.operations
 
-    def ensure_present(self, name: str, content: bytes) -> None:
+    def ensure_present(self, name: str, content: bytes, partition_keys: Iterable[str]) -> None:
         """Look for the files that a commit adds, and for their deletion vectors.
 
         Files that this run saw less than a minute ago are not looked for again.
@@ -71,13 +71,14 @@ class AddedFiles:
         Args:
             name: of the commit.
             content: the commit.
+            partition_keys: the physical names of the partition columns.
 
         Raises:
             FilesGoneError: the message has the files.
             CorruptLogError: readers could not read the commit.
             StorageError: the store failed.
         """
-        names = self._names = _read_names(name, content)
+        names = self._names = _read_names(name, content, partition_keys)
         if self._is_fresh(self._listed_s) or not len(names):
             return
         if self._is_fresh(self._seen_s):
@@ -170,10 +171,10 @@ def _without(names: pa.ChunkedArray, found: list[str]) -> pa.ChunkedArray:
     return names.filter(pc.invert(pc.is_in(names.cast(pa.binary()), value_set=known)))
 
 
-def _read_names(name: str, content: bytes) -> pa.ChunkedArray:
+def _read_names(name: str, content: bytes, partition_keys: Iterable[str]) -> pa.ChunkedArray:
     """Return the decoded names of all files that a commit adds, and of their deletion vectors."""
     chunks: list[pa.Array] = []
-    for parsed in CommitParser().parse(_blocks(name, content)):
+    for parsed in CommitParser(partition_keys).parse(_blocks(name, content)):
         vectors = vector_files(parsed.adds["deletion_vector"]).drop_null()
         chunks += [*parsed.adds["path"].chunks, vectors.unique()]
     return pa.chunked_array(chunks, pa.string())

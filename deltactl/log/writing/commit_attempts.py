@@ -149,7 +149,7 @@ def win_version(
         name = base.next_commit_file
         content = _encode_on(base, encode, txn_id, store)
         if content is not None and base.ensure_table_is_there(store):
-            files.ensure_present(name, content)
+            files.ensure_present(name, content, base.metadata.partition_keys)
             if put_commit(store, name, content, sleep):
                 files.ensure_still_present(base.version + 1, base.metadata)
                 return replace(base, version=base.version + 1, commit_file=name)

@@ -127,7 +127,7 @@ def _put(
     info = commit_info(times, description, read_version=-1, txn_id=txn_id)
     content = ("\n".join([line("commitInfo", info), *lines]) + "\n").encode()
     name = f"{LOG_DIR}/{commit_name(0)}"
-    files.ensure_present(name, content)
+    files.ensure_present(name, content, metadata.partition_keys)
     if not put_commit(store, name, content, sleep):
         return False
     files.ensure_still_present(0, metadata)

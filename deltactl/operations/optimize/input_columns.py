@@ -7,7 +7,7 @@ nulls that it read are those that were written. This module uses only footers th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -95,7 +95,8 @@ class InputColumns:
         if isinstance(source, DataFileError):
             self.uncounted |= places.keys()
             return
-        sum_nulls = partial(_sum_nulls, footer) if source is None else partial(_sum_copied, source)
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        sum_nulls = partial(_sum_nulls, groups) if source is None else partial(_sum_copied, source)
         for name, place in places.items() if counts else ():
             nulls = footer.num_rows if place is None else sum_nulls(place)
             if nulls is None:
@@ -174,11 +175,10 @@ def _list_places(schema: pa.Schema) -> Iterator[_Place]:
         leaf += sum(1 for _ in walk_leaves(member.type))
 
 
-def _sum_nulls(footer: pq.FileMetaData, place: _Place) -> int | None:
+def _sum_nulls(groups: Sequence[pq.RowGroupMetaData], place: _Place) -> int | None:
     """Return the nulls of a flat column; ``None`` if it is nested, or the footer has no count."""
     if not _is_flat(place):
         return None
-    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
     return _sum_counts([count_chunk_nulls(group.column(place.leaf)) for group in groups])
 
 

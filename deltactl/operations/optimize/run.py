@@ -7,7 +7,7 @@ are durable before the commit that references them; inputs are never deleted her
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -196,6 +196,7 @@ def _forecast_clusters(
     spec = build_spec(snapshot, plan, options, "", context)
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
+    values = _partition_values(snapshot, bins)
     largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
     clusters = [(number, layout.requests[number]) for number in largest]
     unusable = find_unusable(plan)
@@ -205,7 +206,7 @@ def _forecast_clusters(
             snapshot.store,
             spec.reader,
             request,
-            _build_task(spec, snapshot, plan, number, bins[number]),
+            _build_task(spec, snapshot, plan, (number, bins[number], values[number])),
             layout.files_after[number],
         )
         for number, request in placed[:MOST_FORECASTS]
@@ -314,13 +315,15 @@ def _run_round(
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     first = run.num_bins  # outputs of all rounds have different names
 
+    values = _partition_values(snapshot, bins)
+
     def build(number: int) -> RewriteTask:
-        return _build_task(spec, snapshot, plan, first + number, bins[number])
+        return _build_task(spec, snapshot, plan, (first + number, bins[number], values[number]))
 
     run.begin_round(snapshot, plan, bins)
     for files, error in failed:
         run.fail(files, error)
-    folders = (_output_folder(spec, snapshot, _partition_values(snapshot, f)) for f in bins)
+    folders = [_output_folder(spec, snapshot, of_bin) for of_bin in values]
     if plan.layout is None:
         tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
@@ -353,9 +356,13 @@ def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
 
 
 def _build_task(
-    spec: RewriteSpec, snapshot: Snapshot, plan: OptimizePlan, number: int, files: pa.Table
+    spec: RewriteSpec,
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    bin_: tuple[int, pa.Table, Mapping[str, str | None]],
 ) -> RewriteTask:
-    values = _partition_values(snapshot, files)
+    """Return the task of a bin: its number, files and partition values."""
+    number, files, values = bin_
     folder = _output_folder(spec, snapshot, values)
     return RewriteTask(
         number=number,
@@ -376,15 +383,21 @@ def _output_folder(spec: RewriteSpec, snapshot: Snapshot, values: Mapping[str, s
     return ascii_directory(partition_directory([(f.name, values[f.physical_name]) for f in fields]))
 
 
-def _partition_values(snapshot: Snapshot, files: pa.Table) -> dict[str, str | None]:
-    """Return the partition values of a bin in the protocol's form; keys are physical names.
+def _partition_values(
+    snapshot: Snapshot, bins: Sequence[pa.Table]
+) -> list[Mapping[str, str | None]]:
+    """Return the partition values of each bin in the protocol's form; keys are physical names.
 
-    The texts of the files may differ, but their values are equal.
+    The texts of the files of a bin may differ, but their values are equal.
     """
-    maps = files["partition_values"].slice(0, 1)
-    values: dict[str, str | None] = {}
-    for field in snapshot.metadata.partition_fields:
-        text = lookup_map(maps, field.physical_name).combine_chunks()
-        formed = format_partition_values(text, arrow_type(field.type))
-        values[field.physical_name] = formed[0].as_py()
-    return values
+    fields = snapshot.metadata.partition_fields
+    if not fields or not bins:
+        return [{} for _ in bins]
+    firsts = [files["partition_values"].slice(0, 1).combine_chunks() for files in bins]
+    maps = pa.concat_arrays(firsts)
+    columns = [
+        format_partition_values(lookup_map(maps, f.physical_name), arrow_type(f.type)).to_pylist()
+        for f in fields
+    ]
+    names = [f.physical_name for f in fields]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
