@@ -3,8 +3,7 @@
 Other people choose the paths in a log. For a hash without a key, anyone can construct texts with
 equal hashes. With the hash of this module, two texts have equal hashes of 128 bits with a
 probability of 2^-128, even if somebody chose the texts. The reason: the key is chosen later at
-random and never leaves the process. So hashes of two processes differ. A hash of 64 bits never
-decides alone.
+random and never leaves the process. So hashes of two processes differ.
 
 Each 32 bits of the hash are the upper half of a sum. Its terms are the words of the text and its
 length, each multiplied by a random number of 64 bits (Lemire and Kaser, "Strongly universal string
@@ -24,18 +23,14 @@ import pyarrow as pa
 from deltactl.numpy_types import Bytes, Hashes, Integers, WideHashes
 from deltactl.protocol.arrow_schemas import array_of
 
-_NUMBERS: Final = [np.zeros((4, 0), np.uint64)]
+_PARTS: Final = 4  # of 32 bits each
+_NUMBERS: Final = [np.zeros((_PARTS, 0), np.uint64)]
 _LOCK: Final = threading.Lock()
 _BLOCK_ROWS: Final = 1 << 14  # so small that the words of a block stay in the cache
 _WORD_BYTES: Final = 4
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 _SHIFT: Final = np.uint64(33)
-
-
-def hash_names(names: pa.ChunkedArray) -> Hashes:
-    """Return a hash of 64 bits for each name. The names must not be null."""
-    return np.concatenate([np.zeros(0, np.uint64), *(_hash(chunk, 2) for chunk in names.chunks)])
 
 
 def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
@@ -49,7 +44,7 @@ def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
 def hash_pairs(names: pa.ChunkedArray) -> tuple[Hashes, Hashes]:
     """Return a hash of 128 bits for each name, in two halves. The names must not be null."""
     none = np.zeros((2, 0), np.uint64)
-    parts = [none, *(_hash(chunk, 4).reshape(2, -1) for chunk in names.chunks)]
+    parts = [none, *(_hash(chunk) for chunk in names.chunks)]
     first, second = np.concatenate(parts, axis=1)
     return first, second
 
@@ -60,7 +55,7 @@ def sum_of_hashes(texts: pa.Array) -> int:
     The halves are mixed before they are added. Each hash is a sum over words. So without mixing,
     two strings that exchange words would have the same sum as before.
     """
-    halves = _hash(texts, 4).reshape(2, -1)
+    halves = _hash(texts)
     first, second = (int(np.sum(_mix(half), dtype=np.uint64)) for half in halves)
     return first << 64 | second
 
@@ -111,13 +106,13 @@ class SeenKeys:
 
 
 def _wide_hash(texts: pa.StringArray) -> WideHashes:
-    pairs = _hash(texts, 4).reshape(2, -1).T.astype(">u8")
+    pairs = _hash(texts).T.astype(">u8")
     return np.ascontiguousarray(pairs).view("S16").ravel()
 
 
-def _hash(texts: pa.StringArray, halves: int) -> Hashes:
-    """Return hashes of ``halves`` times 32 bits: the first 64 bits of all, then the others."""
-    sums = np.zeros((halves, len(texts)), np.uint64)
+def _hash(texts: pa.StringArray) -> Hashes:
+    """Return the first 64 bits of each hash, and the last ones, as two rows."""
+    sums = np.zeros((_PARTS, len(texts)), np.uint64)
     _, offset_buffer, data_buffer = texts.buffers()
     if len(texts):
         offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset :][: len(texts) + 1]
@@ -127,32 +122,33 @@ def _hash(texts: pa.StringArray, halves: int) -> Hashes:
             block = data[rows[0] : rows[-1]]
             _add_block(sums[:, first : first + _BLOCK_ROWS], block, rows - rows[0])
     upper = sums >> _HALF
-    return (upper[0::2] << _HALF | upper[1::2]).ravel()
+    return upper[0::2] << _HALF | upper[1::2]
 
 
 def _add_block(sums: Hashes, data: Bytes, offsets: Integers) -> None:
     lengths, starts = np.diff(offsets), offsets[:-1]
     whole, rest = lengths // _WORD_BYTES, lengths % _WORD_BYTES
-    numbers = _draw(len(sums), int(whole.max(initial=0)) + 3)
+    numbers = _draw(int(whole.max(initial=0)) + 3)
     padded = np.concatenate([data, np.zeros(2 * _WORD_BYTES, np.uint8)])
     words = np.ndarray((len(data) + _WORD_BYTES,), "<u4", padded, strides=(1,))
     # Take the bytes after the last whole word, and replace those of the next text by zeros.
     ends = words[starts + whole * _WORD_BYTES] & ((1 << 8 * rest) - 1).astype(np.uint32)
-    for half, (first, of_length, of_end) in enumerate(numbers[:, :3]):
-        sums[half] = first + of_length * lengths.astype(np.uint64) + of_end * ends.astype(np.uint64)
+    for part, (first, of_length, of_end) in enumerate(numbers[:, :3]):
+        sums[part] = first + of_length * lengths.astype(np.uint64) + of_end * ends.astype(np.uint64)
     least = int(whole.min())
     for place, factors in enumerate(numbers[:, 3:].T):
         rows = slice(None) if place < least else np.flatnonzero(whole > place)
         found = words[starts[rows] + place * _WORD_BYTES].astype(np.uint64)
-        for half, factor in enumerate(factors):
-            sums[half, rows] += factor * found
+        for part, factor in enumerate(factors):
+            sums[part, rows] += factor * found
 
 
-def _draw(halves: int, count: int) -> Hashes:
-    """Return the random numbers of this process for each half; more are drawn when needed."""
+def _draw(count: int) -> Hashes:
+    """Return the random numbers of this process for each part; more are drawn when needed."""
     with _LOCK:
         known = _NUMBERS[0]
         if (more := count - known.shape[1]) > 0:
-            drawn = np.frombuffer(os.urandom(8 * 4 * more), np.uint64).reshape(4, more)
+            drawn = np.frombuffer(os.urandom(8 * _PARTS * more), np.uint64)
+            drawn = drawn.reshape(_PARTS, more)
             _NUMBERS[0] = known = np.concatenate([known, drawn], axis=1)
-    return known[:halves, :count]
+    return known[:, :count]

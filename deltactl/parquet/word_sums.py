@@ -65,13 +65,7 @@ def sum_strings(offsets: Integers, data: Bytes) -> Hashes:
         data = np.concatenate([data[first : int(offsets[-1])], np.zeros(_WORD, np.uint8)])
         offsets = offsets - first
     words = lengths.view(np.uint64) * LENGTH
-    if shortest == longest and longest <= _WORD * _SHORT_WORDS:
-        _add_even(words, int(offsets[0]), longest, data)
-        return words
     fewest, most = max(1, -(-shortest // _WORD)), -(-longest // _WORD)
-    if fewest == most <= _SHORT_WORDS:
-        words += _short_words(offsets[:-1], lengths, most, data)
-        return words
     counts = (lengths + (_WORD - 1)) >> 3  # empty strings and nulls have none: their sum is 0
     for count in range(fewest, min(most, _SHORT_WORDS) + 1):
         rows = np.flatnonzero(counts == count)
@@ -80,23 +74,6 @@ def sum_strings(offsets: Integers, data: Bytes) -> Hashes:
     if most > _SHORT_WORDS:
         _add_long(words, offsets, counts, data)
     return words
-
-
-def _add_even(words: Hashes, start: int, length: int, data: Bytes) -> None:
-    """Add the parts of strings that have the same length and are adjacent.
-
-    So the words at one position in all strings are a column.
-    """
-    rows = (len(words),)
-    powers, _ = _tables()
-    for number in range(max(0, length - 1) // _WORD):
-        place = start + _WORD * number
-        words += mix(np.ndarray(rows, "<u8", data, place, (length,)), powers[number + 1])
-    number = max(0, length - 1) // _WORD
-    last = np.ndarray(rows, "<u8", data, start + max(0, length - _WORD), (length,))
-    if length < _WORD:
-        last = last & _MASKS[length]
-    words += mix(last, powers[number + 1])
 
 
 def _short_words(starts: Integers, lengths: Integers, count: int, data: Bytes) -> Hashes:

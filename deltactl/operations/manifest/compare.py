@@ -91,12 +91,13 @@ def _cut(blocks: Iterable[T]) -> Iterator[T]:
 
 def _divide(blocks: Iterable[bytes | memoryview], parts: Spill, num_parts: int) -> int:
     """Keep the lines of a text by their hash; return their number."""
-    from deltactl.log.keyed_hash import hash_names
+    from deltactl.log.keyed_hash import hash_pairs
 
     count = 0
     for found in _split(blocks):
         lines = pa.array(found, pa.binary())
-        places = (hash_names(pa.chunked_array([lines])) % np.uint64(num_parts)).astype(np.int64)
+        hashes, _ = hash_pairs(pa.chunked_array([lines]))
+        places = (hashes % np.uint64(num_parts)).astype(np.int64)
         pieces = [
             (part, pa.record_batch([lines.filter(pa.array(places == part))], schema=_SCHEMA))
             for part in range(num_parts)
