@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 _CGROUP_LIMITS = (
@@ -31,9 +32,5 @@ def machine_memory_bytes() -> int:
 
 def limit_of_address_space() -> int | None:
     """Return the bytes that this process may map (``ulimit -v``); ``None`` if there is no limit."""
-    try:
-        import resource
-    except ImportError:  # pragma: no cover - Windows
-        return None
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
