@@ -56,6 +56,14 @@ class _Place:
     type: pa.DataType
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A column of a file that no schema explains, and a column that fits but is not in the file."""
+
+    place: _Place
+    column: Field
+
+
 @dataclass(slots=True)
 class InputColumns:
     """The columns of the input files of a bin. Not thread-safe.
@@ -68,9 +76,7 @@ class InputColumns:
     explained: Set[str] | None
     nulls: Counter[str] = field(default_factory=Counter)
     uncounted: set[str] = field(default_factory=set)
-    _found: set[str] = field(default_factory=set)
-    _unclaimed: dict[str, pa.DataType] = field(default_factory=dict)
-    _latest: tuple[pq.ParquetSchema, Mapping[str, _Place | None], list[_Place]] | None = None
+    _latest: tuple[pq.ParquetSchema, Mapping[str, _Place | None], list[_Suspect]] | None = None
 
     def add(
         self,
@@ -86,13 +92,15 @@ class InputColumns:
         invalid bounds of a footer would end the process in Arrow.
 
         Raises:
+            SafetyError: the file lacks some column, and has values of a column that fits it, and
+                that no schema explains.
             VerificationError: the reader finds other columns, or ids and names disagree.
         """
         if self._latest is None or not self._latest[0].equals(footer.schema):
             self._latest = (footer.schema, *self._find(footer, path))
-        _, places, others = self._latest
-        self._found |= {name for name, place in places.items() if place is not None}
+        _, places, suspects = self._latest
         if isinstance(source, DataFileError):
+            _ensure_none(path, suspects)
             self.uncounted |= places.keys()
             return
         groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
@@ -103,9 +111,7 @@ class InputColumns:
                 self.uncounted.add(name)
             else:
                 self.nulls[name] += nulls
-        for other in others:
-            if other.name not in self._unclaimed and sum_nulls(other) != footer.num_rows:
-                self._unclaimed[other.name] = other.type
+        _ensure_none(path, [s for s in suspects if sum_nulls(s.place) != footer.num_rows])
 
     def find_difference(self, nulls: Mapping[str, int]) -> str | None:
         """Return a column whose nulls differ from those of the footers; ``None`` if there is none.
@@ -115,26 +121,6 @@ class InputColumns:
         counted = (column for column in self._columns() if column not in self.uncounted)
         return next((column for column in counted if nulls[column] != self.nulls[column]), None)
 
-    def ensure_explained(self) -> None:
-        """Refuse files with values that no column of the table takes, if a column may be lost.
-
-        Raises:
-            SafetyError: no file has some column, and a column that no schema explains fits it.
-        """
-        if self.explained is None:
-            return
-        lacking = {name: f for name, f in self._columns().items() if name not in self._found}
-        for name, kind in self._unclaimed.items():
-            for column in lacking.values() if name not in self.explained else ():
-                if _fits(kind, column, self.reader):
-                    raise SafetyError(
-                        f"the files have a column {name!r} with values, which is not in the "
-                        f"table's schema, and none of them has the column {column.name!r} of a "
-                        "type that fits: the values would be lost",
-                        hint="Let the writer of the table correct the schema. `deltactl check` and "
-                        "`deltactl describe-history` show the log.",
-                    )
-
     def _columns(self) -> dict[str, Field]:
         partition = {f.name for f in self.reader.partition_fields}
         fields = (f for f in self.reader.struct.fields if not is_void(f.type))
@@ -142,7 +128,7 @@ class InputColumns:
 
     def _find(
         self, footer: pq.FileMetaData, path: str
-    ) -> tuple[Mapping[str, _Place | None], list[_Place]]:
+    ) -> tuple[Mapping[str, _Place | None], list[_Suspect]]:
         schema = footer.schema.to_arrow_schema()
         columns, mode = self._columns(), self.reader.mapping_mode
         own_ids = has_own_ids(columns.values(), schema, mode)
@@ -160,12 +146,33 @@ class InputColumns:
         places = {place.name: place for place in _list_places(schema)}
         partition = {f.physical_name for f in self.reader.partition_fields}
         taken = {*found.values(), *(e.name for e in self.reader.extra), *partition}
-        others = [
-            place
+        lacking = [columns[name] for name, column in found.items() if column is None]
+        suspects = [
+            _Suspect(place, column)
             for name, place in places.items()
-            if name not in taken and not name.startswith(_OF_SPARK)
+            if name not in taken and not self._is_explained(name)
+            for column in lacking
+            if _fits(place.type, column, self.reader)
         ]
-        return {n: None if c is None else places[c] for n, c in found.items()}, others
+        return {n: None if c is None else places[c] for n, c in found.items()}, suspects
+
+    def _is_explained(self, name: str) -> bool:
+        return self.explained is None or name in self.explained or name.startswith(_OF_SPARK)
+
+
+def _ensure_none(path: str, suspects: Sequence[_Suspect]) -> None:
+    """Refuse a file whose values may be those of a column that was renamed by mistake.
+
+    Other files do not matter: they may be newer than the mistake.
+    """
+    if suspects:
+        name, column = suspects[0].place.name, suspects[0].column.name
+        raise SafetyError(
+            f"{path!r} has a column {name!r} with values, which is not in the table's schema, and "
+            f"lacks the column {column!r} of a type that fits: the values would be lost",
+            hint="Let the writer of the table correct the schema. `deltactl check` and "
+            "`deltactl describe-history` show the log.",
+        )
 
 
 def _list_places(schema: pa.Schema) -> Iterator[_Place]:

@@ -197,8 +197,26 @@ def test_values_that_no_schema_explains_are_not_lost(
     table.append()
     first = tmp_path / "_delta_log" / f"{0:020d}.json"
     first.write_text(first.read_text().replace('\\"name\\": \\"w\\"', '\\"name\\": \\"x\\"'))
-    with pytest.raises(SafetyError, match="column 'w' with values.*has the column 'x'"):
+    with pytest.raises(SafetyError, match="column 'w' with values.*lacks the column 'x'"):
         table.optimize(options)
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+def test_a_file_with_the_column_does_not_explain_another_file(
+    tmp_path: Path, options: OptimizeOptions
+) -> None:
+    """A writer renamed a column by mistake, and continued: no bin may hide this."""
+    table = MappedTable(tmp_path, "none")
+    table.append()
+    first = tmp_path / "_delta_log" / f"{0:020d}.json"
+    first.write_text(first.read_text().replace('\\"name\\": \\"w\\"', '\\"name\\": \\"x\\"'))
+    newer = tmp_path / "part-0.parquet"
+    table_of_newer = pq.read_table(newer).rename_columns(["k", "v", "x"])
+    pq.write_table(table_of_newer, newer)
+    commits = table.commits
+    with pytest.raises(SafetyError, match="column 'w' with values.*lacks the column 'x'"):
+        table.optimize(options)
+    assert table.commits == commits
 
 
 @pytest.mark.parametrize("mode", ["none", "name", "id"])

@@ -238,7 +238,6 @@ class _Job:
                         nulls.update({n: count_nulls(rows.column(n)) for n in rows.schema.names})
                     yield rows
             ensure_live_rows(file, physical_rows, live_rows)
-        columns.ensure_explained()
         column = columns.find_difference(nulls)
         if column is not None:
             whole = [file for file in files if file.deletion_vector is None]
