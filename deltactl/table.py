@@ -176,12 +176,12 @@ class Table:
 
         if not layout and columns is None:
             return load_detail(self._log_for(dry_run=False), version)
-        from deltactl.operations.optimize.layout.survey import LayoutSurvey
+        from deltactl.operations.optimize.layout.survey import survey_layout
 
         return load_detail(
             self._log_for(dry_run=False),
             version,
-            survey=lambda snapshot: LayoutSurvey(snapshot, columns),
+            survey=lambda snapshot: survey_layout(snapshot, columns),
         )
 
     def scan(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltactl.errors import DeltactlError
 from deltactl.log.delta_log import DeltaLog
@@ -16,8 +16,6 @@ from deltactl.protocol.features import Operation, ensure_supported, list_feature
 from deltactl.protocol.schema import StructType, render_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from deltactl.operations.skipping.report import LayoutReport
 
 
@@ -40,27 +38,14 @@ class DetailReport:
     layout: LayoutReport | None = None
 
 
-class FileSurvey(Protocol):
-    """Collect facts while the live files are streamed, so that the log is read once."""
-
-    columns: Sequence[str]
-    """The columns of files that it needs."""
-
-    def add(self, batch: pa.Table) -> None:
-        """Take the next files."""
-
-    def report(self) -> LayoutReport:
-        """Return the result, after the last file."""
-
-
-BeginSurvey: TypeAlias = "Callable[[Snapshot], FileSurvey]"
+Survey: TypeAlias = "Callable[[Snapshot], LayoutReport]"
 
 
 def load_detail(
     log: DeltaLog,
     version: int | None = None,
     *,
-    survey: BeginSurvey | None = None,
+    survey: Survey | None = None,
 ) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
@@ -74,20 +59,10 @@ def load_detail(
     """
     log.ensure_exists()
     snapshot = log.snapshot(version)
-    watched = None if survey is None else survey(snapshot)
-    sizes = count_table_sizes(_iter_files(snapshot, watched), snapshot.properties.target_file_size)
-    layout = None if watched is None else watched.report()
+    layout = None if survey is None else survey(snapshot)
+    batches = snapshot.file_batches(["size_bytes"])
+    sizes = count_table_sizes(batches, snapshot.properties.target_file_size)
     return replace(_report(log, snapshot, sizes), layout=layout)
-
-
-def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Table]:
-    """Yield live files, and pass them to the survey."""
-    if survey is None:
-        yield from snapshot.file_batches(["size_bytes"])
-        return
-    for batch in snapshot.file_batches(survey.columns):
-        survey.add(batch)
-        yield batch
 
 
 def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:
@@ -158,18 +133,11 @@ def _logical_clustering_columns(table: Snapshot) -> list[str]:
     """Return logical names of the clustering columns, nested ones dotted."""
     schema = _schema(table.metadata)
     paths = clustering_columns(table.domains)
-    return [".".join(_logical_path(schema, path)) for path in paths]
-
-
-def _logical_path(schema: StructType | None, path: Sequence[str]) -> list[str]:
-    names: list[str] = []
-    level: object = schema
-    for part in path:
-        fields = level.fields if isinstance(level, StructType) else ()
-        found = next((field for field in fields if field.physical_name == part), None)
-        names.append(part if found is None else found.name)
-        level = None if found is None else found.type
-    return names
+    known = [[] if schema is None else schema.fields_at(path) for path in paths]
+    return [
+        ".".join([*(field.name for field in fields), *path[len(fields) :]])
+        for fields, path in zip(known, paths, strict=True)
+    ]
 
 
 def _list_refusals(table: Snapshot) -> dict[Operation, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -89,6 +89,19 @@ class StructType:
                 return candidate
         folded = [f for f in self.fields if f.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
+
+    def fields_at(self, path: Sequence[str]) -> list[Field]:
+        """Return the fields along a path of physical names, up to the first that is missing."""
+        found: list[Field] = []
+        level: DeltaType = self
+        for name in path:
+            members = level.fields if isinstance(level, StructType) else ()
+            field = next((member for member in members if member.physical_name == name), None)
+            if field is None:
+                break
+            found.append(field)
+            level = field.type
+        return found
 
 
 DeltaType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType

@@ -70,10 +70,7 @@ def bounds_type(metadata: Metadata, paths: Sequence[Path]) -> pa.StructType:
 
 
 def _leaf_type(schema: StructType, path: Path) -> pa.DataType:
-    level: Any = schema
-    for name in path:
-        level = next(field.type for field in level.fields if field.physical_name == name)
-    return arrow_type(level, "physical")
+    return arrow_type(schema.fields_at(path)[len(path) - 1].type, "physical")
 
 
 def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:

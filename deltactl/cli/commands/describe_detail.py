@@ -17,7 +17,7 @@ from deltactl.errors import UsageError
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.operations.detail import BeginSurvey, DetailReport
+    from deltactl.operations.detail import DetailReport, Survey
 
 _INSTANTS = ("createdAt", "lastModified")
 _SHOWN_COLUMNS = 40
@@ -83,8 +83,7 @@ def command(
         from deltactl.operations.history.run import version_at
 
         version = version_at(log, parse_time(at, now_ms)).row["version"]
-    begin = _begin_survey(columns) if layout else None
-    report = load_detail(log, version, survey=begin)
+    report = load_detail(log, version, survey=_survey(columns) if layout else None)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     if report.layout is not None:
         row["layout"] = report.layout.to_dict()
@@ -97,10 +96,10 @@ def command(
     )
 
 
-def _begin_survey(columns: str | None) -> BeginSurvey:
-    from deltactl.operations.optimize.layout.survey import LayoutSurvey
+def _survey(columns: str | None) -> Survey:
+    from deltactl.operations.optimize.layout.survey import survey_layout
 
-    return lambda snapshot: LayoutSurvey(snapshot, columns)
+    return lambda snapshot: survey_layout(snapshot, columns)
 
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:

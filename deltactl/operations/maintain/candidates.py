@@ -16,6 +16,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.actions import Action, Bins, Effect
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import SHARE_WRITTEN, predict_cost
+from deltactl.operations.optimize.expected_skipping import expect_skipping
 from deltactl.operations.optimize.groups import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -119,13 +120,15 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     order = np.argsort(group_of_bin, kind="stable")
     edges = np.flatnonzero(np.diff(group_of_bin[order])) + 1
     actions = []
+    skipped = None
     for label, mine in zip(groups.labels(), np.split(order, edges), strict=True):
         chosen = bins.take(mine)
         request = None if plan.layout is None else plan.layout.requests[int(mine[0])]
         if request is None:
             action = _join_files(subject, label, chosen, int(deleting[mine].sum()))
         else:
-            action = _place_rows(subject, plan, label, chosen, request)
+            skipped = skipped_now(subject, plan) if skipped is None else skipped
+            action = _place_rows(subject, plan, label, chosen, request, skipped=skipped)
         if action is not None:
             actions.append(_block_hot(action, hot, subject))
     return actions
@@ -175,7 +178,13 @@ def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) ->
 
 
 def _place_rows(
-    subject: TableSubject, plan: OptimizePlan, label: str, bins: Bins, request: LayoutRequest
+    subject: TableSubject,
+    plan: OptimizePlan,
+    label: str,
+    bins: Bins,
+    request: LayoutRequest,
+    *,
+    skipped: float,
 ) -> Action | None:
     """Return the action that places the rows of a partition by columns."""
     placed = 0 if plan.layout is None else plan.layout.placed_bytes
@@ -189,17 +198,17 @@ def _place_rows(
         table=subject.table,
         name="optimize",
         reason=reason,
-        predicted=predict_rewrite(subject, bins, len(request.columns), skipped_now(plan)),
+        predicted=predict_rewrite(subject, bins, len(request.columns), skipped),
         partition=label,
         bins=bins,
         places_rows=True,
     )
 
 
-def skipped_now(plan: OptimizePlan) -> float:
+def skipped_now(subject: TableSubject, plan: OptimizePlan) -> float:
     """Return the share of files that a lookup skips now, for the column with the lowest share."""
-    least = None if plan.skipping is None else plan.skipping.find_least()
-    return least or 0.0
+    expected = expect_skipping(subject.snapshot, plan)
+    return (None if expected is None else expected.find_least()) or 0.0
 
 
 def predict_rewrite(

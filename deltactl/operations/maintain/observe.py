@@ -26,7 +26,6 @@ from deltactl.operations.maintain.upkeep import (
     find_vacuum,
 )
 from deltactl.operations.optimize.candidates import load_files
-from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
@@ -135,13 +134,7 @@ def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action])
     """Set sizes, deleted rows, writes and layout, and find candidates for optimize."""
     snapshot, policy = subject.snapshot, subject.policy
     options = subject.optimize_options()
-    request = None
-    if "optimize" in policy.actions:
-        try:
-            request = resolve_request(snapshot, options)
-        except _REFUSALS as error:
-            facts.problems["optimize"] = error
-    loaded = load_files(snapshot, request=request)
+    loaded = load_files(snapshot)
     files, _, facts.size_bytes = loaded
     facts.num_files = files.num_rows
     vectors = pc.struct_field(files["deletion_vector"], "cardinality")
@@ -151,7 +144,7 @@ def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action])
         hot = HotRule.of(snapshot, files, policy, subject.now_ms)
         facts.partitions, facts.files_a_day = hot.num_partitions, hot.files_a_day
         facts.hot_partitions = len(hot.labels)
-        if "optimize" not in policy.actions or facts.problems:
+        if "optimize" not in policy.actions:
             return
         plan = plan_optimize(subject.log, snapshot, options, subject.now_ms, loaded=loaded)
     except _REFUSALS as error:

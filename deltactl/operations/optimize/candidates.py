@@ -17,18 +17,13 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.float_stats import float_stats_type, keep_float_stats
-from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.parquet.data_file import FLOAT_STATS
 from deltactl.protocol.stats import num_records
-from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 from deltactl.units import format_count
-
-BOUNDS = "bounds"
-"""Column of considered files: the statistics of the columns of a layout."""
 
 TWO_TEXTS = "listed under two path texts in the log"
 """A reason why a file is not rewritten: see ``multiple_texts_mask``."""
@@ -90,17 +85,13 @@ def load_files(
     snapshot: Snapshot,
     predicate: PartitionPredicate | None = None,
     names: pa.ChunkedArray | None = None,
-    request: LayoutRequest | None = None,
     copies_from_bytes: int | None = None,
 ) -> LoadedFiles:
     """Read the files that match ``predicate``, only those with one of ``names`` if given.
 
-    Of the statistics only those of the columns of a layout are kept, and those of floats of files
-    from ``copies_from_bytes``.
+    Of the statistics only those of floats of files from ``copies_from_bytes`` are kept.
     """
-    kind = None if request is None else bounds_type(snapshot.metadata, request.paths)
-    copied_from = None if request is not None else copies_from_bytes
-    floats = None if copied_from is None else float_stats_type(snapshot)
+    floats = None if copies_from_bytes is None else float_stats_type(snapshot)
     unmatched = table_bytes = 0
 
     def read(batch: pa.Table) -> pa.Table:
@@ -108,10 +99,8 @@ def load_files(
         ensure_complete(batch)
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         files = batch.append_column("num_records", num_records(batch["stats"]))
-        if kind is not None:
-            files = files.append_column(BOUNDS, parse_stats(batch["stats"], kind))
-        if floats is not None and copied_from is not None:
-            kept = keep_float_stats(batch, floats, copied_from)
+        if floats is not None and copies_from_bytes is not None:
+            kept = keep_float_stats(batch, floats, copies_from_bytes)
             files = files.append_column(FLOAT_STATS, kept)
         files = files.drop_columns("stats")
         if names is not None:

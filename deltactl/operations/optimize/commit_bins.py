@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import reduce
 from itertools import zip_longest
 from operator import add
@@ -48,48 +48,20 @@ _log: Final = logging.getLogger(__name__)
 Outcomes = Iterator[Done[RewriteResult] | Failed]
 
 
-@dataclass(slots=True)
-class _Totals:
-    """The counts of what has been committed so far."""
-
-    versions: list[int] = field(default_factory=list)
-    files_added: int = 0
-    files_removed: int = 0
-    bytes_added: int = 0
-    bytes_removed: int = 0
-    rows: int = 0
-    vectors: int = 0
-    carried_bins: int = 0
-    carried_rows: int = 0
-
-    def add(self, committed: Committed) -> None:
-        verdicts = committed.verdicts
-        bins = [verdict.bin for verdict in verdicts if verdict.bin is not None]
-        carried = [verdict.carried_rows for verdict in verdicts if verdict.bin is not None]
-        self.versions.append(committed.version)
-        self.carried_rows += sum(carried)
-        self.carried_bins += sum(map(bool, carried))
-        self.vectors += count_vectors(bins)
-        for bin_ in bins:
-            self.files_added += len(bin_.added)
-            self.files_removed += bin_.removed.num_rows
-            self.bytes_added += sum(file.size_bytes for file in bin_.added)
-            self.bytes_removed += _input_bytes(bin_)
-            self.rows += sum(file.num_records for file in bin_.added)
-
-
 class OptimizeRun:
     """The state of one run: of its first round, and of the rounds for dropped bins."""
 
     def __init__(
         self, plan: OptimizePlan, options: OptimizeOptions, context: RunContext, run_id: str
     ) -> None:
-        self._plan, self.options, self._context = plan, options, context
+        self.options, self._context = options, context
         self.run_id = run_id
         self._batch: list[Bin] = []
         self._batch_bytes = 0
         self._batch_started = context.clock.monotonic()
-        self._totals = _Totals()
+        self._report = OptimizeReport(
+            plan, context.engine.name, context.engine.reason, run_id=run_id, options=options
+        )
         self._rewritten = RewriteCounts()
         self._failures: list[BinFailure] = []
         self._dropped: list[BinFailure] = []
@@ -170,10 +142,22 @@ class OptimizeRun:
 
     def finish(self) -> OptimizeReport:
         """Return the report of all rounds, with the error if nothing was committed."""
-        error = None if self._totals.versions else self._failure or self._conflict
+        error = None if self._report.versions else self._failure or self._conflict
         if isinstance(error, ConflictError) and error.reasons:
             error = explain_conflict([left.reason for left in self._left])
-        return self._report(error, interrupted=self._context.is_cancelled)
+        return replace(
+            self._report,
+            rewritten=self._rewritten,
+            failures=tuple(self._failures),
+            conflicts=tuple(self._left),
+            dropped=tuple(self._dropped),
+            rounds=self.rounds,
+            strays=tuple(self._orphans),
+            strays_removed=tuple(self._orphans_removed),
+            interrupted=self._context.is_cancelled,
+            unfinished=self._sum_unfinished(),
+            error=error,
+        )
 
     def _sum_unfinished(self) -> Unfinished:
         if not self._unfinished:
@@ -217,7 +201,7 @@ class OptimizeRun:
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
         kept = [verdict.bin for verdict in committed.verdicts if verdict.bin is not None]
-        self._totals.add(committed)
+        self._report = _add_commit(self._report, committed)
         self._committed.update(file.path for bin_ in kept for file in bin_.added)
         for bin_, verdict in zip(batch, committed.verdicts, strict=True):
             if verdict.bin is None:
@@ -271,34 +255,24 @@ class OptimizeRun:
         self._remove(orphans)
         self._orphans_removed += sorted(set(orphans).difference(self._orphans))
 
-    def _report(self, error: DeltactlError | None, *, interrupted: bool) -> OptimizeReport:
-        totals = self._totals
-        return OptimizeReport(
-            plan=self._plan,
-            engine=self._context.engine.name,
-            engine_reason=self._context.engine.reason,
-            versions=tuple(totals.versions),
-            files_added=totals.files_added,
-            files_removed=totals.files_removed,
-            bytes_added=totals.bytes_added,
-            bytes_removed=totals.bytes_removed,
-            rows_rewritten=totals.rows,
-            deletion_vectors_removed=totals.vectors,
-            rewritten=self._rewritten,
-            failures=tuple(self._failures),
-            conflicts=tuple(self._left),
-            dropped=tuple(self._dropped),
-            carried_bins=totals.carried_bins,
-            carried_rows=totals.carried_rows,
-            rounds=self.rounds,
-            strays=tuple(self._orphans),
-            strays_removed=tuple(self._orphans_removed),
-            interrupted=interrupted,
-            unfinished=self._sum_unfinished(),
-            run_id=self.run_id,
-            options=self.options,
-            error=error,
-        )
+
+def _add_commit(report: OptimizeReport, committed: Committed) -> OptimizeReport:
+    """Return a report with the counts of another commit."""
+    kept = [(v.bin, v.carried_rows) for v in committed.verdicts if v.bin is not None]
+    bins = [bin_ for bin_, _ in kept]
+    added = [file for bin_ in bins for file in bin_.added]
+    return replace(
+        report,
+        versions=(*report.versions, committed.version),
+        files_added=report.files_added + len(added),
+        files_removed=report.files_removed + sum(bin_.removed.num_rows for bin_ in bins),
+        bytes_added=report.bytes_added + sum(file.size_bytes for file in added),
+        bytes_removed=report.bytes_removed + sum(map(_input_bytes, bins)),
+        rows_rewritten=report.rows_rewritten + sum(file.num_records for file in added),
+        deletion_vectors_removed=report.deletion_vectors_removed + count_vectors(bins),
+        carried_bins=report.carried_bins + sum(rows > 0 for _, rows in kept),
+        carried_rows=report.carried_rows + sum(rows for _, rows in kept),
+    )
 
 
 def _input_bytes(bin_: Bin) -> int:

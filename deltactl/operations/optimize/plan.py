@@ -16,20 +16,17 @@ from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.bins import bin_sizes, limit_bytes, pack_bins, rows_of
 from deltactl.operations.optimize.candidates import (
-    BOUNDS,
     Candidates,
     LoadedFiles,
     find_candidates,
     load_files,
 )
 from deltactl.operations.optimize.groups import group_files
-from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.protocol.features import Operation, ensure_supported
 
@@ -45,8 +42,7 @@ class OptimizePlan:
     by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
-    bin is a cluster whose rows are shuffled between files, and ``skipping`` is the share that
-    lookups skip before and after.
+    bin is a cluster whose rows are shuffled between files.
     """
 
     version: int
@@ -62,7 +58,6 @@ class OptimizePlan:
     sizes_before: FileSizes
     sizes_after: FileSizes
     layout: LayoutPlan | None = None
-    skipping: ExpectedSkipping | None = None
 
     @property
     def num_bins(self) -> int:
@@ -105,7 +100,7 @@ def plan_optimize(
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
     Only files with one of ``names`` are considered, unless it is ``None``. ``loaded`` is what
-    ``load_files`` returned for the same predicate, names and request, if it was called before.
+    ``load_files`` returned for the same predicate and names, if it was called before.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -120,7 +115,8 @@ def plan_optimize(
     if loaded is None:
         # The other files of a partition show its layout.
         wanted = None if request is None and options.keeps_layouts else names
-        loaded = load_files(snapshot, predicate, wanted, request, options.copies_from_bytes)
+        copied_from = None if request is not None else options.copies_from_bytes
+        loaded = load_files(snapshot, predicate, wanted, copied_from)
     rule = _choose_rule(snapshot, options, loaded.table_bytes)
     candidates = find_candidates(log, snapshot, options, loaded, names=names, now_ms=now_ms)
     layouts, limit = group_files(candidates, log, snapshot, options, request=request, rule=rule)
@@ -151,7 +147,6 @@ def plan_optimize(
         sizes_before=count_sizes(candidates.sizes, rule.min_bytes),
         sizes_after=count_sizes(_sizes_after(candidates.sizes, bins, outputs), rule.min_bytes),
         layout=layout,
-        skipping=_expect_skipping(candidates, layout, bins),
     )
 
 
@@ -162,18 +157,6 @@ def _choose_rule(snapshot: Snapshot, options: OptimizeOptions, table_bytes: int)
     if minimum is None:
         minimum = int(target * DEFAULT_MIN_SHARE)
     return PackingRule(target, minimum, options.min_input_files)
-
-
-def _expect_skipping(
-    candidates: Candidates, layout: LayoutPlan | None, bins: list[Integers]
-) -> ExpectedSkipping | None:
-    """Return what lookups skip, if the statistics of the columns were read with the files."""
-    if layout is None or BOUNDS not in candidates.files.column_names:
-        return None
-    sets = np.full(candidates.files.num_rows, -1)
-    sets[rows_of(bins)] = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
-    rewritten = RewrittenSets(sets, np.array(layout.files_after, np.int64))
-    return ExpectedSkipping.of(layout.request, candidates.files[BOUNDS], rewritten)
 
 
 def _sizes_after(sizes: Integers, bins: list[Integers], outputs: Integers) -> Integers:
@@ -187,8 +170,7 @@ def _sizes_after(sizes: Integers, bins: list[Integers], outputs: Integers) -> In
 def _bin_files(candidates: Candidates, bins: list[Integers]) -> pa.Table:
     rows = rows_of(bins)
     ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
-    known = [name for name in candidates.files.column_names if name != BOUNDS]
-    files = candidates.files.select(known).take(pa.array(rows, pa.int64()))
+    files = candidates.files.take(pa.array(rows, pa.int64()))
     return files.append_column("bin", pa.array(ids, pa.int64()))
 
 

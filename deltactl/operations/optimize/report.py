@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deltactl.errors import DeltactlError
@@ -12,6 +12,11 @@ from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.skipping.report import LayoutReport
+
+_COUNTS = (
+    "files_added", "files_removed", "bytes_added", "bytes_removed", "rows_rewritten",
+    "deletion_vectors_removed", "carried_bins", "carried_rows", "rounds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,26 +165,18 @@ class OptimizeReport:
                 "sizes_after": self.plan.sizes_after.to_dict(),
                 "layout": None if self.plan.layout is None else self._layout(self.plan.layout),
             },
-            "versions": list(self.versions),
-            "files_added": self.files_added,
-            "files_removed": self.files_removed,
-            "bytes_added": self.bytes_added,
-            "bytes_removed": self.bytes_removed,
-            "rows_rewritten": self.rows_rewritten,
+            **{
+                name: list(getattr(self, name)) for name in ("versions", "strays", "strays_removed")
+            },
+            **{name: getattr(self, name) for name in _COUNTS},
             "verified": list(self.verified),
-            "deletion_vectors_removed": self.deletion_vectors_removed,
             "rewrite": {
                 "mode": self.options.rewrite,
                 **(self.rewritten or RewriteCounts()).to_dict(),
             },
-            "failures": [_failure(f) for f in self.failures],
-            "conflicts": [_failure(f) for f in self.conflicts],
-            "dropped": [_failure(f) for f in self.dropped],
-            "carried_bins": self.carried_bins,
-            "carried_rows": self.carried_rows,
-            "rounds": self.rounds,
-            "strays": list(self.strays),
-            "strays_removed": list(self.strays_removed),
+            "failures": list(map(asdict, self.failures)),
+            "conflicts": list(map(asdict, self.conflicts)),
+            "dropped": list(map(asdict, self.dropped)),
             "interrupted": self.interrupted,
             "unfinished": self.unfinished.to_dict(),
             "run_id": self.run_id,
@@ -195,12 +192,3 @@ class OptimizeReport:
             "clusters": [cluster.to_dict() for cluster in self.clusters],
             "skipping": None if self.skipping is None else self.skipping.to_dict(),
         }
-
-
-def _failure(failure: BinFailure) -> dict[str, Any]:
-    return {
-        "partition": failure.partition,
-        "files": failure.files,
-        "bytes": failure.bytes,
-        "reason": failure.reason,
-    }

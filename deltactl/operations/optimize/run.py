@@ -24,8 +24,8 @@ from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
+from deltactl.operations.optimize.expected_skipping import expect_skipping
 from deltactl.operations.optimize.groups import TARGET_TAG
-from deltactl.operations.optimize.kept_skipping import expect_kept_skipping
 from deltactl.operations.optimize.layout.build import build_cluster_tasks, estimate_memory
 from deltactl.operations.optimize.layout.distribute import count_rows, run_bins
 from deltactl.operations.optimize.layout.forecast import (
@@ -33,6 +33,7 @@ from deltactl.operations.optimize.layout.forecast import (
     ClusterForecast,
     forecast_cluster,
 )
+from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.layout.tasks import LayoutSpec
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
@@ -41,7 +42,6 @@ from deltactl.operations.optimize.spec import build_copy_rule, build_spec, ensur
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
 from deltactl.operations.optimize.unusable import drop_bins, find_unusable
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import CopyRefusal, codec_of
@@ -118,7 +118,7 @@ def try_optimize(
         store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
-    skipped = _find_shortfall(plan, options)
+    skipped = _find_shortfall(snapshot, plan, options)
     if not plan.is_empty:
         ensure_stored_columns(snapshot)
     if options.rewrite == "copy" and options.codec is not None and skipped is None:
@@ -156,10 +156,12 @@ def _report_plan(
             context.warn(f"the real run cannot rewrite a bin: {error.message}")
         forecast = _forecast(snapshot, drop_bins(plan, unusable), options)
         sampled = _forecast_clusters(snapshot, plan, options, context)
+    expected = expect_skipping(snapshot, plan)
+    opened = {number: found.opened for number, found in sampled.items()}
     return OptimizeReport(
         plan, engine.name, engine.reason, dry_run=dry_run, skipped=skipped, options=options,
         rewritten=forecast, clusters=tuple(sampled.values()),
-        skipping=_report_skipping(snapshot, plan, sampled, options),
+        skipping=None if expected is None else expected.report(opened),
     )  # fmt: skip
 
 
@@ -211,18 +213,6 @@ def _forecast_clusters(
         )
         for number, request in placed[:MOST_FORECASTS]
     }
-
-
-def _report_skipping(
-    snapshot: Snapshot,
-    plan: OptimizePlan,
-    sampled: Mapping[int, ClusterForecast],
-    options: OptimizeOptions,
-) -> LayoutReport | None:
-    expected = plan.skipping or expect_kept_skipping(snapshot, plan, options.where)
-    if expected is None:
-        return None
-    return expected.report({number: found.opened for number, found in sampled.items()})
 
 
 def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
@@ -337,11 +327,11 @@ def _run_round(
     run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)
 
 
-def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
+def _find_shortfall(snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions) -> str | None:
     need = options.need
     if need is None:
         return None
-    if need.skip is not None and plan.skipping is None:
+    if need.skip is not None and resolve_request(snapshot, options) is None:
         raise UsageError(
             "--if-needed skip needs clustering columns, but the table has none, and no option "
             "names any",
@@ -349,7 +339,8 @@ def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
         )
     if plan.is_empty:
         return None
-    skip = None if need.skip is None or plan.skipping is None else plan.skipping.find_least()
+    expected = None if need.skip is None else expect_skipping(snapshot, plan)
+    skip = None if expected is None else expected.find_least()
     return need.find_shortfall(
         files=plan.files.num_rows, size_bytes=plan.bytes_to_rewrite, skip=skip
     )

@@ -51,7 +51,7 @@ def drop_bins(plan: OptimizePlan, numbers: Collection[int]) -> OptimizePlan:
             files_after=tuple(layout.files_after[n] for n in rest),
             requests=tuple(layout.requests[n] for n in rest),
         )
-    return replace(plan, files=files, layout=layout, skipping=None)
+    return replace(plan, files=files, layout=layout)
 
 
 def _suspect_mask(vectors: pa.ChunkedArray) -> Flags:

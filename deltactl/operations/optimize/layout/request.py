@@ -121,19 +121,9 @@ def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColum
         leaf = leaves.get(path)
         if leaf is None or not leaf.has_bounds:
             return None
-        columns.append(LayoutColumn(format_column(_logical(snapshot, path)), path))
+        names = [field.name for field in snapshot.metadata.data_schema.fields_at(path)]
+        columns.append(LayoutColumn(format_column(names), path))
     return tuple(columns)
-
-
-def _logical(snapshot: Snapshot, path: Path) -> list[str]:
-    names = []
-    level: DeltaType = snapshot.metadata.data_schema
-    for part in path:
-        assert isinstance(level, StructType)  # noqa: S101 - the path is that of a leaf
-        field = next(field for field in level.fields if field.physical_name == part)
-        names.append(field.name)
-        level = field.type
-    return names
 
 
 def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutColumn, ...]:
@@ -164,7 +154,7 @@ def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutC
 def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
     metadata = snapshot.metadata
     name = ".".join(path)
-    if any(_same(name, partition) for partition in metadata.partition_columns):
+    if name.lower() in map(str.lower, metadata.partition_columns):
         raise UsageError(
             f"{option} names the partition column {name!r}: in this column, all rows of a file "
             "have the same value",
@@ -201,24 +191,13 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
 
 
 def _find(struct: StructType, path: Path) -> list[Field] | None:
-    """Return the fields of the path to a column.
-
-    Names may differ by case if there is no exact match.
-    """
+    """Return the fields of the path to a column."""
     level: DeltaType = struct
     fields = []
     for name in path:
-        if not isinstance(level, StructType):
-            return None
-        exact = level.find(name)
-        alike = [field for field in level.fields if _same(field.name, name)]
-        field = exact or (alike[0] if len(alike) == 1 else None)
+        field = level.find(name) if isinstance(level, StructType) else None
         if field is None:
             return None
         fields.append(field)
         level = field.type
     return fields
-
-
-def _same(left: str, right: str) -> bool:
-    return left.lower() == right.lower()

@@ -30,73 +30,45 @@ from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 OPTION: Final = "--layout"
-_READ_COLUMNS: Final = ("path", "size_bytes", "partition_values", "tags", "stats")
 
 
-class LayoutSurvey:
-    """Collect statistics while the snapshot is streamed.
+def survey_layout(snapshot: Snapshot, columns: str | None) -> LayoutReport:
+    """Estimate how many files a lookup skips.
 
-    Then estimate how many files a lookup skips. The columns are the given ones, else the clustering
-    columns of the table, else those of the tags with most bytes. In the last case, statistics are
-    read after the tags.
+    The columns are the given ones, else the clustering columns of the table, else those of the tags
+    with most bytes.
+
+    Raises:
+        CorruptLogError: a partition value is not valid for the type of its column.
+        SafetyError: no query skips files by a given column.
+        UsageError: a given column cannot be used, or the table has no clustering columns.
     """
+    ensure_columns(snapshot, "describe the layout", unless_empty=True)
+    request = _choose_request(snapshot, columns)
+    names = ["size_bytes", "partition_values", *(() if request else ("path", "tags"))]
+    files = list(snapshot.file_batches(names))
+    if request is None:
+        request = _find_tagged(snapshot, files)
+    kind = bounds_type(snapshot.metadata, request.paths)
+    texts = (batch["stats"] for batch in snapshot.file_batches(["stats"]))
+    bounds = pa.chunked_array(
+        [chunk for text in texts for chunk in parse_stats(text, kind).chunks], kind
+    )
+    return ExpectedSkipping.of(request, bounds, _form_sets(snapshot, files)).report()
 
-    def __init__(self, snapshot: Snapshot, columns: str | None) -> None:
-        """Choose the columns, if the tags are not needed for this.
 
-        Raises:
-            SafetyError: no query skips files by a given column.
-            UsageError: a given column cannot be used.
-        """
-        ensure_columns(snapshot, "describe the layout", unless_empty=True)
-        self._snapshot = snapshot
-        self._request = _choose_request(snapshot, columns)
-        self.columns: Sequence[str] = _READ_COLUMNS[:-1] if self._request is None else _READ_COLUMNS
-        """The columns of files to read."""
-        self._files: list[pa.Table] = []
-        self._bounds: list[pa.Array] = []
-
-    def add(self, batch: pa.Table) -> None:
-        """Add the next files: statistics are kept as typed columns, not as text."""
-        if self._request is not None:
-            self._bounds += self._parse(batch, self._request)
-            batch = batch.drop_columns(["stats", "path", "tags"])
-        self._files.append(batch)
-
-    def report(self) -> LayoutReport:
-        """Return the shares of files that lookups skip.
-
-        Raises:
-            UsageError: the table has no clustering columns.
-            CorruptLogError: a partition value is not valid for the type of its column.
-        """
-        if self._request is None:
-            self._request = _find_tagged(self._snapshot, self._files)
-            for batch in self._snapshot.file_batches(["stats"]):
-                self._bounds += self._parse(batch, self._request)
-        metadata = self._snapshot.metadata
-        kind = bounds_type(metadata, self._request.paths)
-        sets = self._form_sets()
-        bounds = pa.chunked_array(self._bounds, kind)
-        return ExpectedSkipping.of(self._request, bounds, sets).report()
-
-    def _parse(self, batch: pa.Table, request: LayoutRequest) -> list[pa.Array]:
-        kind = bounds_type(self._snapshot.metadata, request.paths)
-        return list(parse_stats(batch["stats"], kind).chunks)
-
-    def _form_sets(self) -> RewrittenSets:
-        """Return the partitions of the table, as if each is placed again."""
-        if not self._files:
-            return RewrittenSets(np.empty(0, np.int64), np.empty(0, np.int64))
-        files = pa.concat_tables(self._files)
-        fields = self._snapshot.metadata.partition_fields
-        groups = group_partitions(files["partition_values"], fields)
-        sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
-        totals = np.zeros(groups.num_groups, np.int64)
-        np.add.at(totals, groups.ids, sizes)
-        known = self._snapshot.properties.target_file_size
-        target = choose_target_bytes(None, known, int(sizes.sum()))
-        return RewrittenSets(groups.ids, count_outputs(totals, target))
+def _form_sets(snapshot: Snapshot, batches: Sequence[pa.Table]) -> RewrittenSets:
+    """Return the partitions of the table, as if each is placed again."""
+    if not batches:
+        return RewrittenSets(np.empty(0, np.int64), np.empty(0, np.int64))
+    files = pa.concat_tables(batches)
+    groups = group_partitions(files["partition_values"], snapshot.metadata.partition_fields)
+    sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
+    totals = np.zeros(groups.num_groups, np.int64)
+    np.add.at(totals, groups.ids, sizes)
+    known = snapshot.properties.target_file_size
+    target = choose_target_bytes(None, known, int(sizes.sum()))
+    return RewrittenSets(groups.ids, count_outputs(totals, target))
 
 
 def _choose_request(snapshot: Snapshot, columns: str | None) -> LayoutRequest | None:

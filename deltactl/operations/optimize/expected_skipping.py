@@ -1,4 +1,4 @@
-"""Estimate what lookups skip before and after a plain run that keeps layouts, for a dry run."""
+"""Estimate what lookups skip before and after a run with layouts, for dry runs and thresholds."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 _READ_COLUMNS = ("path", "partition_values", "stats")
 
 
-def expect_kept_skipping(
-    snapshot: Snapshot, plan: OptimizePlan, where: str | None
-) -> ExpectedSkipping | None:
-    """Return the shares for the columns of the first layout that is kept; ``None`` if none is.
+def expect_skipping(snapshot: Snapshot, plan: OptimizePlan) -> ExpectedSkipping | None:
+    """Return the shares for the columns of the layout; ``None`` without a layout.
 
-    The columns are known only after all tags were read, so the statistics are read again.
+    If layouts are kept, these are the columns of the first one. They are known only after all tags
+    were read, so the statistics are read again.
     """
     layout = plan.layout
-    if layout is None or plan.is_empty:
+    if layout is None:
         return None
     metadata, request = snapshot.metadata, layout.request
     predicate = None
-    if where is not None:
-        predicate = parse_predicate(where, metadata.known_partition_fields)
+    if plan.predicate is not None:
+        predicate = parse_predicate(plan.predicate, metadata.known_partition_fields)
     kind = bounds_type(metadata, request.paths)
     bounds: list[pa.Array] = []
-    sets: list[Integers] = []
+    sets: list[Integers] = [np.empty(0, np.int64)]
     bins = plan.files["bin"].combine_chunks()
     for batch in snapshot.file_batches(_READ_COLUMNS):
         matched = batch
@@ -41,8 +40,7 @@ def expect_kept_skipping(
             matched = batch.filter(predicate.evaluate(batch["partition_values"]))
         bounds += parse_stats(matched["stats"], kind).chunks
         rows = pc.index_in(matched["path"], value_set=plan.files["path"])
-        numbers = pc.fill_null(pc.take(bins, rows), -1)
-        sets.append(numbers.to_numpy())
+        sets.append(pc.fill_null(pc.take(bins, rows), -1).to_numpy())
     others = frozenset(n for n, kept in enumerate(layout.requests) if kept not in (None, request))
-    rewritten = RewrittenSets(np.concatenate(sets), np.asarray(layout.files_after, np.int64))
+    rewritten = RewrittenSets(np.concatenate(sets), np.array(layout.files_after, np.int64))
     return ExpectedSkipping.of(request, pa.chunked_array(bounds, kind), rewritten, others)
