@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
+from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_adds, read_removes
 from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
@@ -278,14 +278,14 @@ def _pick_newest(repeats: Repeats, seq: Integers) -> Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A part of a version's file actions: pieces of the checkpoint, with or without the tail."""
+class ReplayPartition:
+    """Some file actions of a version: row groups of the checkpoint, with or without the tail."""
 
-    pieces: tuple[Piece, ...] | None = None
+    ranges: tuple[RowGroupRange, ...] | None = None
     with_tail: bool = True
 
 
-WHOLE = Share()
+WHOLE = ReplayPartition()
 
 
 def live_batches(
@@ -293,7 +293,7 @@ def live_batches(
     head: CheckpointHead | None,
     tail: Tail,
     columns: Sequence[str],
-    share: Share = WHOLE,
+    partition: ReplayPartition = WHOLE,
     *,
     by_text: bool = False,
 ) -> Iterator[pa.Table]:
@@ -306,9 +306,9 @@ def live_batches(
     if by_text:
         tail = tail.by_text or tail
     if head is not None:
-        for batch in read_adds(store, head, _with_keys(columns, tail), share.pieces):
+        for batch in read_adds(store, head, _with_keys(columns, tail), partition.ranges):
             yield _without(batch, tail, keys_of).select(columns)
-    if share.with_tail:
+    if partition.with_tail:
         yield from tail.add_rows.batches(columns)
 
 
@@ -317,13 +317,13 @@ def tombstone_batches(
     head: CheckpointHead | None,
     tail: Tail,
     columns: Sequence[str],
-    share: Share = WHOLE,
+    partition: ReplayPartition = WHOLE,
 ) -> Iterator[pa.Table]:
     """Yield tombstones in batches, also expired ones: the caller applies the retention."""
     if head is not None:
-        for batch in read_removes(store, head, _with_keys(columns, tail), share.pieces):
+        for batch in read_removes(store, head, _with_keys(columns, tail), partition.ranges):
             yield _without(batch, tail, file_keys).select(columns)
-    if share.with_tail:
+    if partition.with_tail:
         yield from tail.remove_rows.batches(columns)
 
 

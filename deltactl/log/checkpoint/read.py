@@ -114,24 +114,24 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowGroupRange:
     """Some of the file actions of a checkpoint: a file, or some of its row groups."""
 
     name: str
     row_groups: tuple[int, ...] | None = None
 
 
-def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
+def list_action_files(head: CheckpointHead) -> tuple[RowGroupRange, ...]:
     """Return the files that have the checkpoint's file actions.
 
     If there are sidecars, the top-level file should contain no file actions (PROTOCOL.md, "V2
     Spec"). If it contains some, readers use both. So deltactl uses both too: otherwise vacuum would
     treat the files in the top-level file as orphaned.
 
-    A sidecar that the checkpoint lists twice is one piece.
+    A sidecar that the checkpoint lists twice is one range.
     """
     parts = head.parts if head.is_mixed or not head.sidecars else ()
-    return tuple(map(Piece, dict.fromkeys((*head.sidecars, *parts))))
+    return tuple(map(RowGroupRange, dict.fromkeys((*head.sidecars, *parts))))
 
 
 def row_group_rows(store: Store, head: CheckpointHead, name: str) -> list[int]:
@@ -161,22 +161,22 @@ def read_adds(
     store: Store,
     head: CheckpointHead,
     columns: Sequence[str],
-    pieces: Sequence[Piece] | None = None,
+    ranges: Sequence[RowGroupRange] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield batches of adds with given columns of :data:`ADD_SCHEMA`, from all or some pieces."""
-    for piece in action_pieces(head) if pieces is None else pieces:
-        yield from _read_actions(store, head, piece, "add", columns)
+    """Yield batches of adds, from all or some files; columns are those of :data:`ADD_SCHEMA`."""
+    for part in list_action_files(head) if ranges is None else ranges:
+        yield from _read_actions(store, head, part, "add", columns)
 
 
 def read_removes(
     store: Store,
     head: CheckpointHead,
     columns: Sequence[str],
-    pieces: Sequence[Piece] | None = None,
+    ranges: Sequence[RowGroupRange] | None = None,
 ) -> Iterator[pa.Table]:
     """Yield batches of tombstones with columns of :data:`REMOVE_SCHEMA`; see ``read_adds``."""
-    for piece in action_pieces(head) if pieces is None else pieces:
-        yield from _read_actions(store, head, piece, "remove", columns)
+    for part in list_action_files(head) if ranges is None else ranges:
+        yield from _read_actions(store, head, part, "remove", columns)
 
 
 def read_metadata_nodes(store: Store, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
@@ -248,9 +248,9 @@ def _sidecar_name(path: str) -> str:
 
 
 def _read_actions(
-    store: Store, head: CheckpointHead, piece: Piece, action: str, columns: Sequence[str]
+    store: Store, head: CheckpointHead, part: RowGroupRange, action: str, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    version, name = head.version, piece.name
+    version, name = head.version, part.name
     if name.endswith(".json"):
         keys = head.non_file_actions.partition_keys
         for parsed in CommitParser(keys).parse([_read_json(store, name, version)]):
@@ -265,7 +265,7 @@ def _read_actions(
             return
         leaves = _choose_leaves(parquet, action, columns)
         batches = parquet.iter_batches(
-            _choose_batch_rows(parquet, leaves), row_groups=piece.row_groups, columns=leaves
+            _choose_batch_rows(parquet, leaves), row_groups=part.row_groups, columns=leaves
         )
         for batch in batches:
             structs = batch.column(action)

@@ -11,7 +11,7 @@ from deltactl.errors import CorruptLogError, DeltactlError, StorageError, Verifi
 from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.read import (
     CheckpointHead,
-    Piece,
+    RowGroupRange,
     read_adds,
     read_head,
     read_removes,
@@ -34,14 +34,14 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
         StorageError: the store failed. The file may still be valid.
     """
     head = CheckpointHead(version, (written.file.name,))
-    pieces = (Piece(written.file.name),)
+    ranges = (RowGroupRange(written.file.name),)
     for kind, expected, read in (
         ("add", written.adds, read_adds),
         ("remove", written.removes, read_removes),
     ):
         digest = KeyDigest()
         try:
-            for table in read_ahead(read(store, head, _KEY_COLUMNS, pieces)):
+            for table in read_ahead(read(store, head, _KEY_COLUMNS, ranges)):
                 for batch in table.to_batches():
                     digest.add(batch)
         except CorruptLogError as error:

@@ -72,7 +72,7 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     return action
 
 
-def read_few_others(lines: CommitLines) -> list[dict[str, Any]] | None:
+def read_non_file_actions(lines: CommitLines) -> list[dict[str, Any]] | None:
     """Return the non-file actions of the lines that do not begin as an add or a remove.
 
     Return ``None`` if there are so many of these lines that ``read_others`` is faster, or if the

@@ -26,7 +26,7 @@ from deltactl.log.commits.columns import (
     read_others,
 )
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.json_lines import read_few_others, read_lines
+from deltactl.log.commits.json_lines import read_lines, read_non_file_actions
 from deltactl.log.commits.lines import CommitBytes, CommitLines
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import (
@@ -167,7 +167,7 @@ class CommitParser:
     ) -> _Rows:
         lines = CommitLines([file.data for file in files])
         use_threads = alone or sum(len(file.data) for file in files) > _THREADED_BYTES
-        nodes = read_few_others(lines)
+        nodes = read_non_file_actions(lines)
         if nodes is None:
             others = read_others(lines, use_threads=use_threads)
             nodes = [

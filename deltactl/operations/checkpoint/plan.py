@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
-from deltactl.log.checkpoint.read import Piece, action_pieces, row_group_rows
+from deltactl.log.checkpoint.read import RowGroupRange, list_action_files, row_group_rows
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import Checkpoint
 from deltactl.log.rebuildable import is_readable
-from deltactl.log.replay import Share
+from deltactl.log.replay import ReplayPartition
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
@@ -29,14 +29,14 @@ class CheckpointPlan:
 
     ``kind`` is ``None`` if there is nothing to write; ``reason`` explains it. ``actions`` is the
     maximum number of file actions, ``None`` if unknown without reading all.
-    ``shares`` are the tasks of V2 sidecars.
+    ``partitions`` are the tasks of V2 sidecars.
     """
 
     version: int
     kind: WrittenKind | None
     reason: str | None = None
     actions: int | None = None
-    shares: tuple[Share, ...] = ()
+    partitions: tuple[ReplayPartition, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -129,41 +129,41 @@ def _find_existing(
 def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions) -> CheckpointPlan:
     """Return the files of a checkpoint of this kind; read footers only."""
     head = snapshot.head
-    pieces = () if head is None else action_pieces(head)
+    ranges = () if head is None else list_action_files(head)
     tail_rows = snapshot.tail.add_rows.num_rows + snapshot.tail.remove_rows.num_rows
     sizes = {
-        piece: None  # of JSON, the number of rows is not known
-        if head is None or piece.name.endswith(".json")
-        else row_group_rows(snapshot.store, head, piece.name)
-        for piece in pieces
+        part: None  # of JSON, the number of rows is not known
+        if head is None or part.name.endswith(".json")
+        else row_group_rows(snapshot.store, head, part.name)
+        for part in ranges
     }
     known = all(rows is not None for rows in sizes.values())
     actions = tail_rows + sum(sum(rows or ()) for rows in sizes.values())
     plan = CheckpointPlan(snapshot.version, kind, actions=actions if known else None)
     if kind == "v2":
-        shares = _cut(sizes, tail_rows, options.sidecar_rows * _SIDECARS_A_TASK)
-        return CheckpointPlan(plan.version, kind, actions=plan.actions, shares=shares)
+        partitions = _cut(sizes, tail_rows, options.sidecar_rows * _SIDECARS_A_TASK)
+        return CheckpointPlan(plan.version, kind, actions=plan.actions, partitions=partitions)
     return plan
 
 
 def _cut(
-    sizes: dict[Piece, list[int] | None], tail_rows: int, rows_a_task: int
-) -> tuple[Share, ...]:
-    """Split into shares of about that many rows: whole row groups; the tail is in the last."""
-    shares: list[Share] = []
-    chosen: list[Piece] = []
+    sizes: dict[RowGroupRange, list[int] | None], tail_rows: int, rows_a_task: int
+) -> tuple[ReplayPartition, ...]:
+    """Split into partitions of about that many rows: whole row groups; the tail is in the last."""
+    partitions: list[ReplayPartition] = []
+    chosen: list[RowGroupRange] = []
     held = 0
 
     def end_share() -> None:
         nonlocal held
         if chosen:
-            shares.append(Share(tuple(chosen), with_tail=False))
+            partitions.append(ReplayPartition(tuple(chosen), with_tail=False))
             chosen.clear()
             held = 0
 
-    for piece, row_groups in sizes.items():
+    for part, row_groups in sizes.items():
         if row_groups is None:
-            chosen.append(piece)
+            chosen.append(part)
             end_share()
             continue
         groups: list[int] = []
@@ -171,13 +171,13 @@ def _cut(
             groups.append(group)
             held += rows
             if held >= rows_a_task:
-                chosen.append(Piece(piece.name, tuple(groups)))
+                chosen.append(RowGroupRange(part.name, tuple(groups)))
                 groups = []
                 end_share()
         if groups:
-            chosen.append(Piece(piece.name, tuple(groups)))
+            chosen.append(RowGroupRange(part.name, tuple(groups)))
     if held + tail_rows >= rows_a_task and tail_rows:
         end_share()
     if chosen or tail_rows:
-        shares.append(Share(tuple(chosen), with_tail=True))
-    return tuple(shares)
+        partitions.append(ReplayPartition(tuple(chosen), with_tail=True))
+    return tuple(partitions)

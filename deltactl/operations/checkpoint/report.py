@@ -69,7 +69,7 @@ class CheckpointReport:
             "plan": {
                 "actions": self.plan.actions,
                 "parts": 1,  # as when multi-part checkpoints were written
-                "sidecar_tasks": len(self.plan.shares),
+                "sidecar_tasks": len(self.plan.partitions),
             },
             "checkpoint": None if self.written is None else _written(self.written),
             "hint_moved": self.hint_moved,

@@ -28,7 +28,14 @@ from deltactl.log.checkpoint.write import (
     WrittenActions,
     remove_unchanged,
 )
-from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
+from deltactl.log.replay import (
+    WHOLE,
+    ReplayPartition,
+    Tail,
+    live_batches,
+    replay_tail,
+    tombstone_batches,
+)
 from deltactl.log.threads import read_ahead
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.open import open_store
@@ -79,10 +86,10 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class SidecarTask:
-    """A share of the file actions, to be written as sidecars."""
+    """A partition of the file actions, to be written as sidecars."""
 
     number: int
-    share: Share
+    partition: ReplayPartition
 
 
 def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenActions, ...]:
@@ -108,7 +115,7 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
 
 
 def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[WrittenActions, ...]:
-    """Write a share of the file actions as sidecars of at most ``spec.sidecar_rows`` rows.
+    """Write a partition of the file actions as sidecars of at most ``spec.sidecar_rows`` rows.
 
     Raises:
         VerificationError: the stored rows differ from the input; the files are removed.
@@ -123,7 +130,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
 
     with _removed_on(Exception, store) as written, ExitStack() as stack:
         writer: ActionFileWriter | None = None
-        for kind, batch in _stream(store, spec, task.share):
+        for kind, batch in _stream(store, spec, task.partition):
             rest = batch
             while rest.num_rows:
                 if writer is None:
@@ -145,7 +152,9 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
     return tuple(written)
 
 
-def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, pa.Table]]:
+def _stream(
+    store: Store, spec: WriteSpec, partition: ReplayPartition
+) -> Iterator[tuple[str, pa.Table]]:
     """Yield batches of live files, then of tombstones that have not expired."""
     tail = spec.tail.load(store)
     sources = (
@@ -153,7 +162,7 @@ def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, 
         ("remove", partial(tombstone_batches, columns=TOMBSTONE_COLUMNS)),
     )
     for kind, batches in sources:
-        for batch in read_ahead(batches(store, spec.head, tail, share=share)):
+        for batch in read_ahead(batches(store, spec.head, tail, partition=partition)):
             yield kind, batch if kind == "add" else _unexpired(batch, spec.tombstones_after_ms)
 
 

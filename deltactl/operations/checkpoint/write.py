@@ -169,7 +169,9 @@ class _Writing:
     def write_v2(self) -> WrittenCheckpoint:
         """Write sidecars, then the file that references them."""
         plan, options = self._plan, self._options
-        tasks = [SidecarTask(number, share) for number, share in enumerate(plan.shares, 1)]
+        tasks = [
+            SidecarTask(number, partition) for number, partition in enumerate(plan.partitions, 1)
+        ]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
         form = options.top_format
         name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._context.clock.new_id(), form)}"

@@ -369,8 +369,8 @@ def test_a_share_that_was_not_written_is_noticed() -> None:
     log = DeltaLog(builder.store, pytest.fail)
     snapshot = log.snapshot()
     plan = plan_checkpoint(log, snapshot, options)
-    assert plan.shares
-    plan = replace(plan, shares=plan.shares[:-1])
+    assert plan.partitions
+    plan = replace(plan, partitions=plan.partitions[:-1])
     context = RunContext(warn=pytest.fail, engine=LocalEngine(1), clock=FixedClock(NOW_MS))
     with pytest.raises(VerificationError, match="but the new checkpoint has"):
         write_checkpoint(log, snapshot, plan, options, context)
