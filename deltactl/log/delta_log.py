@@ -5,23 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar
 
-from deltactl.errors import VersionNotFoundError, Warn, ignore_warning
-from deltactl.log.history.read import CommitObserver, History, Selection, read_history
+from deltactl.errors import LogGapError, VersionNotFoundError, Warn, ignore_warning
+from deltactl.log.commits.contents import CommitBytes, CommitReader
+from deltactl.log.commits.visitors import Visitor, Visits
+from deltactl.log.history.read import History, Selection, read_history
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable, truncated_file
 from deltactl.log.stores.open import open_table_store
 from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.names import LOG_DIR, checksum_name, commit_name
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 
 if TYPE_CHECKING:  # Arrow is not needed to read a history
-    from deltactl.log.commits.events import LogSweep
+    from deltactl.log.commits.events import CommitScan, EventCollector
+    from deltactl.log.commits.parsed import ParsedCommits
+    from deltactl.log.commits.scan import OnBroken
     from deltactl.log.listing import Checkpoint
-    from deltactl.log.replay import Collect
+    from deltactl.log.replay import Tail
     from deltactl.log.snapshot import Snapshot
     from deltactl.protocol.actions import Metadata
     from deltactl.storage.log_store import DynamoDbLogStore
@@ -44,6 +48,7 @@ class DeltaLog:
             warn: receives files of the log that are invalid and not needed.
         """
         self.store, self.warn = store, warn
+        self.reader = CommitReader(store)
         self._listing: LogListing | None = None
 
     @classmethod
@@ -119,7 +124,7 @@ class DeltaLog:
     def without_warnings(self) -> DeltaLog:
         """Return the same log, with the same listing, that does not warn."""
         quiet = DeltaLog(self.store, ignore_warning)
-        quiet._listing = self._listing
+        quiet._listing, quiet.reader = self._listing, self.reader
         return quiet
 
     @staticmethod
@@ -156,10 +161,12 @@ class DeltaLog:
         self,
         version: int | None = None,
         *,
-        collect: Collect | None = None,
+        visitors: Sequence[Visitor] = (),
         skip: frozenset[Checkpoint] = frozenset(),
     ) -> Snapshot:
         """Rebuild a version; ``None``: the latest. See ``load_snapshot``.
+
+        The ``visitors`` get the commits after the checkpoint, which are read anyway.
 
         If nothing was listed yet, the files from the last checkpoint on are listed. If a log
         cleanup removes listed files meanwhile, they are listed again.
@@ -169,7 +176,6 @@ class DeltaLog:
             VersionNotFoundError: the version is not in the log.
             LogGapError, CorruptLogError, MissingActionError: the log is damaged.
         """
-        from deltactl.log.replay import Collect
         from deltactl.log.segment import list_from_hint
         from deltactl.log.snapshot import load_snapshot
 
@@ -177,43 +183,121 @@ class DeltaLog:
             if self._listing is None:
                 self._listing = list_from_hint(self.store, self.warn, version)
             return load_snapshot(
-                self.store,
+                self.reader,
                 version,
+                self._listing,
                 warn=self.warn,
-                listing=self._listing,
                 skip=skip,
-                collect=collect or Collect.NOTHING,
+                visitors=visitors,
             )
 
         return load() if self._listing is not None else self.retry_after_cleanup(load)
 
-    def history(
-        self, selection: Selection | None = None, *, observer: CommitObserver | None = None
-    ) -> History:
-        """Read commits, newest first; see ``read_history``."""
-        return read_history(self.store, self.listing, selection, observer=observer)
-
-    def events(self, snapshot: Snapshot, first: int, *, known: LogSweep | None = None) -> LogSweep:
-        """Read the file actions of the commits ``first`` to that of a snapshot.
-
-        Commits that the snapshot or a ``known`` sweep collected are not read again.
+    def commits(self, versions: Iterable[int]) -> Iterator[CommitBytes]:
+        """Read commits, in the given order; each only once a run.
 
         Raises:
+            LogGapError: a commit is not in the log.
+            ObjectNotFoundError: a log cleanup deleted a commit.
+        """
+        return self.reader.read(self._files_of(versions))
+
+    def parsed_commits(
+        self,
+        versions: Iterable[int],
+        partition_keys: Iterable[str] = (),
+        *,
+        on_broken: OnBroken | None = None,
+    ) -> Iterator[ParsedCommits]:
+        """Read and parse commits, some at a time, in the given order; see :meth:`scan`.
+
+        Raises:
+            LogGapError: a commit is not in the log.
+            ObjectNotFoundError: a log cleanup deleted a commit.
             CorruptLogError: a commit cannot be parsed; the message has the file and the line.
         """
-        from deltactl.log.lifetimes import sweep_commits
+        from deltactl.log.commits.scan import parse_commits
 
-        known = snapshot.tail.sweep if known is None else known
-        return sweep_commits(
-            self.store, self.listing, snapshot.metadata, first, snapshot.version, known=known
+        return parse_commits(self.commits(versions), partition_keys, on_broken=on_broken)
+
+    def scan(
+        self,
+        versions: Iterable[int],
+        *visitors: Visitor,
+        partition_keys: Iterable[str] = (),
+        on_broken: OnBroken | None = None,
+    ) -> None:
+        """Read and parse commits once, for all visitors.
+
+        Commits that all visitors were given before, as by :meth:`snapshot`, are not read again.
+
+        Args:
+            versions: of the commits.
+            visitors: see :class:`Visitor`.
+            partition_keys: physical names of partition columns, as far as they are known.
+            on_broken: called with each commit that cannot be parsed; without it, that is an error.
+
+        Raises:
+            LogGapError: a commit is not in the log.
+            ObjectNotFoundError: a log cleanup deleted a commit.
+            CorruptLogError: a commit cannot be parsed; the message has the file and the line.
+        """
+        from deltactl.log.commits.scan import scan_commits
+
+        needed = [v for v in versions if any(v not in visitor.visited for visitor in visitors)]
+        commits = self.commits(needed)
+        scan_commits(commits, Visits(visitors), partition_keys, on_broken=on_broken)
+
+    def replay(self, versions: Iterable[int], partition_keys: Iterable[str]) -> Tail:
+        """Reconcile the actions of commits, in ascending order; see ``replay_tail``."""
+        from deltactl.log.replay import replay_tail
+
+        return replay_tail(self.reader, self._files_of(versions), partition_keys)
+
+    def _files_of(self, versions: Iterable[int]) -> list[FileInfo]:
+        known = self.listing.commits
+        found = [(version, known.get(version)) for version in versions]
+        for version, file in found:
+            if file is None:
+                raise LogGapError(
+                    f"{self.commit_file(version)} is missing in {self.uri}",
+                    hint="Restore the file from a backup.",
+                )
+        return [file for _, file in found if file is not None]
+
+    def has_commits(self, first: int, last: int) -> bool:
+        """Return whether the commits ``first`` to ``last`` are all in the log."""
+        known = self.listing.commits
+        return all(version in known for version in range(first, last + 1))
+
+    def history(
+        self,
+        selection: Selection | None = None,
+        *visitors: Visitor,
+        partition_keys: Collection[str] = (),
+    ) -> History:
+        """Read commits, newest first; see ``read_history``."""
+        return read_history(
+            self.reader, self.listing, selection, *visitors, partition_keys=partition_keys
         )
+
+    def events(self, snapshot: Snapshot, first: int, collector: EventCollector) -> CommitScan:
+        """Return the file events of the commits ``first`` to that of a snapshot.
+
+        Raises:
+            LogGapError: a commit is not in the log.
+            CorruptLogError: a commit cannot be parsed; the message has the file and the line.
+        """
+        keys = snapshot.metadata.partition_keys
+        self.scan(range(first, snapshot.version + 1), collector, partition_keys=keys)
+        return collector.between(first, snapshot.version)
 
     def version_at(
         self, metadata: Metadata, timestamp_ms: int, *, allow_later: bool = False
     ) -> int:
         """Return the last version committed at or before a time; see ``resolve_timestamp``."""
         return resolve_timestamp(
-            self.store, self.listing, metadata, timestamp_ms, allow_later=allow_later
+            self.reader, self.listing, metadata, timestamp_ms, allow_later=allow_later
         )
 
     def rebuildable(self, versions: Set[int]) -> set[int]:

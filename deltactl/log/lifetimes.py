@@ -13,13 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.events import EventCollector, LogSweep
-from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.parser import CommitParser
+from deltactl.log.commits.events import CommitScan
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.numpy_types import Flags, Integers
-from deltactl.protocol.actions import Metadata
 from deltactl.storage.store import Store
 
 
@@ -40,34 +37,6 @@ def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | Non
     return first
 
 
-def sweep_commits(
-    store: Store,
-    listing: LogListing,
-    metadata: Metadata,
-    first: int,
-    last: int,
-    *,
-    known: LogSweep | None = None,
-) -> LogSweep:
-    """Read the commits of a range of versions. Commits of a ``known`` sweep are not read again.
-
-    Raises:
-        CorruptLogError: a commit cannot be parsed; the message has the file and the line.
-        KeyError: a commit is not in the listing.
-    """
-    if known is not None and known.last == last:
-        if first >= known.first:
-            return known.since(first)
-        return sweep_commits(store, listing, metadata, first, known.first - 1).extend(known)
-    names = [listing.commits[version].name for version in range(first, last + 1)]
-    found = EventCollector()
-    contents = zip(names, store.read_many(names), strict=True)
-    files = (CommitBytes(name, data) for name, data in contents)
-    for parsed in CommitParser(metadata.partition_keys).parse(found.pass_on(files)):
-        found.add(parsed)
-    return found.finish(first, last)
-
-
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
     """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
@@ -83,9 +52,9 @@ class Lifetimes:
     died: Integers = field(repr=False)
 
     @classmethod
-    def of(cls, sweep: LogSweep, first: int) -> Lifetimes:
+    def of(cls, scan: CommitScan, first: int) -> Lifetimes:
         """Convert the events of the commits to lifetimes from version ``first`` on."""
-        events = sweep.events
+        events = scan.events
         codes, order = _sort_events(events)
         version = events["version"].to_numpy()[order]
         is_add = np.asarray(events["is_add"].to_numpy(zero_copy_only=False))[order]
@@ -96,7 +65,7 @@ class Lifetimes:
         ends_key[:-1] = starts_key[1:]
         died = np.empty_like(version)
         died[:-1] = version[1:]
-        died[ends_key] = sweep.last + 1
+        died[ends_key] = scan.last + 1
         # If the first action on a file is a remove, the file was live before the range.
         was_there = starts_key & ~is_add
         born = np.where(was_there, first, version)
@@ -105,7 +74,7 @@ class Lifetimes:
         chosen = (is_add | was_there) & (born < died)
         columns = ["path", "vector_file", "key"]
         files = events.select(columns).take(pa.array(order[chosen]))
-        return cls(first, sweep.last, files, born[chosen], died[chosen])
+        return cls(first, scan.last, files, born[chosen], died[chosen])
 
     def mask(self, names: pa.Array | pa.ChunkedArray) -> Flags:
         """Return a mask of the lifetimes whose data file or deletion vector is in ``names``."""
@@ -128,14 +97,14 @@ class Lifetimes:
         return totals
 
 
-def added_by_text(sweep: LogSweep) -> pa.Table:
+def added_by_text(scan: CommitScan) -> pa.Table:
     """Return the adds that no ``remove`` with the same path text follows.
 
     If all path texts are normalized, the result is empty. For readers that compare path texts as
     written, these files are still live. But if a writer normalizes paths, its checkpoints omit
     them.
     """
-    events = sweep.events
+    events = scan.events
     if events["text_key"].equals(events["key"]):
         return events.slice(0, 0)
     codes, order = _sort_events(events, "text_key")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from enum import Flag, auto
 from typing import Final
 
 import numpy as np
@@ -21,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_adds, read_removes
-from deltactl.log.commits.events import EventCollector, LogSweep
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.key_sets import (
     KeyHashes,
     KeySet,
@@ -33,29 +31,15 @@ from deltactl.log.commits.key_sets import (
     find_repeated_hashes,
     make_key_set,
 )
-from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.parser import CommitParser, ParsedActions
-from deltactl.log.commits.z_orders import ZOrderCommits
+from deltactl.log.commits.parser import ParsedActions
+from deltactl.log.commits.scan import replay_commits
+from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.keyed_hash import hash_pairs
 from deltactl.numpy_types import Flags, Hashes, Integers
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
-from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
-
-
-class Collect(Flag):
-    """What a replay keeps of the commits that it reads, besides the reconciled actions."""
-
-    NOTHING = 0
-    EVENTS = auto()
-    """The events of the commits after the last log compaction file, in ``Tail.sweep``."""
-    Z_ORDERS = auto()
-    """The paths that Z-order commits added, in ``Tail.z_orders``."""
-    OPERATIONS = auto()
-    """The operations in the ``commitInfo`` of the commits, in ``Tail.operations``."""
-
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 _Pair = tuple[Hashes, Hashes]
@@ -69,7 +53,6 @@ class Tail:
     """The reconciled actions of the commits after the checkpoint.
 
     ``by_text`` is the result for readers that do not normalize paths, if this result is different.
-    ``sweep``, ``z_orders`` and ``operations`` are those of :class:`Collect`, if requested.
     """
 
     add_rows: FileRows
@@ -77,8 +60,6 @@ class Tail:
     keys: KeySet
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     by_text: Tail | None = None
-    sweep: LogSweep | None = None
-    z_orders: ZOrderCommits | None = None
     operations: Set[object] = frozenset()
 
     @property
@@ -101,53 +82,24 @@ NO_COMMITS: Final = Tail(
 
 
 def replay_tail(
-    store: Store,
+    reader: CommitReader,
     tail: Sequence[FileInfo],
     partition_keys: Iterable[str] = (),
     *,
-    collect: Collect = Collect.NOTHING,
+    visitors: Sequence[Visitor] = (),
 ) -> Tail:
-    """Read and reconcile the commits of a segment.
+    """Read and reconcile the commits of a segment; the visitors get these commits too.
 
     Raises:
         CorruptLogError: a commit is not valid; the message has the file and the line.
     """
-    names = [info.name for info in tail]
-    contents = zip(names, store.read_many(names), strict=True)
-    files: Iterable[CommitBytes] = (
-        CommitBytes(name, data, is_compacted(name)) for name, data in contents
-    )
-    events = EventCollector() if Collect.EVENTS in collect else None
-    z_orders = ZOrderCommits() if Collect.Z_ORDERS in collect else None
-    collectors = [each for each in (events, z_orders) if each is not None]
-    for collector in collectors:
-        files = collector.pass_on(files)
-    operations: set[object] = set()
-    if Collect.OPERATIONS in collect:
-        files = _note_operations(files, operations)
     gathered, non_file_actions = _Gathered(), NonFileActions()
-    for part in CommitParser(partition_keys).parse(files):
+    for part in replay_commits(reader.read(tail), Visits(visitors), partition_keys):
         gathered.add(part)
         non_file_actions.update(part.non_file_actions)
-        for collector in collectors:
-            collector.add(part)
     result = gathered.reconcile()
     result.non_file_actions = non_file_actions
-    result.z_orders = z_orders
-    result.operations = operations
-    if events is not None and names:
-        result.sweep = _last_commits(events, names)
     return result
-
-
-def _note_operations(
-    files: Iterable[CommitBytes], operations: set[object]
-) -> Iterator[CommitBytes]:
-    for file in files:
-        info = parse_commit_info(file.name, file.data)
-        if info is not None:
-            operations.add(info.get("operation"))
-        yield file
 
 
 class _Gathered:
@@ -206,22 +158,6 @@ class _Gathered:
         by_path = reconcile(adds, removes, file_keys)
         by_path.by_text = result
         return by_path
-
-
-def _last_commits(found: EventCollector, names: Sequence[str]) -> LogSweep | None:
-    """Return the events of the commits at the end of the log, after the last compacted file."""
-    versions = [commit_version(name) for name in names]
-    last = versions[-1]
-    if last is None:
-        return None
-    num_commits = next((i for i, it in enumerate(reversed(versions)) if it is None), len(versions))
-    first = last - num_commits + 1
-    return found.finish(first if num_commits == len(versions) else 0, last).since(first)
-
-
-def is_compacted(name: str) -> bool:
-    """Return whether ``name`` is the name of a log compaction file."""
-    return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
 
 
 def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -11,6 +11,7 @@ from itertools import islice
 from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
 from deltactl.log.hint import read_hint
 from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.protocol.names import commit_version
 from deltactl.storage.store import FileInfo, Store
 
 _SHOWN = 5
@@ -29,6 +30,12 @@ class LogSegment:
     checkpoint: Checkpoint | None
     tail: tuple[FileInfo, ...]
     commit: FileInfo | None
+
+    @property
+    def tail_commits(self) -> dict[int, FileInfo]:
+        """Return the commits in the tail by version, without log compaction files."""
+        versions = ((commit_version(file.name), file) for file in self.tail)
+        return {version: file for version, file in versions if version is not None}
 
     @property
     def checkpoint_version(self) -> int:

@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
+from deltactl.log.commits.contents import CommitReader, is_compacted
 from deltactl.log.commits.non_file_actions import NonFileActions
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.timestamps import commit_timestamp
-from deltactl.log.listing import Checkpoint, LogListing, list_log, retry_after_log_cleanup
+from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.replay import (
-    Collect,
     Tail,
-    is_compacted,
     live_batches,
     replay_tail,
     tombstone_batches,
 )
-from deltactl.log.segment import LogSegment, list_from_hint, select_segment
+from deltactl.log.segment import LogSegment, select_segment
 from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, empty_table
@@ -46,6 +46,7 @@ class Snapshot:
     domains: Mapping[str, DomainMetadata] = field(repr=False)
     segment: LogSegment = field(repr=False)
     store: Store = field(repr=False)
+    reader: CommitReader = field(repr=False)
     _head: CheckpointHead | None = field(repr=False)
     _tail: Tail = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -69,7 +70,7 @@ class Snapshot:
     @cached_property
     def timestamp(self) -> int:
         """Return the time of the commit (ms): the in-commit timestamp, or the file's time."""
-        return commit_timestamp(self.store, self.segment, self.metadata)
+        return commit_timestamp(self.reader, self.segment, self.metadata)
 
     @cached_property
     def properties(self) -> TableProperties:
@@ -115,49 +116,26 @@ class Snapshot:
 
 
 def load_snapshot(
-    store: Store,
-    version: int | None = None,
+    reader: CommitReader,
+    version: int | None,
+    listing: LogListing,
     *,
     warn: Warn,
-    listing: LogListing | None = None,
     skip: frozenset[Checkpoint] = frozenset(),
-    collect: Collect = Collect.NOTHING,
+    visitors: Sequence[Visitor] = (),
 ) -> Snapshot:
-    """Rebuild a version from the log.
+    """Rebuild a version from the log; ``None``: the latest.
 
-    Without a ``listing``, the log is listed here, and listed again if a log cleanup deletes files.
     If a checkpoint or log compaction file cannot be read, and other files can still rebuild the
-    version, it is ignored with a warning. The checkpoints in ``skip`` are not read. ``collect`` is
-    what the snapshot also keeps of the commits that are read.
+    version, it is ignored with a warning. The checkpoints in ``skip`` are not read. The
+    ``visitors`` get the commits that are read.
 
     Raises:
         NotATableError: there is no log.
         VersionNotFoundError: the version is not in the log.
         LogGapError, CorruptLogError, MissingActionError: the log is damaged.
     """
-    if listing is not None:
-        return _load(store, version, warn, listing, skip, collect=collect)
-    return retry_after_log_cleanup(
-        lambda: _load(
-            store,
-            version,
-            warn,
-            list_from_hint(store, warn, version),
-            skip,
-            collect=collect,
-        )
-    )
-
-
-def _load(
-    store: Store,
-    version: int | None,
-    warn: Warn,
-    listing: LogListing,
-    skip: frozenset[Checkpoint],
-    *,
-    collect: Collect,
-) -> Snapshot:
+    store = reader.store
     if listing.latest_version is None:
         raise no_table_error(store)
     skipped = skip
@@ -178,7 +156,7 @@ def _load(
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
         try:
-            return _load_segment(store, segment, head, collect)
+            return _load_segment(reader, segment, head, visitors)
         except CorruptLogError as error:
             if not any(is_compacted(info.name) for info in segment.tail):
                 raise
@@ -187,18 +165,21 @@ def _load(
 
 
 def _load_segment(
-    store: Store, segment: LogSegment, head: CheckpointHead | None, collect: Collect
+    reader: CommitReader,
+    segment: LogSegment,
+    head: CheckpointHead | None,
+    visitors: Sequence[Visitor],
 ) -> Snapshot:
     found = NonFileActions()
     if head is not None:
         found.update(head.non_file_actions)
-    tail = replay_tail(store, segment.tail, found.partition_keys, collect=collect)
+    tail = replay_tail(reader, segment.tail, found.partition_keys, visitors=visitors)
     found.update(tail.non_file_actions)
     protocol, metadata = found.protocol, found.metadata
     for name, action in (("protocol", protocol), ("metaData", metadata)):
         if action is None:
             raise MissingActionError(
-                f"version {segment.version} of {store.uri} has no {name} action",
+                f"version {segment.version} of {reader.store.uri} has no {name} action",
                 hint="Restore _delta_log from a backup; the log is damaged.",
             )
     assert protocol is not None and metadata is not None
@@ -209,7 +190,8 @@ def _load_segment(
         txns=found.txns,
         domains=found.live_domains,
         segment=segment,
-        store=store,
+        store=reader.store,
+        reader=reader,
         _head=head,
         _tail=tail,
     )

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import CorruptLogError, StorageError
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.run_tags import find_run, is_by_deltactl
@@ -28,7 +27,6 @@ from deltactl.units import DAY_MS, HOUR_MS
 _PROBE: Final = f"{OWN_DIR}/time"
 # Longer than the time from a commit to the cleanup after it; a retention is much longer.
 _FRESH_MS: Final = 10 * 60 * 1000
-_INFO_BYTES: Final = 1 << 20
 
 
 def trusted_now(
@@ -79,23 +77,22 @@ def _newest_files(snapshot: Snapshot) -> list[FileInfo]:
 def _find_proven_ms(log: DeltaLog, snapshot: Snapshot, run_id: str | None, now_ms: int) -> int:
     """Return the time of the newest commit that counts; of the oldest log file if none does."""
     oldest = _newest_files(snapshot)[0]
-    if snapshot.segment.commit is not None and _counts(snapshot.store, oldest, run_id, now_ms):
+    if snapshot.segment.commit is not None and _counts(snapshot, oldest, run_id, now_ms):
         return oldest.modified_ms
     commits = log.listing.commits
     for version in sorted(commits, reverse=True):
         if version < snapshot.version:
             oldest = commits[version]
-            if _counts(snapshot.store, oldest, run_id, now_ms):
+            if _counts(snapshot, oldest, run_id, now_ms):
                 break
     return oldest.modified_ms
 
 
-def _counts(store: Store, commit: FileInfo, run_id: str | None, now_ms: int) -> bool:
+def _counts(snapshot: Snapshot, commit: FileInfo, run_id: str | None, now_ms: int) -> bool:
     """Return whether a commit is neither of this run, nor written by deltactl in the last hour."""
-    [data] = store.read_ranges(commit.name, [(0, _INFO_BYTES)])
     try:
-        info = parse_commit_info(commit.name, data) or {}
-    except CorruptLogError:  # cut off, or another writer's
+        info = snapshot.reader.read_one(commit).info or {}
+    except CorruptLogError:  # another writer's
         return True
     if commit.modified_ms > now_ms - HOUR_MS:
         return not is_by_deltactl(info)

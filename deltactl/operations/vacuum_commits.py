@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.added_files import VACUUM_START
 from deltactl.log.writing.run_tags import find_run
@@ -47,13 +46,12 @@ def describe_start(log: DeltaLog, version: int) -> str:
 
 def _vacuum_commits(log: DeltaLog, first: int) -> Iterator[tuple[int, str, str | None]]:
     """Yield version, operation and run of the commits of vacuums, which are small, in order."""
-    small = {
-        version: info.name
-        for version, info in sorted(log.listing.commits.items())
-        if version >= first and info.size_bytes <= _MOST_BYTES
-    }
-    contents = log.store.read_many([*small.values()])
-    for (version, name), data in zip(small.items(), contents, strict=True):
-        info = parse_commit_info(name, data) or {}
+    small = [
+        version
+        for version, file in sorted(log.listing.commits.items())
+        if version >= first and file.size_bytes <= _MOST_BYTES
+    ]
+    for version, commit in zip(small, log.commits(small), strict=True):
+        info = commit.info or {}
         if (operation := info.get("operation")) in (VACUUM_START, _END):
             yield version, operation, find_run(info)

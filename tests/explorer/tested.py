@@ -9,7 +9,7 @@ from deltactl.clock import Clock
 from deltactl.errors import DataFileError, SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import retry_after_log_cleanup
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone.run import CloneOptions, clone_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -158,7 +158,7 @@ def _sorted(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
 
 
 def _read(store: Store) -> tuple[Snapshot, list[dict[str, Any]]]:
-    snapshot = load_snapshot(store, warn=_quiet)
+    snapshot = DeltaLog(store, _quiet).snapshot()
     return snapshot, scan_snapshot(snapshot).read_all().to_pylist()
 
 

@@ -14,13 +14,15 @@ from deltactl.log.checkpoint.read import (
     read_head,
     read_removes,
 )
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.log.commits.non_file_actions import NonFileActions
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import read_hint
 from deltactl.log.history.columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
 from deltactl.log.replay import Tail, live_batches, replay_tail
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.deletion_vectors import vector_files
@@ -99,7 +101,7 @@ def _use_files(tail: Tail, head: CheckpointHead | None = None) -> None:
 def run_commit(data: bytes) -> None:
     """A commit, replayed; an input of odd length as a compacted file."""
     name = f"{1:020d}.{2:020d}.compacted.json" if len(data) % 2 else f"{1:020d}.json"
-    tail = replay_tail(STORE, [stored(f"{LOG}/{name}", data)], ("p",))
+    tail = replay_tail(CommitReader(STORE), [stored(f"{LOG}/{name}", data)], ("p",))
     _use_non_file_actions(tail.non_file_actions)
     _use_files(tail)
 
@@ -133,7 +135,7 @@ def run_checkpoint_json(data: bytes) -> None:
 
 @cache
 def _no_tail() -> Tail:
-    return replay_tail(STORE, [])
+    return replay_tail(CommitReader(STORE), [])
 
 
 def run_sidecar(data: bytes) -> None:
@@ -160,7 +162,7 @@ def run_bookmark(data: bytes) -> None:
 
 @cache
 def _snapshot() -> Snapshot:
-    return load_snapshot(sample().store, warn=ignore_warning)
+    return DeltaLog(sample().store, ignore_warning).snapshot()
 
 
 def run_checksum(data: bytes) -> None:

@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import CorruptLogError
+from deltactl.log.commits.events import EventCollector
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import (
     Lifetimes,
-    first_rebuildable,
-    sweep_commits,
     version_ranges,
 )
-from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -36,13 +34,9 @@ def build() -> TableBuilder:
 
 
 def lifetimes_of(builder: TableBuilder, first: int | None = None) -> Lifetimes:
-    listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=lambda message: None, listing=listing)
-    start = listing.first_commit
-    sweep = sweep_commits(builder.store, listing, snapshot.metadata, start, snapshot.version)
-    return Lifetimes.of(
-        sweep, first_rebuildable(builder.store, listing) if first is None else first
-    )
+    log = DeltaLog(builder.store, lambda message: None)
+    scan = log.events(log.snapshot(), log.listing.first_commit, EventCollector())
+    return Lifetimes.of(scan, log.first_rebuildable() if first is None else first)
 
 
 @settings(max_examples=25)
@@ -97,10 +91,9 @@ def test_change_files_are_returned_with_their_version() -> None:
     builder = build()
     builder.append([{"id": 1, "p": "a"}])
     builder.commit({"cdc": {"path": "_change_data/a%20b.parquet", "partitionValues": {}}})
-    listing = list_log(builder.store)
-    metadata = load_snapshot(builder.store, warn=print).metadata
-    sweep = sweep_commits(builder.store, listing, metadata, 0, 2)
-    assert sweep.change_files.to_pylist() == [{"path": "_change_data/a b.parquet", "version": 2}]
+    log = DeltaLog(builder.store, pytest.fail)
+    scan = log.events(log.snapshot(), 0, EventCollector())
+    assert scan.change_files.to_pylist() == [{"path": "_change_data/a b.parquet", "version": 2}]
 
 
 def test_a_broken_commit_is_named() -> None:
@@ -108,9 +101,7 @@ def test_a_broken_commit_is_named() -> None:
     builder.append([{"id": 1, "p": "a"}])
     builder.store.put(commit_path(1), b'{"add":{"path"')
     with pytest.raises(CorruptLogError, match="1.json"):
-        listing = list_log(builder.store)
-        metadata = load_snapshot(builder.store, 0, warn=print).metadata
-        sweep_commits(builder.store, listing, metadata, 0, 1)
+        DeltaLog(builder.store, pytest.fail).scan([0, 1], EventCollector())
 
 
 @pytest.mark.parametrize(
@@ -137,8 +128,7 @@ def test_blank_lines_move_no_event_to_another_version(blank: str) -> None:
     text = builder.store.read(commit_path(2)).decode()
     builder.store.put(commit_path(2), f"{text}{blank * 3}".encode())
     removed = builder.remove(path)
-    listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=print, listing=listing)
-    events = sweep_commits(builder.store, listing, snapshot.metadata, 0, removed).events
+    log = DeltaLog(builder.store, pytest.fail)
+    events = log.events(log.snapshot(), 0, EventCollector()).events
     told = dict(zip(events["is_add"].to_pylist(), events["version"].to_pylist(), strict=True))
     assert told == {True: 2, False: removed}

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from deltactl.log import keyed_hash, replay
 from deltactl.log.commits import file_rows, key_sets, parser
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parser import CommitParser
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.numpy_types import Hashes
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.stores import CountingStore, MemoryStore
@@ -47,7 +47,7 @@ def _check_replay(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         builder.hint(data.draw(st.integers(0, builder.version + 2)))
     wanted = data.draw(st.none() | st.integers(0, builder.version))
-    snapshot = load_snapshot(builder.store, wanted, warn=lambda message: None)
+    snapshot = DeltaLog(builder.store, lambda message: None).snapshot(wanted)
     assert_equals_model(snapshot, builder.state_at(wanted), checkpointed=checkpointed)
 
 
@@ -148,7 +148,7 @@ def _check_spelling(data: st.DataObject) -> None:
         )
         text = text if data.draw(st.booleans()) else text.rstrip(b"\n")
         builder.store.put(commit_path(version), text or b'{"commitInfo":{}}')
-    snapshot = load_snapshot(builder.store, warn=lambda message: None)
+    snapshot = DeltaLog(builder.store, lambda message: None).snapshot()
     assert_equals_model(snapshot, builder.state, checkpointed=False)
 
 
@@ -193,7 +193,7 @@ def test_each_file_of_the_log_is_read_once() -> None:
     builder.checkpoint(3)
     builder.hint(3)
     counting = CountingStore(store)
-    snapshot = load_snapshot(counting, warn=lambda message: pytest.fail(message))
+    snapshot = DeltaLog(counting, lambda message: pytest.fail(message)).snapshot()
     assert counting.calls == {"list_from": 1, "read": 1, "read_many": 1, "open_input": 1}
     assert counting.names["read"] == [f"{LOG}/_last_checkpoint"]
     assert counting.names["read_many"] == [commit_path(v) for v in (4, 5, 6)]
@@ -210,5 +210,5 @@ def test_two_lines_in_one_are_not_silently_one() -> None:
     text = store.read(commit_path(0)).replace(b"\n", b"", 1)
     store.put(commit_path(0), text)
     with pytest.raises(Exception, match="line 1"):
-        load_snapshot(store, warn=lambda message: None)
+        DeltaLog(store, lambda message: None).snapshot()
     assert builder.version == 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
@@ -41,15 +41,15 @@ def checkpoints(builder: TableBuilder) -> list[str]:
 
 
 def test_files_have_the_columns_of_an_add() -> None:
-    snapshot = load_snapshot(build().store, warn=pytest.fail)
+    snapshot = DeltaLog(build().store, pytest.fail).snapshot()
     assert snapshot.files.schema == ADD_SCHEMA
-    empty = load_snapshot(build(0).store, warn=pytest.fail)
+    empty = DeltaLog(build(0).store, pytest.fail).snapshot()
     assert empty.files.schema == ADD_SCHEMA
     assert (empty.num_files, empty.size_bytes) == (0, 0)
 
 
 def test_files_are_loaded_once_by_many_threads() -> None:
-    snapshot = load_snapshot(build().store, warn=pytest.fail)
+    snapshot = DeltaLog(build().store, pytest.fail).snapshot()
     seen: list[pa.Table] = []
     threads = [threading.Thread(target=lambda: seen.append(snapshot.files)) for _ in range(8)]
     for thread in threads:
@@ -68,7 +68,7 @@ def test_a_broken_checkpoint_falls_back_to_an_older_one(kind: str) -> None:
     broken = next(name for name in checkpoints(builder) if f"{5:020d}" in name)
     builder.store.put(broken, builder.store.read(broken)[:-20])
     warnings: list[str] = []
-    snapshot = load_snapshot(builder.store, warn=warnings.append)
+    snapshot = DeltaLog(builder.store, warnings.append).snapshot()
     assert snapshot.segment.checkpoint_version == 2
     assert snapshot.num_files == 6
     assert broken in warnings[0]
@@ -81,7 +81,7 @@ def test_the_hint_does_not_hide_an_older_checkpoint() -> None:
     builder.hint(5)
     builder.store.put(checkpoints(builder)[-1], b"PAR1PAR1")
     warnings: list[str] = []
-    snapshot = load_snapshot(builder.store, warn=warnings.append)
+    snapshot = DeltaLog(builder.store, warnings.append).snapshot()
     assert snapshot.segment.checkpoint_version == 2
     assert snapshot.num_files == 6
 
@@ -93,15 +93,15 @@ def test_without_anything_older_the_broken_checkpoint_is_the_error() -> None:
     (name,) = checkpoints(builder)
     builder.store.put(name, b"PAR1PAR1")
     with pytest.raises(CorruptLogError, match=name):
-        load_snapshot(builder.store, warn=lambda message: None)
+        DeltaLog(builder.store, lambda message: None).snapshot()
 
 
 def test_a_gap_stays_a_gap() -> None:
     builder = build()
     builder.store.delete_many([commit_path(3)])
     with pytest.raises(LogGapError, match="commit 3 is missing"):
-        load_snapshot(builder.store, warn=pytest.fail)
-    assert load_snapshot(builder.store, 2, warn=pytest.fail).num_files == 2
+        DeltaLog(builder.store, pytest.fail).snapshot()
+    assert DeltaLog(builder.store, pytest.fail).snapshot(2).num_files == 2
 
 
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])
@@ -115,7 +115,7 @@ def test_a_checkpoint_without_a_non_file_action(missing: str) -> None:
     builder.store.put(f"{LOG}/{1:020d}.checkpoint.parquet", checkpoint_parquet(actions))
     builder.forget_commits(1)
     with pytest.raises(MissingActionError, match=f"no {missing} action"):
-        load_snapshot(builder.store, warn=pytest.fail)
+        DeltaLog(builder.store, pytest.fail).snapshot()
 
 
 def test_a_missing_sidecar_is_named() -> None:
@@ -123,7 +123,7 @@ def test_a_missing_sidecar_is_named() -> None:
     builder.checkpoint(5, "v2-json")
     (sidecar, *_) = [name for name in checkpoints(builder) if "_sidecars" in name]
     builder.store.delete_many([sidecar])
-    snapshot = load_snapshot(builder.store, warn=lambda message: None)
+    snapshot = DeltaLog(builder.store, lambda message: None).snapshot()
     assert snapshot.segment.checkpoint_version == 5
     with pytest.raises(CorruptLogError, match="_sidecars"):
         _ = snapshot.files
@@ -135,7 +135,7 @@ def test_a_broken_compacted_file_falls_back_to_its_commits(content: bytes) -> No
     compacted = f"{LOG}/{1:020d}.{4:020d}.compacted.json"
     builder.store.put(compacted, content)
     warnings: list[str] = []
-    snapshot = load_snapshot(builder.store, warn=warnings.append)
+    snapshot = DeltaLog(builder.store, warnings.append).snapshot()
     assert snapshot.num_files == 6
     assert len(warnings) == 1
     assert compacted in warnings[0]
@@ -146,7 +146,7 @@ def test_a_broken_commit_beside_a_compacted_file_stays_the_error() -> None:
     builder.store.put(f"{LOG}/{1:020d}.{4:020d}.compacted.json", b"")
     builder.store.put(commit_path(6), b'{"add":')
     with pytest.raises(CorruptLogError, match=commit_path(6)):
-        load_snapshot(builder.store, warn=lambda message: None)
+        DeltaLog(builder.store, lambda message: None).snapshot()
 
 
 @pytest.mark.parametrize("kind", ["v2-json", "v2-parquet"])
@@ -158,7 +158,7 @@ def test_sidecars_by_absolute_address(kind: str) -> None:
     moved = text.replace('"path": "0', f'"path": "{builder.store.uri}/{LOG}/_sidecars/0')
     assert moved != text
     builder.store.put(top, moved.encode())
-    snapshot = load_snapshot(builder.store, 5, warn=pytest.fail)
+    snapshot = DeltaLog(builder.store, pytest.fail).snapshot(5)
     assert snapshot.num_files == 5
 
 
@@ -167,7 +167,7 @@ def test_files_beside_sidecars_are_read_too(kind: str) -> None:
     """The protocol forbids it, and readers take both: what we passed by a vacuum would remove."""
     builder = build()
     builder.checkpoint(5, kind, mixed=2)
-    snapshot = load_snapshot(builder.store, 5, warn=pytest.fail)
+    snapshot = DeltaLog(builder.store, pytest.fail).snapshot(5)
     assert snapshot.segment.checkpoint_version == 5
     assert snapshot.num_files == 5
     assert set(snapshot.files["path"].to_pylist()) == {p for p, _ in builder.state_at(5).files}
@@ -195,6 +195,6 @@ def test_statistics_that_a_checkpoint_has_as_a_struct_alone() -> None:
     pq.write_table(pa.Table.from_pylist([*rows, {"metaData": node}], schema), sink)
     builder.store.put(f"{LOG}/{2:020d}.checkpoint.parquet", sink.getvalue())
     builder.forget_commits(2)
-    files = load_snapshot(builder.store, warn=pytest.fail).files
+    files = DeltaLog(builder.store, pytest.fail).snapshot().files
     assert files["stats"].to_pylist() == ['{"numRecords":41}', None]
     assert files["size_bytes"].to_pylist() == [1, 2]

@@ -10,7 +10,6 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
@@ -56,7 +55,7 @@ def test_an_optimize_at_the_interval_is_checkpointed() -> None:
     builder = table(4, checkpointInterval="4")
     assert optimize(builder.store).versions == (4,)
     assert checkpoint_versions(builder.store) == [4]
-    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+    assert DeltaLog(builder.store, pytest.fail).snapshot().num_files == 1
 
 
 def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
@@ -83,7 +82,7 @@ def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
     assert report.versions
     assert report.versions[-1] >= 4
     assert checkpoint_versions(builder.store) == [report.versions[-1]]
-    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+    assert DeltaLog(builder.store, pytest.fail).snapshot().num_files == 1
 
 
 @pytest.mark.parametrize(("commits", "interval"), [(3, "4"), (5, "10"), (9, "x")])
@@ -134,7 +133,7 @@ def test_a_failure_is_a_warning_and_the_commit_stands() -> None:
     assert report.versions == (4,)
     assert "version 4 is committed" in said[0]
     assert checkpoint_versions(builder.store) == []
-    assert load_snapshot(builder.store, warn=pytest.fail).version == 4
+    assert DeltaLog(builder.store, pytest.fail).snapshot().version == 4
 
 
 def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
@@ -152,7 +151,7 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
     builder.append([{"id": 8, "p": None}])
     builder.checkpoint(1)
     builder.checkpoint(4)
-    before = load_snapshot(builder.store, warn=pytest.fail)
+    before = DeltaLog(builder.store, pytest.fail).snapshot()
     for version in range(6):
         memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
     said: list[str] = []

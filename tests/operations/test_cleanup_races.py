@@ -11,7 +11,6 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import retry_after_log_cleanup
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -50,7 +49,7 @@ def set_scene(*features: str) -> Scene:
 
 
 def _load(store: Store, scene: Scene) -> None:
-    assert load_snapshot(store, warn=pytest.fail).version == scene.builder.version
+    assert DeltaLog(store, pytest.fail).snapshot().version == scene.builder.version
 
 
 def _optimize(store: Store, scene: Scene) -> None:
@@ -119,7 +118,7 @@ def _manifests(store: Store, scene: Scene) -> None:
 
 
 def _refresh_manifests(store: Store, scene: Scene) -> None:
-    snapshot = load_snapshot(store, warn=pytest.fail)
+    snapshot = DeltaLog(store, pytest.fail).snapshot()
     report = generate_manifests(
         DeltaLog(store, ignore_warning),
         ManifestOptions(),

@@ -15,7 +15,6 @@ import pytest
 
 from deltactl.errors import SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -119,7 +118,7 @@ def test_an_optimize_keeps_the_history_and_the_tombstones(machine: Machine) -> N
     assert machine.commits() == list(range(11))
     assert machine.tombstones() == set(paths)
     store = LocalStore(str(machine.root))
-    assert load_snapshot(store, 3, warn=pytest.fail).num_files == 3
+    assert DeltaLog(store, pytest.fail).snapshot(3).num_files == 3
 
 
 def test_delta_rs_keeps_files_that_were_removed_just_now(machine: Machine) -> None:
@@ -184,7 +183,7 @@ def test_the_history_goes_if_commits_show_that_time_has_passed(machine: Machine)
 def test_a_run_of_hours_proves_nothing_with_its_own_commits(machine: Machine) -> None:
     machine.optimize("long")
     machine.age(10, -39.8)
-    snapshot = load_snapshot(LocalStore(str(machine.root)), warn=pytest.fail)
+    snapshot = DeltaLog(LocalStore(str(machine.root)), pytest.fail).snapshot()
     newest_ms = (machine.root / commit_path(9)).stat().st_mtime_ns // 1_000_000
     log = DeltaLog(snapshot.store, pytest.fail)
     assert trusted_now(log, snapshot, machine.context("long")) == newest_ms + DAY

@@ -97,7 +97,7 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         return Verdict(
             checkpoint, "unproven", "the log no longer has the commits to compare it with"
         )
-    own = _load_alone(store, checkpoint)
+    own = _load_alone(log, checkpoint)
     difference = _describe_difference(own, replayed)
     if difference is None:
         return Verdict(checkpoint, "good")
@@ -122,10 +122,10 @@ def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
     return None
 
 
-def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
+def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:
     """Return the version of a checkpoint, rebuilt only from this checkpoint."""
     alone = LogListing(0, checkpoints=[checkpoint])
-    return load_snapshot(store, checkpoint.version, warn=ignore_warning, listing=alone)
+    return load_snapshot(log.reader, checkpoint.version, alone, warn=ignore_warning)
 
 
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:

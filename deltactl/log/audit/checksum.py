@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
-from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
+from deltactl.log.commits.info import in_commit_timestamp
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (
     encode_domain,
@@ -103,7 +103,7 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
     """
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     commit = snapshot.segment.commit
-    info = None if commit is None else parse_commit_info(commit.name, store.read(commit.name))
+    info = None if commit is None else snapshot.reader.read_one(commit).info
     node: dict[str, Any] = {}
     if info is not None and isinstance(txn_id := info.get("txnId"), str):
         node["txnId"] = txn_id

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
 from deltactl.log.audit.digests import digest_state
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.parser import CommitParser
+from deltactl.log.commits.scan import parse_commits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import LogListing
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import load_snapshot
 from deltactl.protocol.actions import Metadata, is_same_metadata
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import FileInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +42,48 @@ class CompactionVerdict:
 
 def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
     """Compare every log compaction file with its commits."""
-    store, listing = log.store, log.listing
-    keys = _partition_keys(store, listing) if listing.compacted else []
+    reader, listing = log.reader, log.listing
+    keys = _partition_keys(reader, listing) if listing.compacted else []
     for (first, last), info in sorted(listing.compacted.items()):
         versions = range(first, last + 1)
         commits = [listing.commits[v] for v in versions if v in listing.commits]
         is_complete = len(commits) == len(versions)
-        wanted = _replay_or_none(store, commits, keys) if is_complete else None
+        wanted = _replay_or_none(reader, commits, keys) if is_complete else None
         if wanted is None:
             yield CompactionVerdict(first, last, info.name, is_unproven=True)
             continue
         try:
-            problem = _find_contradiction(store, info, wanted, commits, keys)
+            problem = _find_contradiction(reader, info, wanted, commits, keys)
         except CorruptLogError as error:
             problem = error.message
         yield CompactionVerdict(first, last, info.name, problem)
 
 
-def _replay_or_none(store: Store, commits: Sequence[FileInfo], keys: Sequence[str]) -> Tail | None:
+def _replay_or_none(
+    reader: CommitReader, commits: Sequence[FileInfo], keys: Sequence[str]
+) -> Tail | None:
     """Return the reconciled actions of commits; ``None`` if one of the commits is truncated.
 
     In this case, the log compaction file may have the only copy of the actions.
     """
     try:
-        return replay_tail(store, commits, keys)
+        return replay_tail(reader, commits, keys)
     except CorruptLogError:
         return None
 
 
-def _partition_keys(store: Store, listing: LogListing) -> list[str]:
+def _partition_keys(reader: CommitReader, listing: LogListing) -> list[str]:
     """Return physical names of partition columns, read without log compaction files, or none."""
     without = replace(listing, compacted={})
     try:
-        metadata = load_snapshot(store, warn=ignore_warning, listing=without).metadata
+        metadata = load_snapshot(reader, None, without, warn=ignore_warning).metadata
     except DeltactlError:  # the error is reported where the version is rebuilt
         return []
     return list(metadata.partition_keys)
 
 
 def _find_contradiction(
-    store: Store,
+    reader: CommitReader,
     compacted: FileInfo,
     wanted: Tail,
     commits: Sequence[FileInfo],
@@ -95,14 +97,14 @@ def _find_contradiction(
     Raises:
         CorruptLogError: the file cannot be parsed.
     """
-    stored = replay_tail(store, [compacted], keys)
+    stored = replay_tail(reader, [compacted], keys)
     found, expected = stored.non_file_actions, wanted.non_file_actions
     if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
         return "its protocol or metaData is different"
     if found.txns != expected.txns or found.live_domains != expected.live_domains:
         return "its transactions or domain metadata are different"
     return _compare_adds(stored.adds, wanted.adds, keys) or _compare_removes(
-        file_keys(stored.removes), file_keys(wanted.removes), store, commits
+        file_keys(stored.removes), file_keys(wanted.removes), reader, commits
     )
 
 
@@ -135,23 +137,24 @@ def _read_json(text: str) -> object:
 
 
 def _compare_removes(
-    removed: pa.ChunkedArray, wanted: pa.ChunkedArray, store: Store, commits: Sequence[FileInfo]
+    removed: pa.ChunkedArray,
+    wanted: pa.ChunkedArray,
+    reader: CommitReader,
+    commits: Sequence[FileInfo],
 ) -> str | None:
     lacking = wanted.filter(pc.invert(pc.is_in(wanted, removed)))
     beyond = removed.filter(pc.invert(pc.is_in(removed, wanted)))
     if not len(lacking) and not len(beyond):
         return None
-    added = _added_keys(store, commits)
+    added = _added_keys(reader, commits)
     if not pc.all(pc.is_in(lacking, added), min_count=0).as_py():
         return "it lacks remove actions of the commits that it combines"
     return "it removes files that the combined commits do not remove" if len(beyond) else None
 
 
-def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
+def _added_keys(reader: CommitReader, commits: Sequence[FileInfo]) -> pa.Array:
     """Return the keys of all files that the commits add, also if they remove the file again."""
-    names = [info.name for info in commits]
-    contents = zip(names, store.read_many(names), strict=True)
-    parsed = CommitParser().parse(CommitBytes(name, data) for name, data in contents)
+    parsed = parse_commits(reader.read(commits))
     return pa.concat_arrays([c for part in parsed for c in file_keys(part.adds).chunks])
 
 

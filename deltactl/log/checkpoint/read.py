@@ -28,9 +28,9 @@ from deltactl.log.checkpoint.single_actions import (
     leaf_paths,
 )
 from deltactl.log.commits.columns import NON_FILE_ACTIONS, find_shared_rows
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.info import find_actions
-from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import Checkpoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.partition_keys import list_key_sets
-from deltactl.numpy_types import Integers
-from deltactl.protocol.arrow_schemas import STRING_MAP
 from deltactl.protocol.stats import num_records
 
 _CHUNK_BYTES = 32 << 20
@@ -49,74 +47,26 @@ def live_rows(files: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(num_records(files["stats"]), pc.fill_null(deleted, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCommits:
-    """File actions of some commits. The column ``commit`` is the index of the row's commit."""
-
-    commits: Sequence[CommitBytes]
-    adds: pa.Table
-    removes: pa.Table
+def count_changes(commits: ParsedCommits) -> dict[int, CommitChange]:
+    """Return what each commit changed, by version."""
+    return _count_commits(commits.adds, commits.removes, commits.versions)
 
 
-def parse_commits(commits: Iterable[CommitBytes]) -> Iterator[ParsedCommits | CorruptLogError]:
-    """Parse many commits at once, in order. For a commit that cannot be parsed, yield the error."""
-    chunk: list[CommitBytes] = []
-    size = 0
-    for commit in commits:
-        chunk.append(commit)
-        size += len(commit.data)
-        if size >= _CHUNK_BYTES:
-            yield from _parse_chunk(chunk)
-            chunk, size = [], 0
-    if chunk:
-        yield from _parse_chunk(chunk)
-
-
-def _parse_chunk(commits: Sequence[CommitBytes]) -> Iterator[ParsedCommits | CorruptLogError]:
-    try:
-        parsed = list(CommitParser().parse(commits))
-    except CorruptLogError as error:
-        if len(commits) == 1:
-            yield error
-            return
-        half = len(commits) // 2
-        yield from _parse_chunk(commits[:half])
-        yield from _parse_chunk(commits[half:])
-        return
-    ends = np.concatenate([part.ends for part in parsed])
-    adds, removes = (
-        _name_commits(t, ends) for t in ([p.adds for p in parsed], [p.removes for p in parsed])
-    )
-    yield ParsedCommits(commits, adds, removes)
-
-
-def _name_commits(tables: Sequence[pa.Table], ends: Integers) -> pa.Table:
-    """Return file actions with the index of their commit.
-
-    ``ends`` has, for each commit, the number of rows up to and including the commit.
-    """
-    files = pa.concat_tables(tables)
-    commits = np.searchsorted(ends, files["seq"].to_numpy(), side="right")
-    return files.append_column("commit", pa.array(commits))
-
-
-def count_changes(commits: Iterable[CommitBytes]) -> Iterator[CommitChange | CorruptLogError]:
-    """Yield what each commit changed, in order; for a commit that cannot be parsed, the error."""
-    for parsed in parse_commits(commits):
-        if isinstance(parsed, CorruptLogError):
-            yield parsed
-            continue
-        added, removed = _count_by_commit(parsed.adds), _count_by_commit(parsed.removes)
-        for index in range(len(parsed.commits)):
-            adds, adds_change = added.get(index, _NOTHING)
-            removes, removes_change = removed.get(index, _NOTHING)
-            yield CommitChange(adds, removes, adds_change or removes_change)
+def _count_commits(
+    added: pa.Table, removed: pa.Table, versions: Iterable[int]
+) -> dict[int, CommitChange]:
+    sides = _count_by_commit(added), _count_by_commit(removed)
+    changes = {}
+    for version in versions:
+        (adds, adds_change), (removes, removes_change) = (s.get(version, _NOTHING) for s in sides)
+        changes[version] = CommitChange(adds, removes, adds_change or removes_change)
+    return changes
 
 
 def _count_by_commit(files: pa.Table) -> dict[int, tuple[FileCounts, bool]]:
     """Return the counts of each commit, and whether the commit changed data."""
-    groups = _count_groups(files, [files["commit"]])
-    return {index: (counts, change) for (index,), counts, change in groups}
+    groups = _count_groups(files, [files["version"]])
+    return {version: (counts, change) for (version,), counts, change in groups}
 
 
 def _count_groups(
@@ -172,7 +122,8 @@ def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
     Raises:
         CorruptLogError: the commit cannot be parsed.
     """
-    keys = sorted(_partition_keys(commit.data))
+    # The parser needs all keys.
+    keys = sorted(frozenset().union(*list_key_sets(commit.data)))
     parsed = list(CommitParser(keys).parse([commit]))
     return _count_each_partition([p.adds for p in parsed], [p.removes for p in parsed], keys)
 
@@ -181,42 +132,12 @@ RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 """Selects file actions: takes their ``partition_values``, and returns booleans without nulls."""
 
 
-def count_selected(
-    commit: CommitBytes, keys: Collection[str], is_selected: RowFilter
-) -> CommitChange | None:
-    """Return what a commit changed in selected partitions; ``None`` if it changed nothing in them.
-
-    Args:
-        commit: the commit.
-        keys: physical names of the partition columns that ``is_selected`` reads.
-        is_selected: selects the file actions.
-
-    Raises:
-        CorruptLogError: the commit cannot be parsed.
-    """
-    adds, removes = _read_files(commit, keys)
-    added = adds.filter(is_selected(adds["partition_values"]))
-    removed = removes.filter(is_selected(removes["partition_values"]))
-    if not (added.num_rows or removed.num_rows):
-        return None
-    return _count_total(added, removed)
-
-
-def partition_values_of(commit: CommitBytes, keys: Collection[str]) -> pa.ChunkedArray:
-    """Return the ``partition_values`` of all file actions of a commit.
-
-    Raises:
-        CorruptLogError: the commit cannot be parsed.
-    """
-    adds, removes = _read_files(commit, keys)
-    chunks = [*adds["partition_values"].chunks, *removes["partition_values"].chunks]
-    return pa.chunked_array(chunks, STRING_MAP)
-
-
-def _read_files(commit: CommitBytes, keys: Collection[str]) -> tuple[pa.Table, pa.Table]:
-    parser = CommitParser(sorted({*_partition_keys(commit.data), *keys}))
-    parsed = list(parser.parse([commit]))
-    return pa.concat_tables(p.adds for p in parsed), pa.concat_tables(p.removes for p in parsed)
+def count_selected(commits: ParsedCommits, is_selected: RowFilter) -> dict[int, CommitChange]:
+    """Return what commits changed in selected partitions, by version; only those that did."""
+    added = commits.adds.filter(is_selected(commits.adds["partition_values"]))
+    removed = commits.removes.filter(is_selected(commits.removes["partition_values"]))
+    versions = {*added["version"].to_pylist(), *removed["version"].to_pylist()}
+    return _count_commits(added, removed, versions)
 
 
 def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:
@@ -264,8 +185,3 @@ def _count_by_partition(
     columns = [pa.array(np.zeros(files.num_rows, np.int8))]
     columns += [pc.map_lookup(files["partition_values"], key, "first") for key in keys]
     return {tuple(values): counts for (_, *values), counts, _ in _count_groups(files, columns)}
-
-
-def _partition_keys(data: bytes) -> frozenset[str]:
-    """Return all keys of ``partitionValues`` in a commit, because the parser needs them."""
-    return frozenset().union(*list_key_sets(data))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltactl.errors import CorruptLogError
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
 
 if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
     from deltactl.protocol.actions import Metadata
@@ -92,17 +91,3 @@ def uses_in_commit_timestamp(metadata: Metadata, version: int) -> bool:
     """
     since = TableProperties(metadata.configuration).in_commit_since
     return since is not None and version >= since
-
-
-def read_in_commit_timestamp(store: Store, name: str) -> int:
-    """Return the in-commit timestamp of a commit file.
-
-    Raises:
-        CorruptLogError: the commit has no in-commit timestamp, although the table requires one.
-    """
-    timestamp = in_commit_timestamp(parse_commit_info(name, store.read(name)))
-    if timestamp is None:
-        raise CorruptLogError(
-            f"{name} has no inCommitTimestamp, although the table enables in-commit timestamps"
-        )
-    return timestamp

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
-from deltactl.log.commits.lines import CommitBytes, CommitLines
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.lines import CommitLines
 from deltactl.protocol.actions import to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
 

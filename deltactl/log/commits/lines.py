@@ -7,25 +7,12 @@ nulls and a small schema is enough, which halves the work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from deltactl.numpy_types import Bytes, Integers
-
-
-@dataclass(slots=True)
-class CommitBytes:
-    """A log file's name and content."""
-
-    name: str
-    data: bytes
-    # A log compaction file should have one action for each key. If it has several, the newest is
-    # written first, and readers that use Delta Kernel take the first one.
-    newest_first: bool = False
-
 
 _NEWLINE = ord("\n")
 _PREFIXES = {"add": b'{"add":', "remove": b'{"remove":'}

@@ -25,9 +25,10 @@ from deltactl.log.commits.columns import (
     FileActionReader,
     read_others,
 )
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.json_lines import read_lines, read_non_file_actions
-from deltactl.log.commits.lines import CommitBytes, CommitLines
+from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import (
     find_partition_keys,

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.json_lines import parse_line, parse_node
-from deltactl.log.commits.lines import CommitBytes
 from deltactl.protocol.actions import parse_metadata
 
 _PARTITION_VALUES: Final = re.compile(

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
-from deltactl.log.commits.info import parse_commit_info, parse_json_line
+from deltactl.log.commits.contents import CommitBytes, CommitReader
+from deltactl.log.commits.info import parse_json_line
+from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
 from deltactl.log.history.commit_times import CommitTimes
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import FileInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +32,7 @@ _LONGEST_LISTED_GAP = 10
 # gap.
 _MAX_REFUSALS = 10
 _SHOWN_ERROR = 200
+_PARSED_BYTES: Final = 32 << 20
 
 
 @dataclass(slots=True)
@@ -102,29 +105,19 @@ class _Rows(Sequence[HistoryRow]):
         return map(self._make, self._records)
 
 
-class CommitObserver(Protocol):
-    """Receives each selected commit, and may set the ``problem`` of the commit."""
-
-    def see(self, record: CommitRecord, data: bytes) -> None:
-        """Receive a commit and its content."""
-        ...
-
-    def finish(self) -> None:
-        """Do the work that is left after the last commit."""
-        ...
-
-
 def read_history(
-    store: Store,
+    reader: CommitReader,
     listing: LogListing,
     selection: Selection | None = None,
-    *,
-    observer: CommitObserver | None = None,
+    *visitors: Visitor,
+    partition_keys: Collection[str] = (),
 ) -> History:
     """Read the commits in a listing of the whole log, newest first.
 
     Only commits that are shown or filtered are read. Files that are deleted during the run are
-    omitted.
+    omitted. The ``visitors`` get the selected commits. If a commit that one of them needs cannot be
+    parsed, this is its ``problem``. ``partition_keys`` are physical names of partition columns
+    whose values a visitor needs.
 
     Raises:
         NotATableError: the log is empty.
@@ -132,11 +125,10 @@ def read_history(
     """
     selection = selection or Selection()
     if listing.latest_version is None:
-        raise no_table_error(store)
-    reading = _Reading(store, listing, selection, observer)
+        raise no_table_error(reader.store)
+    reading = _Reading(reader, listing, selection, Visits(visitors), partition_keys)
     reading.run()
-    if observer is not None:
-        observer.finish()
+    reading.parse_needed()
     return History(
         latest_version=listing.latest_version,
         num_commits=len(listing.commits),
@@ -186,14 +178,17 @@ def _holes(first: int, last: int) -> list[CommitRecord]:
 
 @dataclass(slots=True)
 class _Reading:
-    store: Store
+    reader: CommitReader
     listing: LogListing
     selection: Selection
-    observer: CommitObserver | None
+    visits: Visits
+    partition_keys: Collection[str]
     times: CommitTimes = field(init=False)
     kept: list[CommitRecord] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)
     num_unread: int = 0
+    _needed: dict[str, tuple[CommitRecord, CommitBytes]] = field(default_factory=dict)
+    _needed_bytes: int = 0
     _operations: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -220,37 +215,56 @@ class _Reading:
     def _look_at(self, version: int) -> None:
         """Find from the latest commit whether in-commit timestamps apply."""
         record = CommitRecord(version, self.listing.commits[version])
-        for _, data in _read_each(self.store, [record]):
-            if data is not None:
-                self._examine(record, data)
+        for _, commit in _read_each(self.reader, [record]):
+            if commit is not None:
+                self._examine(record, commit)
 
     def _keep(self, records: Sequence[CommitRecord], timed: bool) -> None:
-        for position, (record, data) in enumerate(_read_each(self.store, records), 1):
-            if data is not None:
-                self._examine(record, data)
+        for position, (record, commit) in enumerate(_read_each(self.reader, records), 1):
+            if commit is not None:
+                self._examine(record, commit)
             if timed and self._is_before(record):
                 return
             if not self._is_wanted(record, timed):
                 continue
-            if data is not None and self.observer is not None:
-                self.observer.see(record, data)
+            if commit is not None and record.problem is None and self.visits.ask(commit):
+                self._need(record, commit)
             self.kept.append(record)
             if len(self.kept) == self.selection.limit:
                 self.num_unread = max(self.num_unread, len(records) - position)
                 return
 
-    def _examine(self, record: CommitRecord, data: bytes) -> None:
-        assert record.file is not None
-        name = record.file.name
+    def _need(self, record: CommitRecord, commit: CommitBytes) -> None:
+        self._needed[commit.name] = record, commit
+        self._needed_bytes += len(commit.data)
+        if self._needed_bytes >= _PARSED_BYTES:
+            self.parse_needed()
+
+    def parse_needed(self) -> None:
+        """Parse the commits that a visitor needs."""
+        if not self._needed:
+            return
+        from deltactl.log.commits.scan import parse_commits
+
+        needed, self._needed, self._needed_bytes = self._needed, {}, 0
+
+        def on_broken(commit: CommitBytes, error: CorruptLogError) -> None:
+            needed[commit.name][0].problem = error.message
+
+        commits = [commit for _, commit in needed.values()]
+        for parsed in parse_commits(commits, self.partition_keys, on_broken=on_broken):
+            self.visits.give(parsed)
+
+    def _examine(self, record: CommitRecord, commit: CommitBytes) -> None:
         try:
-            record.info = parse_commit_info(name, data)
+            record.info = commit.info
             # A commitInfo that is the only line was parsed.
-            if record.info is None or data.find(b"\n", 0, -1) >= 0:
-                _refuse_truncated(name, data)
+            if record.info is None or commit.data.find(b"\n", 0, -1) >= 0:
+                _refuse_truncated(commit.name, commit.data)
         except CorruptLogError as error:
             record.problem = error.message[:_SHOWN_ERROR]
         if record.info is not None:
-            self.times.see(record.version, name, record.info, data)
+            self.times.see(record.version, commit.name, record.info, commit.data)
 
     def _is_before(self, record: CommitRecord) -> bool:
         since = self.selection.since_ms
@@ -273,7 +287,7 @@ class _Reading:
     def rows(self) -> _Rows:
         broken = {r.version for r in self.kept if r.problem is not None and r.file is not None}
         wanted = {record.version for record in self.kept}
-        rebuildable = find_rebuildable(self.store, self.listing, wanted, broken)
+        rebuildable = find_rebuildable(self.reader.store, self.listing, wanted, broken)
         return _Rows(self.kept, lambda record: self._row(record, rebuildable))
 
     def _row(self, record: CommitRecord, rebuildable: Container[int]) -> HistoryRow:
@@ -313,24 +327,23 @@ def _refuse_truncated(name: str, data: bytes) -> None:
 
 
 def _read_each(
-    store: Store, records: Sequence[CommitRecord]
-) -> Iterator[tuple[CommitRecord, bytes | None]]:
+    reader: CommitReader, records: Sequence[CommitRecord]
+) -> Iterator[tuple[CommitRecord, CommitBytes | None]]:
     """Yield each record with its content. A gap has no content, and deleted files are omitted.
 
     Raises:
         StorageError: the store refuses to read many commits in a row.
     """
-    contents: Iterator[bytes] | None = None
+    contents: Iterator[CommitBytes] | None = None
     refusals = 0
     for position, record in enumerate(records):
         if record.file is None:
             yield record, None
             continue
         if contents is None:
-            rest = [r.file.name for r in records[position:] if r.file is not None]
-            contents = iter(store.read_many(rest))
+            contents = reader.read([r.file for r in records[position:] if r.file is not None])
         try:
-            data = next(contents)
+            commit = next(contents)
         except ObjectNotFoundError:
             contents = None
             continue
@@ -342,4 +355,4 @@ def _read_each(
             yield record, None
         else:
             refusals = 0
-            yield record, data
+            yield record, commit

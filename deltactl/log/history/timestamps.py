@@ -12,10 +12,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from deltactl.errors import VersionNotFoundError
-from deltactl.log.commits.info import read_in_commit_timestamp
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
@@ -36,19 +35,19 @@ def monotonise(timestamps_ms: Iterable[int]) -> list[int]:
 class _InCommitTimes(Sequence[int]):
     """In-commit timestamps of versions. Each is read when a binary search needs it."""
 
-    def __init__(self, store: Store, listing: LogListing, versions: Sequence[int]) -> None:
-        self._store, self._listing, self._versions = store, listing, versions
+    def __init__(self, reader: CommitReader, listing: LogListing, versions: Sequence[int]) -> None:
+        self._reader, self._listing, self._versions = reader, listing, versions
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def __getitem__(self, index: int) -> int:  # type: ignore[override]
-        commit = self._listing.commits[self._versions[index]]
-        return read_in_commit_timestamp(self._store, commit.name)
+        file = self._listing.commits[self._versions[index]]
+        return self._reader.read_one(file).in_commit_timestamp
 
 
 def resolve_timestamp(
-    store: Store,
+    reader: CommitReader,
     listing: LogListing,
     metadata: Metadata,
     timestamp_ms: int,
@@ -58,7 +57,7 @@ def resolve_timestamp(
     """Return the last version that was committed at or before a time.
 
     Args:
-        store: the store of the log.
+        reader: of the commits.
         listing: the whole log.
         metadata: the metadata of the latest version, which says from when in-commit timestamps
             apply.
@@ -72,7 +71,7 @@ def resolve_timestamp(
     versions = sorted(listing.commits)
     if not versions:
         raise VersionNotFoundError(
-            f"{store.uri} has no commits, so no version can be found for a timestamp"
+            f"{reader.store.uri} has no commits, so no version can be found for a timestamp"
         )
     latest = versions[-1]
     properties = TableProperties(metadata.configuration)
@@ -82,7 +81,7 @@ def resolve_timestamp(
     enabled_at = properties.integer("delta.inCommitTimestampEnablementTimestamp", 0)
     if timed and timestamp_ms >= enabled_at:
         chosen: Sequence[int] = timed
-        times: Sequence[int] = _InCommitTimes(store, listing, timed)
+        times: Sequence[int] = _InCommitTimes(reader, listing, timed)
     else:
         chosen = untimed or timed
         times = monotonise([listing.commits[v].modified_ms for v in chosen])
@@ -90,7 +89,7 @@ def resolve_timestamp(
     asked = format_timestamp(timestamp_ms)
     if position == 0:
         raise VersionNotFoundError(
-            f"{asked} is before the first commit that is still in the log of {store.uri} "
+            f"{asked} is before the first commit that is still in the log of {reader.store.uri} "
             f"(version {chosen[0]}, {format_timestamp(times[0])})",
             hint="Run `deltactl describe-history` for the versions and their timestamps.",
         )
@@ -98,18 +97,18 @@ def resolve_timestamp(
         if allow_later:
             return latest
         raise VersionNotFoundError(
-            f"{asked} is after the latest commit of {store.uri} "
+            f"{asked} is after the latest commit of {reader.store.uri} "
             f"(version {latest}, {format_timestamp(times[-1])})",
             hint="Omit the timestamp to read the latest version.",
         )
     return chosen[position - 1]
 
 
-def commit_timestamp(store: Store, segment: LogSegment, metadata: Metadata) -> int:
+def commit_timestamp(reader: CommitReader, segment: LogSegment, metadata: Metadata) -> int:
     """Return when the version of a segment was committed, in ms since 1970 UTC."""
     if segment.commit is None:
         assert segment.checkpoint is not None
         return segment.checkpoint.files[0].modified_ms
     if uses_in_commit_timestamp(metadata, segment.version):
-        return read_in_commit_timestamp(store, segment.commit.name)
+        return reader.read_one(segment.commit).in_commit_timestamp
     return segment.commit.modified_ms

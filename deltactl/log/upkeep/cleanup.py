@@ -20,7 +20,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.checkpoint.read import read_head
-from deltactl.log.commits.info import read_in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.commits.info import uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.timestamps import monotonise
 from deltactl.log.listing import LogListing
@@ -199,8 +199,8 @@ def _find_boundary(
     low, high = 0, len(timed)
     while low < high:
         middle = (low + high) // 2
-        name = listing.commits[timed[middle]].name
-        if read_in_commit_timestamp(snapshot.store, name) <= cutoff_ms:
+        commit = snapshot.reader.read_one(listing.commits[timed[middle]])
+        if commit.in_commit_timestamp <= cutoff_ms:
             low = middle + 1
         else:
             high = middle

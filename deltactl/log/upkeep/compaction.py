@@ -24,7 +24,7 @@ from deltactl.protocol.action_nodes import (
     encode_txn,
 )
 from deltactl.protocol.names import LOG_DIR, compacted_name
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import FileInfo
 
 _FEWEST_COMMITS = 2
 
@@ -65,7 +65,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     except ObjectExistsError:
         return None
     (info,) = store.stat_many([name])
-    if info is None or not _says_the_same(store, snapshot, info):
+    if info is None or not _says_the_same(snapshot, info):
         store.delete_many([name])
         raise VerificationError(
             f"{name} does not contain the same actions as the commits that it compacts",
@@ -90,10 +90,10 @@ def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str
     yield from file_lines("remove", tail.removes, partition_keys)
 
 
-def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
+def _says_the_same(snapshot: Snapshot, info: FileInfo) -> bool:
     """Return whether a replay of the file and a replay of its commits give the same state."""
     keys = list(snapshot.metadata.partition_keys)
-    stored, wanted = replay_tail(store, [info], keys), snapshot.tail
+    stored, wanted = replay_tail(snapshot.reader, [info], keys), snapshot.tail
     return (
         _rows(stored.adds) == _rows(wanted.adds)
         and _rows(stored.removes) == _rows(wanted.removes)

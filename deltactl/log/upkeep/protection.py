@@ -65,12 +65,10 @@ def ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
 def _find_protocols(log: DeltaLog, base: int) -> list[Protocol]:
     """Return every protocol that applied to a version up to ``base``."""
     store, listing = log.store, log.listing
-    infos = [listing.commits[v] for v in sorted(listing.commits) if v <= base]
-    names = [info.name for info in infos]
     found = [
         parse_protocol(node)
-        for name, data in zip(names, store.read_many(names), strict=True)
-        for node in find_actions(name, data, "protocol")
+        for commit in log.commits(v for v in sorted(listing.commits) if v <= base)
+        for node in find_actions(commit.name, commit.data, "protocol")
     ]
     for checkpoint in listing.checkpoints:
         if checkpoint.version <= base:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.clock import Clock
 from deltactl.errors import CommitDamagedError, FilesGoneError, StorageError, UsageError
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.find_files import find_files
 from deltactl.log.replay import Tail

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
-from deltactl.log.commits.info import read_in_commit_timestamp
+from deltactl.log.commits.contents import CommitBytes, CommitReader
+from deltactl.log.commits.operations import OperationNames
 from deltactl.log.listing import list_log
-from deltactl.log.replay import Collect, Tail, replay_tail
+from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.put import Sleep, put_commit
@@ -102,7 +103,8 @@ class CommitBase:
             # If this commit enables the timestamps, all earlier times are older.
             if TableProperties(before.configuration).in_commit_timestamps:
                 name = f"{LOG_DIR}/{commit_name(self.version)}"
-                info["inCommitTimestamp"] = max(now, read_in_commit_timestamp(store, name) + 1)
+                commit = CommitBytes(name, store.read(name))
+                info["inCommitTimestamp"] = max(now, commit.in_commit_timestamp + 1)
         return info | {"timestamp": now}
 
 
@@ -182,7 +184,9 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     """
     winners = _list_winners(store, base.version)
     keys = base.metadata.partition_keys
-    tail = replay_tail(store, winners, keys, collect=Collect.OPERATIONS)
+    operations = OperationNames()
+    tail = replay_tail(CommitReader(store), winners, keys, visitors=[operations])
+    tail.operations = operations.found
     news = tail.non_file_actions
     after = CommitBase(
         version=base.version + len(winners),

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.columns import ACTIONS
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import find_actions
 from deltactl.log.commits.json_lines import list_actions
 from deltactl.log.commits.lines import CommitLines
+from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.partition_keys import list_key_sets
 
 _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetadata": "domain"}
@@ -74,20 +74,20 @@ def _line_at(data: bytes, start: int) -> bytes:
 
 
 def find_file_repeats(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
-    """Yield commits, by position, that add a file twice, or add and remove it.
+    """Yield commits, by version, that add a file twice, or add and remove it.
 
     A row delete removes and adds the same path, but with another deletion vector.
     """
     actions = pa.concat_tables(
         pa.table({
-            "commit": files["commit"],
+            "version": files["version"],
             "key": file_keys(files),
             "path": files["path"],
             "adds": pa.array(np.full(files.num_rows, adds, np.int64)),
         })
         for files, adds in ((parsed.adds, 1), (parsed.removes, 0))
     )  # fmt: skip
-    files = actions.group_by(["commit", "key"]).aggregate(
+    files = actions.group_by(["version", "key"]).aggregate(
         [("adds", "sum"), ("adds", "count"), ("path", "min")]
     )
     adds, count = files["adds_sum"], files["adds_count"]
@@ -96,11 +96,11 @@ def find_file_repeats(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
         "adds more than once": pc.greater(adds, 1),
     }
     for what, rows in odd.items():
-        found = files.filter(rows).group_by("commit")
+        found = files.filter(rows).group_by("version")
         for row in found.aggregate([("path_min", "min"), ("path_min", "count")]).to_pylist():
             more = row["path_min_count"] - 1
             others = f" and {more} more" if more else ""
-            yield row["commit"], f"it {what} {row['path_min_min']!r}{others}"
+            yield row["version"], f"it {what} {row['path_min_min']!r}{others}"
 
 
 def list_partition_keys(data: bytes) -> frozenset[frozenset[str]]:

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint.read import read_metadata_nodes
-from deltactl.log.commits.changes import ParsedCommits, parse_commits
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.json_lines import SharedLineError
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
@@ -110,7 +111,7 @@ def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Check
     return frozenset(broken)
 
 
-class CommitChecker:
+class CommitChecker(Visitor):
     """Read every commit once; keep the data for checks of all commits together.
 
     ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are these
@@ -124,7 +125,8 @@ class CommitChecker:
         path_texts: PathTextIndex,
         vectors: VectorIndex,
     ) -> None:
-        self._store, self._listing, self._findings = log.store, log.listing, findings
+        super().__init__()
+        self._log, self._listing, self._findings = log, log.listing, findings
         self._path_texts, self._vectors = path_texts, vectors
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
@@ -140,26 +142,36 @@ class CommitChecker:
         Raises:
             StorageError: one cannot be read.
         """
-        versions = sorted(self._listing.commits)
-        done = 0
-        for parsed in parse_commits(self._read(versions)):
-            if isinstance(parsed, CorruptLogError):
-                self.broken.add(versions[done])
-                if not isinstance(parsed, SharedLineError):  # it has its own finding
-                    problem = _EMPTY if versions[done] in self._empty else parsed.message
-                    self._add("COMMIT_UNREADABLE", problem, versions[done])
-                done += 1
-                continue
-            for place, problem in find_file_repeats(parsed):
-                version = versions[done + place]
-                who = self._vectors.say_writer(version)
-                self._add("COMMIT_AMBIGUOUS", f"{problem} ({who})", version)
-            for place, problem in _find_incomplete(parsed):
-                self._add("COMMIT_UNREADABLE", problem, versions[done + place])
-            self._path_texts.take_removed(parsed.removes)
-            self._vectors.take(parsed, versions[done : done + len(parsed.commits)])
-            done += len(parsed.commits)
+        self._log.scan(sorted(self._listing.commits), self, on_broken=self._add_broken)
         self._check_missing_schemas()
+
+    def see(self, commit: CommitBytes) -> bool:
+        """Check the content of a commit, and take its actions that are not file actions."""
+        version = commit.version
+        assert version is not None
+        try:
+            self._inspect(version, commit.name, commit.data)
+        except (CorruptLogError, *MALFORMED):
+            self._times[version] = None  # parsing reports it
+        return True
+
+    def visit(self, commits: ParsedCommits) -> None:
+        """Check file actions, and take them for later checks."""
+        for version, problem in find_file_repeats(commits):
+            who = self._vectors.say_writer(version)
+            self._add("COMMIT_AMBIGUOUS", f"{problem} ({who})", version)
+        for version, problem in _find_incomplete(commits):
+            self._add("COMMIT_UNREADABLE", problem, version)
+        self._path_texts.take_removed(commits.removes)
+        self._vectors.take(commits)
+
+    def _add_broken(self, commit: CommitBytes, error: CorruptLogError) -> None:
+        version = commit.version
+        assert version is not None
+        self.broken.add(version)
+        if not isinstance(error, SharedLineError):  # it has its own finding
+            problem = _EMPTY if version in self._empty else error.message
+            self._add("COMMIT_UNREADABLE", problem, version)
 
     @property
     def unread(self) -> set[int]:
@@ -199,16 +211,6 @@ class CommitChecker:
                 continue
             for keys in sorted(found - {valid}, key=sorted):
                 self._add("PARTITION_VALUE", _describe_keys(keys, valid), version)
-
-    def _read(self, versions: list[int]) -> Iterator[CommitBytes]:
-        names = [self._listing.commits[version].name for version in versions]
-        contents = self._store.read_many(names)
-        for version, name, data in zip(versions, names, contents, strict=True):
-            try:
-                self._inspect(version, name, data)
-            except (CorruptLogError, *MALFORMED):
-                self._times[version] = None  # parsing reports it
-            yield CommitBytes(name, data)
 
     def _inspect(self, version: int, name: str, data: bytes) -> None:
         if not data or data.isspace():
@@ -282,12 +284,12 @@ def _read_version(info: Mapping[str, Any], version: int) -> int:
 
 
 def _find_incomplete(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
-    """Yield commits, by index, and a member that some of their file actions do not have."""
+    """Yield commits, by version, and a member that some of their file actions do not have."""
     actions = (("add", parsed.adds, ADD_MEMBERS), ("remove", parsed.removes, REMOVE_MEMBERS))
     for action, files, members in actions:
         for name in find_incomplete(files, members):
-            for place in pc.unique(files["commit"].filter(files[name].is_null())).to_pylist():
-                yield place, f"one of its {action} actions has no {JSON_NAMES[name]}"
+            for version in pc.unique(files["version"].filter(files[name].is_null())).to_pylist():
+                yield version, f"one of its {action} actions has no {JSON_NAMES[name]}"
 
 
 def _partition_names(metadata: Metadata) -> frozenset[str] | None:

@@ -13,14 +13,12 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError
+from deltactl.errors import InterruptedRunError, SafetyError, UsageError
 from deltactl.log.audit.path_texts import (
     PATH_COLUMNS,
     PathTextIndex,
     file_names,
 )
-from deltactl.log.commits.changes import parse_commits
-from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
@@ -180,12 +178,9 @@ def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
 
 def _take_commits(log: DeltaLog, path_texts: PathTextIndex) -> None:
     """Add the removes of all commits: checkpoints do not keep expired tombstones."""
-    names = [info.name for _, info in sorted(log.listing.commits.items())]
-    contents = zip(names, log.store.read_many(names), strict=True)
-    logs = (CommitBytes(name, data) for name, data in contents)
-    for parsed in parse_commits(logs):
-        if not isinstance(parsed, CorruptLogError):
-            path_texts.take_removed(parsed.removes)
+    versions = sorted(log.listing.commits)
+    for commits in log.parsed_commits(versions, on_broken=lambda *_: None):
+        path_texts.take_removed(commits.removes)
 
 
 def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, ...]:

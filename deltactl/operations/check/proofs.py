@@ -21,8 +21,6 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.parser import CommitParser
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, is_placed
 from deltactl.log.snapshot import Snapshot
@@ -112,7 +110,7 @@ class ProofCheck:
         findings: Findings,
     ) -> None:
         """Set the digests by version, and the protocol and schema of each needed version."""
-        self._store, self._listing, self._findings = log.store, log.listing, findings
+        self._log, self._findings = log, findings
         self._stored = {v: found for v, found in stored.items() if found.read_version in state_of}
         for version in [v for v, found in self._stored.items() if not found.proof.is_known]:
             algorithm = self._stored.pop(version).proof.algorithm
@@ -140,7 +138,7 @@ class ProofCheck:
         """
         results: dict[int, list[ProofResult]] = {version: [] for version in self._stored}
         spec = ProofSpec(
-            self._store.uri,
+            self._log.uri,
             context.storage_options,
             tuple(self._state_of[version] for version in self._states),
         )
@@ -165,9 +163,7 @@ class ProofCheck:
         """Yield the files of a commit in tasks of bounded bytes."""
         state = self._states.index(self._stored[version].read_version)
         keys = self._state_of[self._states[state]][1].partition_keys
-        name = self._listing.commits[version].name
-        (data,) = self._store.read_many([name])
-        for parsed in CommitParser(keys).parse([CommitBytes(name, data)]):
+        for parsed in self._log.parsed_commits([version], keys):
             adds = parsed.adds.filter(pa.array(proven_mask(parsed.adds)))
             before = np.cumsum(pc.fill_null(adds["size_bytes"], 0).to_numpy())
             groups = np.maximum(before // _BYTES_A_TASK, np.arange(len(adds)) // _FILES_A_TASK)
@@ -177,7 +173,7 @@ class ProofCheck:
                 yield ProofTask(version, state, files)
 
     def _compare(self, version: int, results: Sequence[ProofResult]) -> None:
-        name = self._listing.commits[version].name
+        name = self._log.commit_file(version)
         for result in results:
             if result.problem is not None:
                 self._findings.add(

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import decoded_names
+from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers, WideHashes
@@ -50,12 +50,11 @@ class VectorIndex:
         if isinstance(writer, str):
             self._writers[version] = writer
 
-    def take(self, parsed: ParsedCommits, versions: Sequence[int]) -> None:
-        """Add the file actions of commits; ``versions`` are those of these commits."""
-        numbers = np.asarray(versions, np.int64)
+    def take(self, parsed: ParsedCommits) -> None:
+        """Add the file actions of commits."""
         adds = parsed.adds.filter(pc.is_valid(parsed.adds["deletion_vector"]))
         for files, index in ((adds, self._adds), (parsed.removes, self._removes)):
-            index.append((*_hash(files), numbers[files["commit"].to_numpy()]))
+            index.append((*_hash(files), files["version"].to_numpy()))
 
     def forget_live(self) -> None:
         """Discard the live files."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.parser import CommitParser
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.listing import Checkpoint
@@ -45,10 +43,10 @@ class LiveFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Commits, by name, that share one metaData action."""
+    """Versions of commits that share one metaData action."""
 
     metadata: Metadata
-    names: list[str]
+    versions: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,7 @@ class AllFiles:
     Memory: 8 bytes per file.
     """
 
+    log: DeltaLog
     latest: Snapshot
     oldest: Snapshot
     runs: Sequence[_Run]
@@ -92,9 +91,7 @@ class AllFiles:
         for batch in self.oldest.file_batches(columns):
             yield 1, batch
         for number, run in enumerate(self.runs, 1):
-            parser = CommitParser(run.metadata.partition_keys)
-            contents = zip(run.names, self.latest.store.read_many(run.names), strict=True)
-            for parsed in parser.parse(CommitBytes(name, data) for name, data in contents):
+            for parsed in self.log.parsed_commits(run.versions, run.metadata.partition_keys):
                 yield number, parsed.adds.select(columns)
 
 
@@ -116,8 +113,8 @@ def find_all_files(
         if (metadata := commits.metadata.get(version)) is not None:
             runs.append(_Run(metadata, []))
         if version in listing.commits and version not in commits.broken:
-            runs[-1].names.append(listing.commits[version].name)
-    files = AllFiles(latest, oldest, runs)
+            runs[-1].versions.append(version)
+    files = AllFiles(log, latest, oldest, runs)
     files.check_partitions(findings)
     return files, readable
 

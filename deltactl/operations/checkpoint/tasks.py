@@ -28,6 +28,7 @@ from deltactl.log.checkpoint.write import (
     WrittenActions,
     remove_unchanged,
 )
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.replay import (
     WHOLE,
     ReplayPartition,
@@ -60,7 +61,7 @@ class TailSource:
     def load(self, store: Store) -> Tail:
         """Return the tail; read it if it was not in memory."""
         if self.loaded is None:
-            self.loaded = replay_tail(store, self.files, self.partition_keys)
+            self.loaded = replay_tail(CommitReader(store), self.files, self.partition_keys)
         return self.loaded
 
 

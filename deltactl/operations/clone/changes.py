@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError, TableError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.commits import PastClone, app_id
@@ -61,12 +60,11 @@ def ensure_unchanged(
 
 def _find_reason(log: DeltaLog, current: Snapshot, version: int) -> str | None:
     """Return what the commits after a version changed; ``None`` if they only rearranged rows."""
-    infos = [log.listing.commits.get(v) for v in range(version + 1, current.version + 1)]
-    known = [info for info in infos if info is not None]
-    tail = replay_tail(log.store, known, current.metadata.partition_keys)
-    news = tail.non_file_actions
-    if len(known) < len(infos):
+    first, last = version + 1, current.version
+    if not log.has_commits(first, last):
         return "its log is not complete"
+    tail = log.replay(range(first, last + 1), current.metadata.partition_keys)
+    news = tail.non_file_actions
     if news.protocol is not None:
         return _PROTOCOL
     if news.metadata is not None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deltactl.errors import MALFORMED
-from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.clone.plan import ClonePlan
@@ -84,8 +83,9 @@ def describe_clone(
 
 def find_past_clone(target: DeltaLog) -> PastClone | None:
     """Return the latest commit of a clone by deltactl in the target's log, if there is one."""
-    for version, file in sorted(target.listing.commits.items(), reverse=True):
-        found = _parse(version, parse_commit_info(file.name, target.store.read(file.name)))
+    for version in sorted(target.listing.commits, reverse=True):
+        [commit] = target.commits([version])
+        found = _parse(version, commit.info)
         if found is not None:
             return found
     return None

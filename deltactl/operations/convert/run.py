@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from deltactl.engine.base import Engine
 from deltactl.errors import SafetyError, Warn, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import Collect
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.create import NewTable, create_table
 from deltactl.log.writing.run_tags import engine_info
@@ -130,17 +129,19 @@ def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> Con
     """Return the report on a directory that already is a table; ``None`` if it is not one."""
     if not log.exists:
         return None
-    # A conversion does not need this module.
+    # A conversion does not need these modules.
+    from deltactl.log.commits.events import EventCollector
     from deltactl.operations.convert.unnamed_files import count_unnamed_files
 
-    snapshot = log.snapshot(collect=Collect.EVENTS)
+    events = EventCollector()
+    snapshot = log.snapshot(visitors=[events])
     return ConvertReport(
         None,
         context.engine.name,
         snapshot.version,
         snapshot.version,
         dry_run,
-        unnamed_files=count_unnamed_files(log, snapshot),
+        unnamed_files=count_unnamed_files(log, snapshot, events),
         vacuum_keeps_them=CONVERSION_APP_ID in snapshot.txns,
     )
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
-from deltactl.log.history.read import CommitRecord, Selection
+from deltactl.log.history.read import Selection
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.blame_filter import (
     BlameFilter,
@@ -23,6 +23,7 @@ from deltactl.operations.history.blame_filter import (
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange
+    from deltactl.log.commits.parsed import ParsedCommits
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,18 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
     commits = log.listing.commits
     snapshot = log.snapshot()
     asked = parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
-    observer = _Blame(asked)
-    history = log.history(replace(selection, limit=None), observer=observer)
-    rows = [row for row in history.rows if _is_shown(row, observer)]
+    blame = _Blame(asked)
+    history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
+    rows = [row for row in history.rows if _is_shown(row, blame)]
     shown = rows[: selection.limit]
     return BlameReport(
         history.latest_version,
         min(commits, default=history.latest_version),
         asked,
         shown,
-        observer.found,
+        blame.found,
         len(rows) - len(shown),
-        () if observer.found else find_unknown(asked, _known_values(log, snapshot, asked)),
+        () if blame.found else find_unknown(asked, _known_values(log, snapshot, asked)),
     )
 
 
@@ -81,48 +82,32 @@ def _known_values(
     log: DeltaLog, snapshot: Snapshot, asked: BlameFilter
 ) -> Iterator[pa.ChunkedArray]:
     """Yield the ``partition_values`` of live files and of all commits that can be read."""
-    from deltactl.log.commits.changes import partition_values_of
-    from deltactl.log.commits.lines import CommitBytes
-
     for batch in snapshot.file_batches(["partition_values"]):
         yield batch["partition_values"]
-    names = [file.name for file in log.listing.commits.values()]
-    for name, data in zip(names, log.store.read_many(names), strict=True):
-        with suppress(CorruptLogError):
-            yield partition_values_of(CommitBytes(name, data), asked.keys)
+    for commits in log.parsed_commits(log.listing.commits, asked.keys, on_broken=lambda *_: None):
+        yield commits.adds["partition_values"]
+        yield commits.removes["partition_values"]
 
 
-def _is_shown(row: HistoryRow, observer: _Blame) -> bool:
+def _is_shown(row: HistoryRow, blame: _Blame) -> bool:
     """Return whether a commit changed the partition, or may have changed it (missing or broken)."""
-    return row["version"] in observer.found or row["problem"] is not None
+    return row["version"] in blame.found or row["problem"] is not None
 
 
-class _Blame:
+class _Blame(Visitor):
     """Collect the changes of commits to the partition."""
 
     def __init__(self, asked: BlameFilter) -> None:
+        super().__init__()
         self._asked = asked
         self.found: dict[int, CommitChange] = {}
 
-    def see(self, record: CommitRecord, data: bytes) -> None:
-        """Search a commit; parse it only if the values occur in it."""
+    def see(self, commit: CommitBytes) -> bool:
+        """Return whether the values occur in a commit."""
+        return all(any(it in commit.data for it in traces) for traces in self._asked.traces)
+
+    def visit(self, commits: ParsedCommits) -> None:
+        """Take the changes to the partition."""
         from deltactl.log.commits.changes import count_selected
-        from deltactl.log.commits.lines import CommitBytes
 
-        if record.problem is not None:
-            return
-        if not all(any(trace in data for trace in traces) for traces in self._asked.traces):
-            return
-        name = "" if record.file is None else record.file.name
-        try:
-            change = count_selected(
-                CommitBytes(name, data), self._asked.keys, self._asked.is_selected
-            )
-        except CorruptLogError as error:
-            record.problem = error.message
-            return
-        if change is not None:
-            self.found[record.version] = change
-
-    def finish(self) -> None:
-        """Do nothing: all commits are handled when seen."""
+        self.found |= count_selected(commits, self._asked.is_selected)

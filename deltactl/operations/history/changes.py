@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.columns import as_long
-from deltactl.log.history.read import CommitRecord
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange
+    from deltactl.log.commits.parsed import ParsedCommits
 
-_CHUNK_BYTES = 32 << 20
 # Metrics of files added, their bytes, files removed, their bytes; of an operation, or the default.
 _USUAL = ("numAddedFiles", "numAddedBytes", "numRemovedFiles", "numRemovedBytes")
 _WRITTEN = ("numFiles", "numOutputBytes", "numRemovedFiles", "numRemovedBytes")
@@ -99,52 +100,30 @@ def _only_adds(operation: str, parameters: Any) -> bool:
     return operation == "WRITE" and mode in ("Append", "ErrorIfExists")
 
 
-class ChangeCounter:
-    """Collect the changes of commits; count commits without metrics in batches.
-
-    Set the ``problem`` of a broken commit.
-    """
+class ChangeCounter(Visitor):
+    """Collect the changes of commits; count those without metrics."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.changes: dict[int, Change] = {}
-        self._pending: list[tuple[CommitRecord, bytes]] = []
-        self._pending_bytes = 0
 
-    def see(self, record: CommitRecord, data: bytes) -> None:
-        """Add a commit."""
-        if record.problem is not None:
-            return
-        change = None if record.info is None else change_from_metrics(record.info)
-        if change is None and b'"add"' not in data and b'"remove"' not in data:
+    def see(self, commit: CommitBytes) -> bool:
+        """Use the metrics of a commit, if they are enough."""
+        change = None if commit.info is None else change_from_metrics(commit.info)
+        if change is None and b'"add"' not in commit.data and b'"remove"' not in commit.data:
             change = Change(0, 0, 0, 0)
-        if change is not None:
-            self.changes[record.version] = change
-            return
-        self._pending.append((record, data))
-        self._pending_bytes += len(data)
-        if self._pending_bytes >= _CHUNK_BYTES:
-            self._count()
+        if change is None or commit.version is None:
+            return True
+        self.changes[commit.version] = change
+        return False
 
-    def finish(self) -> None:
-        """Count the remaining commits; completes ``changes``."""
-        self._count()
-
-    def _count(self) -> None:
-        if not self._pending:
-            return
-        from deltactl.errors import CorruptLogError
+    def visit(self, commits: ParsedCommits) -> None:
+        """Count the file actions of commits."""
         from deltactl.log.commits.changes import count_changes
-        from deltactl.log.commits.lines import CommitBytes
 
-        files = [
-            CommitBytes(record.file.name if record.file else "", d) for record, d in self._pending
-        ]
-        for (record, _), counted in zip(self._pending, count_changes(files), strict=True):
-            if isinstance(counted, CorruptLogError):
-                record.problem = counted.message
-            else:
-                self.changes[record.version] = _from_counts(counted, record.info)
-        self._pending, self._pending_bytes = [], 0
+        counted = count_changes(commits)
+        for commit, version in zip(commits.commits, commits.versions, strict=True):
+            self.changes[version] = _from_counts(counted[version], commit.info)
 
 
 def _from_counts(counted: CommitChange, info: Mapping[str, Any] | None) -> Change:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import Lifetimes
 from deltactl.log.physical_names import locate
-from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.protocol.deletion_vectors import vector_files
@@ -60,10 +60,11 @@ def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int
 
 def _find(log: DeltaLog, damaged: frozenset[str]) -> dict[int, Restorable]:
     store, listing = log.store, log.listing
-    snapshot = log.snapshot(collect=Collect.EVENTS)
+    events = EventCollector()
+    snapshot = log.snapshot(visitors=[events])
     first = log.first_rebuildable()
-    sweep = log.events(snapshot, listing.first_commit)
-    lifetimes = _with_untouched(Lifetimes.of(sweep, first), snapshot)
+    scan = log.events(snapshot, listing.first_commit, events)
+    lifetimes = _with_untouched(Lifetimes.of(scan, first), snapshot)
     names = list_names(store)
     if damaged:
         names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))

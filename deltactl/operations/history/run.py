@@ -68,9 +68,8 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
         raise UsageError(f"--limit must be at least 1, not {options.limit}")
     if options.first_version == options.last_version:
         log.ensure_has(options.first_version)
-    counter = ChangeCounter() if options.changes else None
-    history = log.history(options, observer=counter)
-    changes = counter.changes if counter else {}
+    counter = ChangeCounter()
+    history = log.history(options, *([counter] if options.changes else []))
     _check_checkpoint(log)
     restorable = None
     if options.restorable:
@@ -78,7 +77,7 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
 
         restorable = find_restorable(log)
     return HistoryReport(
-        history.latest_version, history.rows, history.num_unread, changes, restorable
+        history.latest_version, history.rows, history.num_unread, counter.changes, restorable
     )
 
 
@@ -178,7 +177,6 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
         CorruptLogError: the commit is missing or broken.
     """
     from deltactl.log.commits.changes import count_partitions
-    from deltactl.log.commits.lines import CommitBytes
 
     log.ensure_has(version)
     name = log.commit_file(version)
@@ -189,7 +187,8 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
         )
     chosen = Selection(first_version=version, last_version=version)
     history = log.history(chosen)
-    partitions = count_partitions(CommitBytes(name, log.store.read(name)))
+    [commit] = log.commits([version])
+    partitions = count_partitions(commit)
     if not history.rows:
         raise _vanished(version)
     return CommitFiles(history.latest_version, history.rows[0], _rename(log, version, partitions))

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.commits.events import EventCollector
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
@@ -44,6 +46,7 @@ class TableSubject:
     """A table that is examined: its log and its policy.
 
     ``expiry_ms`` is the time that decides what has expired, see ``trusted_time.planning_now``.
+    ``events`` and ``z_orders`` visited the commits that were read for the snapshot.
     """
 
     table: str
@@ -53,6 +56,8 @@ class TableSubject:
     now_ms: int
     expiry_ms: int
     context: RunContext
+    events: EventCollector
+    z_orders: ZOrderCommits
 
     def optimize_options(self) -> OptimizeOptions:
         """Return the options that a run of optimize will have, except its partitions."""

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.log.commits.events import EventCollector
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import Collect
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.candidates import HotRule, TableSubject, find_optimize
@@ -115,11 +116,14 @@ def observe_table(
 
 def _look(table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext) -> Observation:
     log.ensure_exists()
-    snapshot = log.snapshot(collect=Collect.EVENTS | Collect.Z_ORDERS)
+    events, z_orders = EventCollector(), ZOrderCommits()
+    snapshot = log.snapshot(visitors=[events, z_orders])
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     expiry_ms = planning_now(log, snapshot, context, now_ms)
-    subject = TableSubject(table, log, snapshot, policy, now_ms, expiry_ms, context)
+    subject = TableSubject(
+        table, log, snapshot, policy, now_ms, expiry_ms, context, events, z_orders
+    )
     last = read_last_run(log.store, RECORD)
     if last is not None and last.table_id == facts.table_id:
         facts.last_run_ms = last.started_ms
@@ -146,7 +150,9 @@ def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action])
         facts.hot_partitions = len(hot.labels)
         if "optimize" not in policy.actions:
             return
-        plan = plan_optimize(subject.log, snapshot, options, subject.now_ms, loaded=loaded)
+        plan = plan_optimize(
+            subject.log, snapshot, options, subject.now_ms, z_orders=subject.z_orders, loaded=loaded
+        )
     except _REFUSALS as error:
         if "optimize" in policy.actions:
             facts.problems["optimize"] = error

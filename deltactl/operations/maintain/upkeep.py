@@ -158,7 +158,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
     retention = resolve_retention(snapshot.properties, options, subject.expiry_ms)
     clones = read_notes(snapshot.store)
-    planner = Planner(subject.log, snapshot, options, retention, context, clones)
+    planner = Planner(subject.log, snapshot, options, retention, context, clones, subject.events)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return VacuumFinding()
     plan = planner.plan()

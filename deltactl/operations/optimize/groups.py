@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
@@ -36,6 +37,7 @@ def group_files(
     *,
     request: LayoutRequest | None,
     rule: PackingRule,
+    z_orders: ZOrderCommits,
 ) -> tuple[ExistingLayout, ClusterLimit]:
     """Return the layout of each partition; exclude files that need no rewrite.
 
@@ -55,7 +57,7 @@ def group_files(
         candidates.leave(~wanted, "nothing to purge")
         candidates.forced = wanted
     elif request is None:
-        clustered = clustered_mask(log, snapshot, files) & ~layouts.assigned.mask
+        clustered = clustered_mask(log, snapshot, files, z_orders) & ~layouts.assigned.mask
         candidates.leave(clustered, "clustered or Z-ordered (rewrite with --cluster-by or --full)")
         _leave_unless_small(candidates, options, layouts, rule, limit)
     elif not options.full:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
@@ -95,12 +96,14 @@ def plan_optimize(
     now_ms: int,
     names: pa.ChunkedArray | None = None,
     *,
+    z_orders: ZOrderCommits,
     loaded: LoadedFiles | None = None,
 ) -> OptimizePlan:
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
-    Only files with one of ``names`` are considered, unless it is ``None``. ``loaded`` is what
-    ``load_files`` returned for the same predicate and names, if it was called before.
+    Only files with one of ``names`` are considered, unless it is ``None``. ``z_orders`` visited the
+    commits that were read for the snapshot. ``loaded`` is what ``load_files`` returned for the same
+    predicate and names, if it was called before.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -119,7 +122,9 @@ def plan_optimize(
         loaded = load_files(snapshot, predicate, wanted, copied_from)
     rule = _choose_rule(snapshot, options, loaded.table_bytes)
     candidates = find_candidates(log, snapshot, options, loaded, names=names, now_ms=now_ms)
-    layouts, limit = group_files(candidates, log, snapshot, options, request=request, rule=rule)
+    layouts, limit = group_files(
+        candidates, log, snapshot, options, request=request, rule=rule, z_orders=z_orders
+    )
     bins, layouts = pack_bins(candidates, layouts, rule, limit, full=options.full)
     bins = limit_bytes(candidates, bins, options.max_bytes, limit, log.warn)
     groups = candidates.groups.ids[np.array([members[0] for members in bins], np.int64)]

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, DeltactlError, UsageError
+from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
@@ -248,9 +248,11 @@ def _make_plan(
     """Plan the latest version; only the files with these names, if given."""
 
     def make() -> tuple[Snapshot, OptimizePlan]:
-        snapshot = log.snapshot(collect=Collect.Z_ORDERS)
+        z_orders = ZOrderCommits()
+        snapshot = log.snapshot(visitors=[z_orders])
         now_ms = context.clock.now_ms()
-        return snapshot, plan_optimize(log, snapshot, options, now_ms, names)
+        plan = plan_optimize(log, snapshot, options, now_ms, names, z_orders=z_orders)
+        return snapshot, plan
 
     return log.retry_after_cleanup(make)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, VersionNotFoundError
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import Lifetimes, version_ranges
@@ -73,7 +74,7 @@ def find_ends(log: DeltaLog, current: Snapshot, target: Snapshot, now_ms: int) -
     first = max(target.version + 1, log.listing.first_commit)
     if first > min(last, current.version - 1):
         return ()
-    lifetimes = Lifetimes.of(log.events(current, first), target.version)
+    lifetimes = Lifetimes.of(log.events(current, first, EventCollector()), target.version)
     hit = lifetimes.died <= last
     for batch in target.file_batches(KEY_COLUMNS):
         back = pc.is_in(lifetimes.files["key"], value_set=file_keys(batch))

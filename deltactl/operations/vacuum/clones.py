@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import possible_names
-from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.protocol.deletion_vectors import vector_files
@@ -124,7 +124,8 @@ class OtherTables:
         """Yield columns of names, relative or absolute, in any version of another table."""
         log = DeltaLog(other, self._warn)
         log.ensure_exists()
-        latest = log.snapshot(collect=Collect.EVENTS)
+        events = EventCollector()
+        latest = log.snapshot(visitors=[events])
         if table_id and latest.metadata.id != table_id:
             raise NotATableError(
                 f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
@@ -136,8 +137,8 @@ class OtherTables:
         first = log.listing.first_commit
         if first > latest.version:
             return
-        sweep = log.events(latest, first)
-        yield [sweep.events["path"], sweep.events["vector_file"], sweep.change_files["path"]]
+        scan = log.events(latest, first, events)
+        yield [scan.events["path"], scan.events["vector_file"], scan.change_files["path"]]
         # All files that were live since the version before are in these commits, or are live.
         for version in _older_versions(log, first - 1):
             yield from _files_of(log.snapshot(version))

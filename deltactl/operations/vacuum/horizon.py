@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.events import LogSweep
+from deltactl.log.commits.events import CommitScan
 from deltactl.log.lifetimes import Lifetimes, version_ranges
 from deltactl.log.physical_names import locate
 from deltactl.numpy_types import Flags, Integers
@@ -48,7 +48,7 @@ def locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
 
 def find_horizon(
     store: Store,
-    sweep: LogSweep,
+    scan: CommitScan,
     first: int,
     planned: pa.Table,
     missing: pa.ChunkedArray | None,
@@ -57,12 +57,12 @@ def find_horizon(
 
     Args:
         store: the store of the table.
-        sweep: the file actions of the commits, which begin at or after ``first``.
+        scan: the file actions of the commits, which begin at or after ``first``.
         first: the oldest version that the log can rebuild.
         planned: files with ``path`` and ``size_bytes``.
         missing: names of files that do not exist.
     """
-    touched = _touched(store, sweep, planned["path"], missing)
+    touched = _touched(store, scan, planned["path"], missing)
     lifetimes = locate_lifetimes(store, Lifetimes.of(touched, first))
     now_gone = np.zeros(len(lifetimes.born), np.bool_)
     if missing is not None and len(missing):
@@ -83,17 +83,17 @@ def find_horizon(
 
 
 def _touched(
-    store: Store, sweep: LogSweep, planned: pa.ChunkedArray, missing: pa.ChunkedArray | None
-) -> LogSweep:
+    store: Store, scan: CommitScan, planned: pa.ChunkedArray, missing: pa.ChunkedArray | None
+) -> CommitScan:
     """Return all events of the keys of planned or missing files; other events have no effect."""
     gone = pa.chunked_array([*planned.chunks, *([] if missing is None else missing.chunks)])
-    events = sweep.events
+    events = scan.events
     hit = pc.is_in(locate(store, events["path"]), value_set=gone, skip_nulls=True)
     vectors = events["vector_file"]
     if vectors.null_count < len(vectors):
         hit = pc.or_(hit, pc.is_in(locate(store, vectors), value_set=gone, skip_nulls=True))
     keys = pc.unique(events["key"].filter(hit))
-    return replace(sweep, events=events.filter(pc.is_in(events["key"], value_set=keys)))
+    return replace(scan, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 
 
 def _costs(lifetimes: Lifetimes, hit: Flags, planned: pa.Table) -> Integers:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import Warn
-from deltactl.log.commits.events import LogSweep
+from deltactl.log.commits.events import CommitScan
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import added_by_text
 from deltactl.log.physical_names import (
@@ -54,13 +54,13 @@ class KeepRules:
     """The rules that select the files to keep.
 
     ``current_at_cutoff`` is the version that was current at the cutoff, ``None`` if the table is
-    younger; ``sweep`` covers at least the commits after it, and those after ``oldest_kept``.
+    younger; ``scan`` covers at least the commits after it, and those after ``oldest_kept``.
     ``clones`` are the shallow clones that are noted in the table.
     """
 
     log: DeltaLog
     snapshot: Snapshot
-    sweep: LogSweep
+    scan: CommitScan
     cutoff_ms: int
     current_at_cutoff: int | None
     options: VacuumOptions
@@ -111,17 +111,17 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     for batch in rules.snapshot.tombstone_batches((*_REFERENCE, "deletion_timestamp_ms")):
         young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.cutoff_ms)
         yield file_names(store, batch.filter(pc.fill_null(young, False))), "retained"
-    first = rules.sweep.first if rules.current_at_cutoff is None else rules.current_at_cutoff + 1
+    first = rules.scan.first if rules.current_at_cutoff is None else rules.current_at_cutoff + 1
     if oldest_kept is not None:
         first = min(first, oldest_kept + 1)
-    events = rules.sweep.events
+    events = rules.scan.events
     yield event_names(store, events.filter(pc.greater_equal(events["version"], first))), "retained"
-    yield event_names(store, added_by_text(rules.sweep)), "retained"
+    yield event_names(store, added_by_text(rules.scan)), "retained"
     versions = {*rules.options.keep_versions}
     if oldest_kept is not None:
         # Commits show all changes after the oldest; each checkpoint shows only its own version.
-        versions |= {oldest_kept, *range(oldest_kept, rules.sweep.first)}
-    changes = rules.sweep.change_files
+        versions |= {oldest_kept, *range(oldest_kept, rules.scan.first)}
+    changes = rules.scan.change_files
     wanted = pa.array(sorted(versions), pa.int64())
     is_kept = pc.or_(
         pc.greater_equal(changes["version"], first), pc.is_in(changes["version"], wanted)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError
-from deltactl.log.commits.events import LogSweep
+from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
@@ -49,7 +49,7 @@ from deltactl.units import HOUR_MS
 class _Log:
     """Facts from the log: commits, version at the cutoff, ``_last_vacuum_info``."""
 
-    sweep: LogSweep
+    scan: CommitScan
     current: int | None
     vacuumed_version: int | None
     complete_since: int | None = None
@@ -57,7 +57,7 @@ class _Log:
 
 @dataclass(slots=True)
 class Planner:
-    """Plan one vacuum of a snapshot."""
+    """Plan one vacuum of a snapshot; ``events`` visited the commits that were read for it."""
 
     log: DeltaLog
     snapshot: Snapshot
@@ -65,6 +65,7 @@ class Planner:
     retention: Retention
     context: RunContext
     clones: tuple[CloneNote, ...]
+    events: EventCollector
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -123,9 +124,9 @@ class Planner:
         except VersionNotFoundError:
             return None
 
-    def _sweep(self, first: int, known: LogSweep | None = None) -> LogSweep:
+    def _scan(self, first: int) -> CommitScan:
         """Return the events since a version; read only commits that were not read before."""
-        return self.log.events(self.snapshot, first, known=known)
+        return self.log.events(self.snapshot, first, self.events)
 
     def _plan_lite(self, start: int, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from the files that commits removed since ``start``, without a listing."""
@@ -144,21 +145,21 @@ class Planner:
                 current_at_cutoff=current,
                 clones=self.clones,
             )
-        sweep = self._sweep(start)
-        removed = _removed_until(sweep, current)
+        scan = self._scan(start)
+        removed = _removed_until(scan, current)
         named = event_names(self.store, removed)
-        names = distinct_names(named, self._change_files(sweep, current))
+        names = distinct_names(named, self._change_files(scan, current))
         found, filters, first = NO_FILES, self._filters(names), start
         if len(names):
             first = self._first_rebuildable()
-            names, alike = without_few(names, self._keep_batches(sweep, current, first))
+            names, alike = without_few(names, self._keep_batches(scan, current, first))
             self._find_tables_and_links(filters, parent_directories(names))
             self._spare_runs(filters)
             found = filters.select(names)
             ensure_not_needed(self.store, found, alike)
-        plan = self._finish("lite", found, filters, _Log(sweep, current, vacuumed_version, start))
+        plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows:
-            whole = self._sweep(min(start, max(first, self.log.listing.first_commit)), sweep)
+            whole = self._scan(min(start, max(first, self.log.listing.first_commit)))
             horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
             plan = replace(plan, horizon=horizon)
         return plan
@@ -169,15 +170,15 @@ class Planner:
         listing = self._list(hidden)
         current = self._current_at_cutoff()
         first = self._first_rebuildable()
-        sweep = self._sweep(self.log.listing.first_commit)
-        keep = self._keep_batches(sweep, current, first)
+        scan = self._scan(self.log.listing.first_commit)
+        keep = self._keep_batches(scan, current, first)
         kept_directories: set[str] = set()
         if self.options.inventory is not None:
             keep = _note_directories(keep, kept_directories)
         names, unlisted = without(listing.files, keep)
-        named, is_delta = self._named(sweep, names)
+        named, is_delta = self._named(scan, names)
         filters = self._filters(named)
-        filters.spared = self._find_reason_to_spare(sweep, listing, names, is_delta)
+        filters.spared = self._find_reason_to_spare(scan, listing, names, is_delta)
         filters.foreign = frozenset(
             foreign_roots(
                 names, [*listing.directories, *listing.links], iceberg=not hidden.hides_metadata
@@ -198,11 +199,11 @@ class Planner:
                 self.store, unlisted["live"], listing, hidden, removes=found.num_rows > 0
             )
         ensure_not_needed(self.store, found, distinct_names(*unlisted.values()))
-        plan = self._finish(mode, found, filters, _Log(sweep, current, vacuumed_version))
+        plan = self._finish(mode, found, filters, _Log(scan, current, vacuumed_version))
         plan = replace(self._with_directories(plan, listing, filters), missing=lost)
         if found.num_rows:
-            missing = self._missing(sweep, listing, hidden)
-            horizon = find_horizon(self.store, sweep, first, plan.files, missing)
+            missing = self._missing(scan, listing, hidden)
+            horizon = find_horizon(self.store, scan, first, plan.files, missing)
             plan = replace(plan, horizon=horizon)
         return plan
 
@@ -238,16 +239,16 @@ class Planner:
         filters.foreign |= find_tables(self.store, folders, iceberg=iceberg)
         filters.linked |= find_links(self.store, folders.union(kept))
 
-    def _keep_batches(self, sweep: LogSweep, current: int | None, first: int) -> Iterator[Kept]:
+    def _keep_batches(self, scan: CommitScan, current: int | None, first: int) -> Iterator[Kept]:
         oldest_kept = None
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
-            if oldest_kept + 1 < sweep.first:
-                sweep = self._sweep(max(oldest_kept + 1, self.log.listing.first_commit), sweep)
+            if oldest_kept + 1 < scan.first:
+                scan = self._scan(max(oldest_kept + 1, self.log.listing.first_commit))
         rules = KeepRules(
             self.log,
             self.snapshot,
-            sweep,
+            scan,
             self.retention.cutoff_ms,
             current,
             self.options,
@@ -275,18 +276,18 @@ class Planner:
             named,
         )
 
-    def _change_files(self, sweep: LogSweep, current: int) -> pa.ChunkedArray:
-        changes = sweep.change_files.filter(pc.less_equal(sweep.change_files["version"], current))
+    def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:
+        changes = scan.change_files.filter(pc.less_equal(scan.change_files["version"], current))
         return locate(self.store, changes["path"]).drop_null()
 
-    def _named(self, sweep: LogSweep, wanted: pa.ChunkedArray) -> tuple[pa.ChunkedArray, bool]:
+    def _named(self, scan: CommitScan, wanted: pa.ChunkedArray) -> tuple[pa.ChunkedArray, bool]:
         """Return those of the wanted names that are in an action of the log.
 
         Also return whether a Delta writer gave all names in these actions. This is found out only
         if files that no action names may be removed.
         """
-        parts = [event_names(self.store, sweep.events)]
-        parts.append(self._change_files(sweep, sweep.last))
+        parts = [event_names(self.store, scan.events)]
+        parts.append(self._change_files(scan, scan.last))
         found, is_delta = [], True
         for names in (*parts, *self._tombstones()):
             found += names.filter(pc.is_in(names, value_set=wanted)).chunks
@@ -295,7 +296,7 @@ class Planner:
         return pa.chunked_array(found, pa.string()), is_delta
 
     def _find_reason_to_spare(
-        self, sweep: LogSweep, listing: Listing, unneeded: pa.ChunkedArray, is_delta: bool
+        self, scan: CommitScan, listing: Listing, unneeded: pa.ChunkedArray, is_delta: bool
     ) -> str | None:
         """Return why all files that no action names are kept; ``None`` if they may be removed.
 
@@ -304,7 +305,7 @@ class Planner:
         """
         if not self.options.include_orphans:
             return UNATTENDED
-        if not is_delta or sweep.has_conversion or CONVERSION_APP_ID in self.snapshot.txns:
+        if not is_delta or scan.has_conversion or CONVERSION_APP_ID in self.snapshot.txns:
             return CONVERTED
         others = listing.files.filter(pc.invert(writer_mask(listing.files)))
         is_needed = pc.invert(pc.is_in(others, value_set=unneeded))
@@ -327,7 +328,7 @@ class Planner:
             or chosen.also_keep_for
             or self.clones
             or log.current is None
-            or self._has_late_tombstones(log.sweep, log.current)
+            or self._has_late_tombstones(log.scan, log.current)
         )
         return VacuumPlan(
             self.snapshot.version,
@@ -348,10 +349,10 @@ class Planner:
             clones=self.clones,
         )
 
-    def _has_late_tombstones(self, sweep: LogSweep, current: int) -> bool:
+    def _has_late_tombstones(self, scan: CommitScan, current: int) -> bool:
         """Return whether a tombstone of an old commit is younger than the cutoff."""
         late = pc.greater_equal(
-            _removed_until(sweep, current)["deletion_timestamp_ms"], self.retention.cutoff_ms
+            _removed_until(scan, current)["deletion_timestamp_ms"], self.retention.cutoff_ms
         )
         return bool(pc.any(late).as_py())
 
@@ -384,9 +385,9 @@ class Planner:
             old_folders=tuple(directories.old_directories(before, self.retention.cutoff_ms)),
         )
 
-    def _missing(self, sweep: LogSweep, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:
+    def _missing(self, scan: CommitScan, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:
         """Return names of removed files that no longer exist."""
-        removes = sweep.events.filter(pc.invert(sweep.events["is_add"]))
+        removes = scan.events.filter(pc.invert(scan.events["is_add"]))
         names = event_names(self.store, removes)
         names = names.filter(pc.invert(hidden.mask(names)))
         if not len(names):
@@ -401,9 +402,9 @@ def _note_directories(batches: Iterator[Kept], directories: set[str]) -> Iterato
         yield names, role
 
 
-def _removed_until(sweep: LogSweep, version: int) -> pa.Table:
+def _removed_until(scan: CommitScan, version: int) -> pa.Table:
     """Return the remove actions of the commits up to and including a version."""
-    events = sweep.events
+    events = scan.events
     return events.filter(
         pc.and_(pc.less_equal(events["version"], version), pc.invert(events["is_add"]))
     )

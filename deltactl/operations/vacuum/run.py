@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.errors import InterruptedRunError, SafetyError
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import Collect
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_attempts import CommitBase
 from deltactl.operations.after_commit import run_after_commit
@@ -102,14 +102,15 @@ def _make_plan(
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
     log.ensure_exists()
-    snapshot = log.snapshot(collect=Collect.EVENTS)
+    events = EventCollector()
+    snapshot = log.snapshot(visitors=[events])
     ensure_may_vacuum(CommitBase.of(snapshot))
     clones = read_notes(log.store)
     retention = _find_retention(log, snapshot, options, context)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         dated = replace(retention, cutoff_ms=cutoff_ms)
-        return Planner(log, snapshot, options, dated, context, clones).plan()
+        return Planner(log, snapshot, options, dated, context, clones, events).plan()
 
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
 

@@ -17,9 +17,9 @@ import pytest
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.checkpoint.single_actions import ensure_no_shared_rows, ensure_single_actions
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.rebuildable import find_problem, is_readable, is_valid
-from deltactl.log.snapshot import load_snapshot
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import (
     CHECKPOINT_SCHEMA,
@@ -108,7 +108,7 @@ def write(
 
 
 def stats_of(builder: TableBuilder) -> list[Any]:
-    files = load_snapshot(builder.store, warn=pytest.fail).files
+    files = DeltaLog(builder.store, pytest.fail).snapshot().files
     return [None if text is None else json.loads(text) for text in files["stats"].to_pylist()]
 
 
@@ -128,7 +128,7 @@ def test_statistics_from_structs(int96: bool, text: bool) -> None:
     for name in ("t", "n"):
         moment = dt.datetime.fromisoformat(low[name].replace("Z", "+00:00"))
         assert abs(moment.replace(tzinfo=None) - MOMENT) < dt.timedelta(milliseconds=1)
-    text_of = load_snapshot(builder.store, warn=pytest.fail).files["stats"][0].as_py()
+    text_of = DeltaLog(builder.store, pytest.fail).snapshot().files["stats"][0].as_py()
     assert "12345678901234567.891" in text_of, "decimals keep all their digits"
 
 
@@ -168,7 +168,7 @@ def test_values_that_json_has_not() -> None:
 
 def test_statistics_are_not_read_where_they_are_not_needed() -> None:
     builder = write([{"path": "a", "stats_parsed": FULL}])
-    snapshot = load_snapshot(builder.store, warn=pytest.fail)
+    snapshot = DeltaLog(builder.store, pytest.fail).snapshot()
     (batch,) = snapshot.file_batches(["path"])
     assert batch.column_names == ["path"]
 
@@ -192,7 +192,7 @@ def test_tombstones_of_a_checkpoint(kind: str) -> None:
     builder.remove(paths[0])
     builder.checkpoint(kind=kind)
     builder.forget_commits(3)
-    snapshot = load_snapshot(store, warn=pytest.fail)
+    snapshot = DeltaLog(store, pytest.fail).snapshot()
     found = pa.concat_tables(snapshot.tombstone_batches(["path", "deletion_timestamp_ms"]))
     assert found["path"].to_pylist() == [paths[0]]
     assert found["deletion_timestamp_ms"].null_count == 0
@@ -245,7 +245,7 @@ def checkpoint_of(kind: str, *extra: Action, columns: tuple[str, ...] = ()) -> T
 def test_a_row_with_two_actions_is_refused(kind: str, shared: Action) -> None:
     builder = checkpoint_of(kind, shared)
     with pytest.raises(CorruptLogError, match="has several actions: ") as caught:
-        _ = load_snapshot(builder.store, warn=lambda _: None).files
+        _ = DeltaLog(builder.store, lambda _: None).snapshot().files
     assert all(name in caught.value.message for name in shared)
     assert ("line 5" if kind == "json" else "row 2" if kind == "sidecar" else "row 4") in str(
         caught.value
@@ -256,7 +256,7 @@ def test_a_row_with_two_actions_is_refused(kind: str, shared: Action) -> None:
 @pytest.mark.parametrize("kind", ["classic", "json", "sidecar"])
 def test_rows_without_an_action_are_passed_over(kind: str) -> None:
     builder = checkpoint_of(kind, {}, {})
-    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+    assert DeltaLog(builder.store, pytest.fail).snapshot().num_files == 1
 
 
 @pytest.mark.parametrize("kind", ["classic", "sidecar"])

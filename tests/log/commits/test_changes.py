@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from deltactl.log.commits.changes import CommitChange, count_changes
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.changes import count_changes
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.scan import parse_commits
+from tests.support.table_builder import commit_path
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,6 @@ def test_rows_of_a_commit_are_counted_by_the_rule_of_num_records(
         "dataChange": True,
         "stats": stats,
     }
-    commit = CommitBytes("00000000000000000000.json", json.dumps({"add": add}).encode() + b"\n")
-    (change,) = count_changes([commit])
-    assert isinstance(change, CommitChange)
-    assert change.added.num_rows == rows
+    commit = CommitBytes(commit_path(0), json.dumps({"add": add}).encode() + b"\n")
+    (parsed,) = parse_commits([commit])
+    assert count_changes(parsed)[0].added.num_rows == rows

@@ -1,4 +1,4 @@
-"""The events that a snapshot kept while it was read, beside those of a reading of their own."""
+"""Events that were collected while a snapshot was read are those of a scan alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import itertools
 import random
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltactl.log.commits.events import LogSweep
-from deltactl.log.lifetimes import sweep_commits
-from deltactl.log.listing import list_log
-from deltactl.log.replay import Collect
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.commits.events import CommitScan, EventCollector
+from deltactl.log.delta_log import DeltaLog
+from deltactl.storage.store import Store
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
@@ -42,6 +41,13 @@ def build(seed: int, steps: int) -> TableBuilder:
     return builder
 
 
+def scan(store: Store, first: int, *, with_snapshot: bool = True) -> CommitScan:
+    """The events since a version: with those that were collected for a snapshot, or alone."""
+    log, events = DeltaLog(store, pytest.fail), EventCollector()
+    snapshot = log.snapshot(visitors=[events] if with_snapshot else [])
+    return log.events(snapshot, first, events)
+
+
 def rows_of(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
@@ -55,13 +61,9 @@ def test_the_same_events_by_either_reading(
     if has_checkpoint:
         builder.checkpoint(seed % (builder.version + 1))
     start = min(start, builder.version)
-    listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=print, listing=listing, collect=Collect.EVENTS)
-    known = snapshot.tail.sweep
-    last = snapshot.version
-    alone = sweep_commits(builder.store, listing, snapshot.metadata, start, last)
-    joined = sweep_commits(builder.store, listing, snapshot.metadata, start, last, known=known)
-    assert (joined.first, joined.last) == (alone.first, alone.last) == (start, last)
+    joined = scan(builder.store, start)
+    alone = scan(builder.store, start, with_snapshot=False)
+    assert (joined.first, joined.last) == (alone.first, alone.last) == (start, builder.version)
     assert rows_of(joined.events) == rows_of(alone.events)
     assert rows_of(joined.change_files) == rows_of(alone.change_files)
 
@@ -69,27 +71,17 @@ def test_the_same_events_by_either_reading(
 def test_no_commit_is_read_twice() -> None:
     builder = build(1, 6)
     counting = CountingStore(builder.store)
-    listing = list_log(counting)
-    snapshot = load_snapshot(counting, warn=print, listing=listing, collect=Collect.EVENTS)
-    last = snapshot.version
-    sweep = sweep_commits(
-        *(counting, listing, snapshot.metadata, listing.first_commit, last),
-        known=snapshot.tail.sweep,
-    )
-    assert sweep.events.num_rows
-    assert counting.names["read_many"] == [commit_path(version) for version in range(last + 1)]
+    assert scan(counting, 0).events.num_rows
+    commits = [commit_path(version) for version in range(builder.version + 1)]
+    assert sorted(counting.names["read_many"]) == commits
 
 
 def test_a_compacted_file_has_no_events_of_single_commits() -> None:
     builder = build(2, 6)
     texts = [builder.store.read(commit_path(version)) for version in range(1, 4)]
     builder.store.put(f"{LOG}/{1:020}.{3:020}.compacted.json", b"".join(texts))
-    listing = list_log(builder.store)
-    snapshot = load_snapshot(builder.store, warn=print, listing=listing, collect=Collect.EVENTS)
-    known = snapshot.tail.sweep
-    assert isinstance(known, LogSweep)
-    assert (known.first, known.last) == (4, builder.version)
-    last = snapshot.version
-    alone = sweep_commits(builder.store, listing, snapshot.metadata, 0, last)
-    joined = sweep_commits(builder.store, listing, snapshot.metadata, 0, last, known=known)
+    events = EventCollector()
+    DeltaLog(builder.store, pytest.fail).snapshot(visitors=[events])
+    assert events.visited == {0, *range(4, builder.version + 1)}
+    joined, alone = scan(builder.store, 0), scan(builder.store, 0, with_snapshot=False)
     assert rows_of(joined.events) == rows_of(alone.events)

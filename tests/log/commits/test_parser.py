@@ -11,7 +11,7 @@ import pytest
 
 from deltactl.errors import CorruptLogError, StorageError
 from deltactl.log.commits import parser as parser_module
-from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parser import CommitParser, ParsedActions
 from tests.support.table_builder import encode_lines
 

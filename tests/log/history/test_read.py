@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl.errors import AccessDeniedError, NotATableError, ObjectNotFoundError
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import Selection, read_history
 from deltactl.log.listing import list_log
@@ -58,7 +59,7 @@ DELTA_COLUMNS = {
 
 def read(root: Path, store: Store | None = None, **selection: Any) -> list[HistoryRow]:
     store = store or open_store(str(root))
-    return list(read_history(store, list_log(store), Selection(**selection)).rows)
+    return list(read_history(CommitReader(store), list_log(store), Selection(**selection)).rows)
 
 
 def versions(rows: Sequence[HistoryRow]) -> list[int]:
@@ -71,7 +72,7 @@ def times(rows: list[HistoryRow]) -> list[int | None]:
 
 def test_columns_are_deltas_then_ours(tmp_path: Path) -> None:
     store = open_store(str(write_log(tmp_path, 2)))
-    table = read_history(store, list_log(store)).table()
+    table = read_history(CommitReader(store), list_log(store)).table()
     assert dict(zip(table.schema.names, table.schema.types, strict=True)) == {
         **DELTA_COLUMNS,
         "reconstructible": pa.bool_(),
@@ -164,7 +165,7 @@ def test_half_a_surrogate_pair_still_becomes_arrow(tmp_path: Path) -> None:
         tmp_path, 1, text='{"commitInfo":{"userName":"a\\ud800","job":{"jobId":"\\udc00"}}}'
     )
     store = open_store(str(tmp_path))
-    table = read_history(store, list_log(store)).table()
+    table = read_history(CommitReader(store), list_log(store)).table()
     assert table["userName"][0].as_py() == "a\ufffd"
     assert table["job"][0].as_py()["jobId"] == "\ufffd"
 
@@ -250,7 +251,7 @@ def test_absurd_timestamps(tmp_path: Path) -> None:
     write_commit(tmp_path, 2, info(inCommitTimestamp=10**30))
     write_commit(tmp_path, 3, info(inCommitTimestamp="soon", timestamp="x"))
     store = open_store(str(tmp_path))
-    assert read_history(store, list_log(store)).table().num_rows == 4
+    assert read_history(CommitReader(store), list_log(store)).table().num_rows == 4
 
 
 def test_limit_reads_only_what_it_shows(tmp_path: Path) -> None:
@@ -285,15 +286,17 @@ def test_versions_and_operations(tmp_path: Path) -> None:
     assert versions(read(tmp_path, last_version=99, first_version=4)) == [5, 4]
     assert versions(read(tmp_path, operations=["merge", "Create Table"])) == [3, 0]
     store = open_store(str(tmp_path))
-    found = read_history(store, list_log(store), Selection(limit=2, operations=["WRITE"]))
+    found = read_history(
+        CommitReader(store), list_log(store), Selection(limit=2, operations=["WRITE"])
+    )
     assert (versions(found.rows), found.num_unread) == ([5, 4], 4)
 
 
 def test_how_many_are_not_shown(tmp_path: Path) -> None:
     store = open_store(str(write_log(tmp_path, 6)))
-    history = read_history(store, list_log(store), Selection(limit=2))
+    history = read_history(CommitReader(store), list_log(store), Selection(limit=2))
     assert (history.latest_version, history.num_commits, history.num_unread) == (5, 6, 4)
-    assert read_history(store, list_log(store), Selection(limit=6)).num_unread == 0
+    assert read_history(CommitReader(store), list_log(store), Selection(limit=6)).num_unread == 0
 
 
 def test_a_gap_is_marked(tmp_path: Path) -> None:
@@ -471,7 +474,7 @@ def test_rows_are_made_when_they_are_asked_for() -> None:
     listing = list_log(store)
     tracemalloc.start()
     try:
-        history = read_history(store, listing)
+        history = read_history(CommitReader(store), listing)
         assert tracemalloc.get_traced_memory()[0] < 500 * count
     finally:
         tracemalloc.stop()

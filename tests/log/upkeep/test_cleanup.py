@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from deltactl.errors import DeltactlError, SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.run_context import RunContext
@@ -82,7 +81,7 @@ def test_everything_before_the_checkpoint_at_the_boundary_goes() -> None:
     ]
     assert execute_cleanup(builder.store, found) == {}
     for version in range(3, 8):
-        snapshot = load_snapshot(builder.store, version, warn=fail)
+        snapshot = DeltaLog(builder.store, fail).snapshot(version)
         assert snapshot.num_files == version
     assert plan(builder).is_empty
     assert "unknown.txt" in log_names(builder.store)
@@ -152,7 +151,7 @@ def test_sidecars_stay_while_a_remaining_checkpoint_names_them() -> None:
     gone = {info.name for info in found.sidecars}
     assert gone == {name for name in sidecars if f"/{3:020d}" not in name}
     execute_cleanup(builder.store, found)
-    assert load_snapshot(builder.store, warn=fail).num_files == 4
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 4
 
 
 def test_sidecars_stay_where_a_checkpoint_cannot_be_read() -> None:
@@ -337,13 +336,13 @@ def test_no_version_inside_the_retention_is_lost(data: st.DataObject) -> None:
         own = int(MIDNIGHT - ages[version] * DAY_MS)
         adjusted.append(max(own, adjusted[-1] + 1) if adjusted else own)
     needed = max((v for v, time in enumerate(adjusted) if time <= cutoff), default=0)
-    before = {v: set(load_snapshot(builder.store, v, warn=fail).files["path"].to_pylist())
+    before = {v: set(DeltaLog(builder.store, fail).snapshot(v).files["path"].to_pylist())
               for v in range(len(ages))}  # fmt: skip
     execute_cleanup(builder.store, found)
     lost = {v for first, last in found.lost for v in range(first, last + 1)}
     for version, files in before.items():
         try:
-            snapshot = load_snapshot(builder.store, version, warn=fail)
+            snapshot = DeltaLog(builder.store, fail).snapshot(version)
         except DeltactlError:
             assert version in lost
             assert version < needed

@@ -18,7 +18,8 @@ from deltactl.errors import (
     ObjectExistsError,
     StorageError,
 )
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing import commit_attempts
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.log.writing.concurrent_deletes import Bin
@@ -58,7 +59,7 @@ def build(*features: str) -> TableBuilder:
 
 
 def load(store: Store) -> Snapshot:
-    return load_snapshot(store, warn=pytest.fail)
+    return DeltaLog(store, pytest.fail).snapshot()
 
 
 def bin_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Bin:

@@ -12,7 +12,7 @@ import pytest
 
 from deltactl.errors import NotATableError, UsageError
 from deltactl.log.audit.checksum import write_checksum
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.codes import CODES
 from deltactl.operations.check.options import CheckOptions, Depth
 from tests.support.checkpoints import fail, memory_of, new_table
@@ -163,7 +163,7 @@ def let_the_hint_dangle(builder: TableBuilder) -> None:
 
 
 def lie_in_a_checksum(builder: TableBuilder) -> None:
-    snapshot = load_snapshot(builder.store, warn=fail)
+    snapshot = DeltaLog(builder.store, fail).snapshot()
     write_checksum(builder.store, snapshot, snapshot.num_files + 1, snapshot.size_bytes)
 
 
@@ -248,7 +248,7 @@ def delete_beyond_the_end(builder: TableBuilder) -> None:
 
 
 def lose_the_newest_commit(builder: TableBuilder) -> None:
-    snapshot = load_snapshot(builder.store, warn=fail)
+    snapshot = DeltaLog(builder.store, fail).snapshot()
     write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
     forget_commit(builder, 4)
 
@@ -598,7 +598,7 @@ def test_sizes_that_are_none(size: int | None) -> None:
 def test_checksums_of_all_versions() -> None:
     builder = table()
     for version, error in ((2, 1), (3, 0)):
-        snapshot = load_snapshot(builder.store, version, warn=fail)
+        snapshot = DeltaLog(builder.store, fail).snapshot(version)
         write_checksum(builder.store, snapshot, snapshot.num_files + error, snapshot.size_bytes)
     assert check(builder.store, **DEEP).is_sound
     report = check(builder.store, all_versions=True, **DEEP)
@@ -611,7 +611,7 @@ def test_checksums_of_all_versions() -> None:
 def test_members_of_a_checksum(member: str) -> None:
     builder = new_table(Column("id"), features=["domainMetadata"], domains={"d": "{}"})
     builder.commit({"txn": {"appId": "a", "version": 3}})
-    snapshot = load_snapshot(builder.store, warn=fail)
+    snapshot = DeltaLog(builder.store, fail).snapshot()
     name = write_checksum(builder.store, snapshot, 0, 0)
     assert name is not None
     assert codes(check(builder.store, checkpoints=True)) == []
@@ -824,7 +824,7 @@ def test_a_compacted_file_with_two_actions_in_a_line_is_not_used() -> None:
     (problem,) = report.findings["problem"].to_pylist()
     assert "has several actions: txn, remove" in problem
     warnings: list[str] = []
-    assert load_snapshot(builder.store, warn=warnings.append).num_files == 3
+    assert DeltaLog(builder.store, warnings.append).snapshot().num_files == 3
     assert "has several actions: txn, remove" in warnings[0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import Depth
 from deltactl.parquet.data_file import iter_data_files
 from tests.support.checkpoints import fail, new_table
@@ -56,7 +56,7 @@ def test_an_error_names_the_vector(kind: str, changes: dict[str, Any]) -> None:
     edit_vector(builder, **changes)
     what = "inline deletion vector" if kind == "i" else only_file(builder, ".bin")
     with pytest.raises(CorruptLogError, match=rf"the offset .* of .*{what}"):
-        list(iter_data_files(load_snapshot(builder.store, warn=fail).files))
+        list(iter_data_files(DeltaLog(builder.store, fail).snapshot().files))
 
 
 @pytest.mark.parametrize("depth", [Depth.SIZES, Depth.DATA])
@@ -94,7 +94,7 @@ def test_other_commands_refuse_such_a_descriptor(changes: dict[str, Any]) -> Non
     edit_vector(builder, **changes)
     message = only_file(builder, ".bin") if changes in NEGATIVE else "lacks one of"
     with pytest.raises(CorruptLogError, match=message):
-        list(iter_data_files(load_snapshot(builder.store, warn=fail).files))
+        list(iter_data_files(DeltaLog(builder.store, fail).snapshot().files))
 
 
 def break_the_checksum(builder: TableBuilder) -> None:

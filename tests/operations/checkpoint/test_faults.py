@@ -22,7 +22,6 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import (
     CheckpointOptions,
     CheckpointReport,
@@ -78,7 +77,7 @@ def run(store: Store, options: CheckpointOptions) -> CheckpointReport:
 
 
 def live(store: Store, version: int | None = None) -> set[tuple[str, str]]:
-    files = load_snapshot(store, version, warn=lambda message: None).files
+    files = DeltaLog(store, lambda message: None).snapshot(version).files
     return {(row["path"], str(row["deletion_vector"])) for row in files.to_pylist()}
 
 
@@ -87,10 +86,8 @@ def assert_whole(builder: TableBuilder, expected: set[tuple[str, str]]) -> None:
     assert live(builder.store) == expected
     for found in list_log(builder.store).checkpoints:
         if found.version == builder.version:
-            snapshot = load_snapshot(
-                builder.store,
-                warn=pytest.fail,
-                skip=frozenset(set(list_log(builder.store).checkpoints) - {found}),
+            snapshot = DeltaLog(builder.store, pytest.fail).snapshot(
+                skip=frozenset(set(list_log(builder.store).checkpoints) - {found})
             )
             paths = {row["path"] for row in snapshot.files.to_pylist()}
             assert paths == {path for path, _ in expected}

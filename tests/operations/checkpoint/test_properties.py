@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from deltactl.errors import UnsupportedFeatureError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.options import Kind
 from deltactl.operations.checkpoint.repair import repair_checkpoints
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
@@ -85,7 +84,7 @@ def _check(data: st.DataObject) -> None:
         return
     builder.forget_commits(version)
     for wanted in range(version, builder.version + 1):
-        snapshot = load_snapshot(builder.store, wanted, warn=_fail)
+        snapshot = DeltaLog(builder.store, _fail).snapshot(wanted)
         assert_equals_model(snapshot, builder.state_at(wanted), checkpointed=True)
     if "other" in _features(builder):
         return

@@ -14,7 +14,6 @@ import pytest
 from deltactl.errors import DeltactlError, NotATableError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoints
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
@@ -63,7 +62,7 @@ def assert_valid(builder: TableBuilder, versions: range) -> None:
     """Nothing is wrong any more, and each version reads as it should, without a warning."""
     assert repair(builder.store, dry_run=True).findings == ()
     for version in versions:
-        snapshot = load_snapshot(builder.store, version, warn=fail)
+        snapshot = DeltaLog(builder.store, fail).snapshot(version)
         expected = {path for path, _ in builder.state_at(version).files}
         assert set(snapshot.files["encoded_path"].to_pylist()) == expected
 
@@ -191,7 +190,7 @@ def test_a_checkpoint_that_is_broken_or_wrong_is_written_again(damage: str) -> N
     assert {n: after[n] for n in commits} == commits
     assert_valid(builder, range(5))
     builder.forget_commits(2)
-    assert load_snapshot(builder.store, warn=fail).num_files == 4
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 4
 
 
 @pytest.mark.parametrize("kind", ["multipart", "v2-json", "v2-parquet", "v2-classic", "v2-inline"])
@@ -342,7 +341,7 @@ def test_a_compacted_file_that_disagrees_goes(wrong: Any, said: str) -> None:
     assert said in finding.problem
     assert finding.repaired
     assert builder.store.stat_many([name]) == [None]
-    assert load_snapshot(builder.store, warn=fail).num_files == 2
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 2
 
 
 def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
@@ -357,7 +356,7 @@ def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
     builder.store.put(name, builder.store.read(name) + json.dumps(gone).encode() + b"\n")
     (finding,) = repair(builder.store).findings
     assert "removes files that the combined commits do not" in finding.problem
-    assert load_snapshot(builder.store, warn=fail).num_files == 3
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 3
 
 
 def test_a_compacted_file_whose_commits_are_truncated_stays() -> None:
@@ -367,9 +366,9 @@ def test_a_compacted_file_whose_commits_are_truncated_stays() -> None:
     builder.compact(1, 4)
     truncated = f"{LOG}/{3:020d}.json"
     builder.store.put(truncated, builder.store.read(truncated)[:-20])
-    assert load_snapshot(builder.store, warn=fail).num_files == 6
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 6
     assert repair(builder.store).findings == ()
-    assert load_snapshot(builder.store, warn=fail).num_files == 6
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 6
 
 
 def test_a_compacted_file_without_adds_is_valid() -> None:

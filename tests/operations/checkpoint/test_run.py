@@ -21,7 +21,6 @@ from deltactl.errors import (
 )
 from deltactl.log.checkpoint.schema import spark_schema
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from deltactl.operations.run_context import RunContext
@@ -165,10 +164,10 @@ def test_json_statistics_come_back_from_structs_alone() -> None:
         "delta.checkpoint.writeStatsAsStruct": "true",
     }
     builder = table(properties=properties)
-    before = load_snapshot(builder.store, warn=fail).files["stats"].to_pylist()
+    before = DeltaLog(builder.store, fail).snapshot().files["stats"].to_pylist()
     checkpoint(builder.store)
     builder.forget_commits(2)
-    after = load_snapshot(builder.store, warn=fail).files["stats"].to_pylist()
+    after = DeltaLog(builder.store, fail).snapshot().files["stats"].to_pylist()
     assert sorted(map(json.loads, after), key=str) == sorted(map(json.loads, before), key=str)
 
 
@@ -297,7 +296,7 @@ def test_two_thousand_columns_void_and_empty_structs() -> None:
     assert first["stats_parsed"]["minValues"] == bounds
     assert second["stats_parsed"] is None
     assert "checkpointSchema" not in hint_of(builder.store)
-    assert load_snapshot(builder.store, warn=fail).num_files == 2
+    assert DeltaLog(builder.store, fail).snapshot().num_files == 2
 
 
 def test_a_checkpoint_of_an_empty_table_has_no_files() -> None:
@@ -308,7 +307,7 @@ def test_a_checkpoint_of_an_empty_table_has_no_files() -> None:
             report = checkpoint(builder.store, kind=kind)
             assert report.written is not None
             assert (report.written.num_adds, report.written.sidecars) == (0, ())
-            assert load_snapshot(builder.store, warn=fail).num_files == 0
+            assert DeltaLog(builder.store, fail).snapshot().num_files == 0
 
 
 # -- kinds -------------------------------------------------------------------------------------
@@ -452,7 +451,7 @@ def test_a_hint_never_goes_back() -> None:
     assert report.written is not None
     assert not report.hint_moved
     assert builder.store.read(f"{LOG}/_last_checkpoint") == before
-    assert load_snapshot(builder.store, 1, warn=fail).num_files == 2
+    assert DeltaLog(builder.store, fail).snapshot(1).num_files == 2
 
 
 @pytest.mark.parametrize("truncated", [b"", b'{"version":', b'{"version":99,"size":1}', None])
@@ -630,7 +629,7 @@ def test_commits_are_compacted_on_request_and_say_the_same() -> None:
     assert not any("commitInfo" in line for line in lines)
     builder.store.delete_many([f"{LOG}/{3:020d}.checkpoint.parquet"])
     warned: list[str] = []
-    snapshot = load_snapshot(builder.store, warn=warned.append)
+    snapshot = DeltaLog(builder.store, warned.append).snapshot()
     assert [info.name for info in snapshot.segment.tail] == [name]
     state = builder.state
     assert set(snapshot.files["encoded_path"].to_pylist()) == {path for path, _ in state.files}
@@ -647,7 +646,7 @@ def test_commits_that_change_nothing_are_not_compacted() -> None:
     report = checkpoint(builder.store, compact_log=True)
     assert (report.compaction_range, report.compaction) == (None, None)
     assert not [info for info in builder.store.list_from(LOG) if "compacted" in info.name]
-    assert load_snapshot(builder.store, warn=print).version == builder.version
+    assert DeltaLog(builder.store, print).snapshot().version == builder.version
 
 
 def test_nothing_is_compacted_twice() -> None:

@@ -14,7 +14,6 @@ from deltactl.errors import DeltactlError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import first_rebuildable
 from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.history.diff import diff_versions
 from deltactl.storage.open import open_store
 from tests.support.random_logs import KINDS, logs
@@ -62,11 +61,11 @@ def test_diffs_of_other_writers_tables_agree_with_snapshots(corpus: Path) -> Non
     for place in sorted((corpus / "tables").iterdir())[::4]:
         store = open_store(str(place))
         try:
-            latest = load_snapshot(store, warn=lambda _message: None)
+            latest = DeltaLog(store, lambda _message: None).snapshot()
         except DeltactlError:
             continue
         oldest = first_rebuildable(store, list_log(store))
-        first = load_snapshot(store, oldest, warn=lambda _message: None)
+        first = DeltaLog(store, lambda _message: None).snapshot(oldest)
         diff = diff_versions(DeltaLog(store, lambda _message: None), oldest, latest.version)
         net = diff.added.num_files - diff.removed.num_files
         assert net == latest.num_files - first.num_files, place

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import load_snapshot
 from deltactl.log.stores.open import open_table_store
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
@@ -114,7 +113,7 @@ def _quiet(_: str) -> None:
 
 
 def _count_small(store: Store) -> int:
-    sizes = load_snapshot(store, warn=_quiet).files["size_bytes"]
+    sizes = DeltaLog(store, _quiet).snapshot().files["size_bytes"]
     return int(pc.sum(pc.less(sizes, _SMALL)).as_py() or 0)
 
 
@@ -276,7 +275,7 @@ class Reader:
 def ensure_whole(fleet: Fleet, table: LakeTable, reader: Reader | None = None) -> None:
     """All readers see the rows that were written, and check finds nothing."""
     store, address = fleet.store(table), fleet.addresses[table.name]
-    snapshot = load_snapshot(store, warn=_quiet)
+    snapshot = DeltaLog(store, _quiet).snapshot()
     assert digest_rows(scan_snapshot(snapshot).read_all().to_pylist()) == table.digest, address
     report = check_table(
         DeltaLog(store, ignore_warning), CheckOptions(depth=Depth.FOOTERS), fleet.context

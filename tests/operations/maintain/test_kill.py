@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain
@@ -32,7 +32,7 @@ maintain(sys.argv[1:], MaintainPolicy())
 
 def shape(root: Path) -> list[tuple[str, int]]:
     """Its live files, by partition and rows: what does not depend on chance."""
-    files = load_snapshot(LocalStore(str(root)), warn=lambda _: None).files
+    files = DeltaLog(LocalStore(str(root)), lambda _: None).snapshot().files
     rows = zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True)
     return sorted((path.partition("/")[0], stats.count("numRecords")) for path, stats in rows)
 
@@ -60,5 +60,5 @@ def test_the_run_after_a_kill_ends_the_same(tmp_path: Path, after_ms: int) -> No
     assert not again.is_due
     for root, builder in zip(roots, builders, strict=True):
         assert shape(root) == [("part=a", 1), ("part=b", 1)]
-        snapshot = load_snapshot(LocalStore(str(root)), warn=lambda _: None)
+        snapshot = DeltaLog(LocalStore(str(root)), lambda _: None).snapshot()
         assert multiset(scan_snapshot(snapshot).read_all().to_pylist()) == multiset(builder.rows())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.maintain.actions import Effect
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
@@ -58,7 +58,7 @@ def test_a_lake_on_an_object_store(server: ObjectServer, root: str, tmp_path: Pa
     assert not run(None, dry_run=True).is_due
     _ensure_predicted(first, rest)
     for table, address in zip(tables, addresses, strict=True):
-        snapshot = load_snapshot(open_store(address, server.options), warn=lambda _: None)
+        snapshot = DeltaLog(open_store(address, server.options), lambda _: None).snapshot()
         assert digest_rows(scan_snapshot(snapshot).read_all().to_pylist()) == table.digest
 
 

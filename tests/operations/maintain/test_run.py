@@ -20,7 +20,6 @@ from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
@@ -100,7 +99,7 @@ def only(report: MaintainReport) -> TableReport:
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
-    snapshot = load_snapshot(LocalStore(str(root)), warn=lambda _: None)
+    snapshot = DeltaLog(LocalStore(str(root)), lambda _: None).snapshot()
     found: list[dict[str, Any]] = scan_snapshot(snapshot).read_all().to_pylist()
     return found
 
@@ -160,7 +159,7 @@ def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
     [left] = table.left
     assert left.partition == "part=b"
     assert "recently written" in str(left.why_left)
-    files = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
+    files = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files["path"].to_pylist()
     assert sum(path.startswith("part=b") for path in files) == 13
     # What optimize writes does not make a partition hot; after the hour the rest is done.
     later = only(run(tmp_path, clock=FixedClock(NOW_MS + HOUR_MS)))
@@ -233,7 +232,7 @@ def test_only_partitions_that_are_left_count_as_left(tmp_path: Path) -> None:
         engine = LocalEngine(1, max_unfinished=1)
         only_optimize = frozenset({"optimize"})
         table = only(run(root, clock=clock, engine=engine, budget=budget, only=only_optimize))
-        live = load_snapshot(LocalStore(str(root)), warn=lambda said: None).files
+        live = DeltaLog(LocalStore(str(root)), lambda said: None).snapshot().files
         files = Counter(dict(values)["part"] for values in live["partition_values"].to_pylist())
         left = {str(action.partition) for action in table.left}
         assert left == {f"part={part}" for part, count in files.items() if count > 1}
@@ -379,7 +378,7 @@ def test_manifests_follow_an_optimize(tmp_path: Path) -> None:
     Table(str(tmp_path)).generate_manifest()
     table = only(run(tmp_path, only=frozenset({"optimize", "manifest"})))
     assert [o.name for o in table.outcomes] == ["optimize", "manifest"]
-    live = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
+    live = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files["path"].to_pylist()
     listed = (tmp_path / "_symlink_format_manifest/part=a/manifest").read_text()
     assert any(path in listed for path in live)
     assert not only(run(tmp_path, only=frozenset({"manifest"}))).is_due
@@ -505,7 +504,7 @@ def test_only_the_partitions_that_failed_are_marked(tmp_path: Path) -> None:
     for action in table.left:
         assert bad[str(action.partition)] in str(action.why_left)
     assert [error.exit_code for error in table.errors] == [5]
-    files = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
+    files = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files["path"].to_pylist()
     assert Counter(path[5] for path in files) == {"a": 1, "b": 12, "c": 1, "d": 12}
 
 

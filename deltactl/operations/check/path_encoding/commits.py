@@ -12,10 +12,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.commits.changes import parse_commits
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint
@@ -137,10 +135,10 @@ class PathHistory:
         self._start_version = base.version
         live: dict[str, dict[str, LiveText]] = defaultdict(dict)
         for batch in base.file_batches(_TOMBSTONES):
-            for name, add in self._list_events(batch, base.version, is_add=True):
+            for name, add in self._list_events(batch, is_add=True):
                 live[name][add.key] = LiveText(add.key, add.text, add.vector)
         for batch in base.tombstone_batches(_TOMBSTONES):
-            for name, remove in self._list_events(batch, base.version, is_add=False):
+            for name, remove in self._list_events(batch, is_add=False):
                 texts = live[name]
                 if all(it.text != remove.text for it in texts.values()):
                     unmatched = UnmatchedRemove(None, remove.text)
@@ -149,29 +147,21 @@ class PathHistory:
         self._start = {name: texts for name, texts in live.items() if texts}
 
     def _read(self, first: int) -> None:
-        versions = range(first, self._snapshot.version + 1)
-        names = [self._log.listing.commits[version].name for version in versions]
-        contents = self._snapshot.store.read_many(names)
-        logs = (CommitBytes(name, data) for name, data in zip(names, contents, strict=True))
-        done = first
-        for parsed in parse_commits(logs):
-            if isinstance(parsed, CorruptLogError):
-                raise parsed
-            for place, commit in enumerate(parsed.commits):
-                self._note_writer(done + place, commit)
+        for parsed in self._log.parsed_commits(range(first, self._snapshot.version + 1)):
+            for commit, version in zip(parsed.commits, parsed.versions, strict=True):
+                self._note_writer(version, commit)
             tracked = set()
             for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
-                for name, event in self._list_events(files, done, is_add=is_add):
+                for name, event in self._list_events(files, is_add=is_add):
                     self._events[name].append(event)
                     if not is_add:
                         tracked.add(event.version)
-            self._rewrites.take(parsed, done, tracked)
-            done += len(parsed.commits)
+            self._rewrites.take(parsed, tracked)
         for events in self._events.values():
             events.sort(key=lambda event: event.version)
 
     def _note_writer(self, version: int, commit: CommitBytes) -> None:
-        info = parse_commit_info(commit.name, commit.data) or {}
+        info = commit.info or {}
         operation = as_text(info.get("operation"))
         self._writers[version] = Writer(version, operation, as_text(info.get("engineInfo")))
         if operation == RESTORE:
@@ -181,9 +171,7 @@ class PathHistory:
                 target = as_long(parameters.get("version"))
             self._restores[version] = target
 
-    def _list_events(
-        self, files: pa.Table, version: int, *, is_add: bool
-    ) -> Iterator[tuple[str, Event]]:
+    def _list_events(self, files: pa.Table, *, is_add: bool) -> Iterator[tuple[str, Event]]:
         chosen = self._path_texts.choose(files, self._hashes)
         if not chosen.num_rows:
             return
@@ -194,10 +182,11 @@ class PathHistory:
             chosen["encoded_path"],
             pa.chunked_array(vectors, pa.string()),
         )
-        places, changes = ([0] * chosen.num_rows, [True] * chosen.num_rows)
-        if "commit" in chosen.column_names:
-            places = chosen["commit"].to_pylist()
+        versions = [self._start_version] * chosen.num_rows
+        changes = [True] * chosen.num_rows
+        if "version" in chosen.column_names:
+            versions = chosen["version"].to_pylist()
             changes = pc.fill_null(chosen["data_change"], True).to_pylist()
-        rows = zip(*(column.to_pylist() for column in columns), places, changes, strict=True)
-        for name, key, text, vector, place, change in rows:
-            yield name, Event(version + place, is_add, key, text, vector, change)
+        rows = zip(*(column.to_pylist() for column in columns), versions, changes, strict=True)
+        for name, key, text, vector, version, change in rows:
+            yield name, Event(version, is_add, key, text, vector, change)

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltactl.log.commits.changes import ParsedCommits
 from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.numpy_types import Flags, Integers, WideHashes
 
@@ -34,12 +34,11 @@ class RewriteTracker:
     _files: WideHashes = field(default_factory=lambda: _NO_FILES)
     _versions: Integers = field(default_factory=lambda: _NO_VERSIONS)
 
-    def take(self, parsed: ParsedCommits, first: int, tracked: Iterable[int]) -> None:
+    def take(self, parsed: ParsedCommits, tracked: Iterable[int]) -> None:
         """Process the next commits, in order.
 
         Args:
             parsed: the commits.
-            first: the version of the first of them.
             tracked: versions among them whose added files are tracked from now on.
         """
         wanted = set(tracked)
@@ -47,11 +46,11 @@ class RewriteTracker:
             return
         added, removed = (wide_hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
         changes = parsed.removes["data_change"].fill_null(True).to_numpy(zero_copy_only=False)
-        for place in range(len(parsed.commits)):
-            adds, removes = _rows_of(parsed.adds, place), _rows_of(parsed.removes, place)
-            self._remove(removed[removes], changes[removes], added[adds], first + place)
-            if first + place in wanted:
-                self._track(added[adds], first + place)
+        for version in parsed.versions:
+            adds, removes = _rows_of(parsed.adds, version), _rows_of(parsed.removes, version)
+            self._remove(removed[removes], changes[removes], added[adds], version)
+            if version in wanted:
+                self._track(added[adds], version)
 
     def _remove(self, removed: WideHashes, changes: Flags, added: WideHashes, version: int) -> None:
         if not (len(removed) and len(self._files)):
@@ -71,8 +70,7 @@ class RewriteTracker:
         self._versions = np.concatenate([self._versions, owners])
 
 
-def _rows_of(files: pa.Table, place: int) -> slice:
-    """Return the rows of one commit; the rows are sorted by commit."""
-    places = files["commit"].to_numpy()
-    first, last = np.searchsorted(places, [place, place + 1])
+def _rows_of(files: pa.Table, version: int) -> slice:
+    """Return the rows of one commit; the rows are sorted by version."""
+    first, last = np.searchsorted(files["version"].to_numpy(), [version, version + 1])
     return slice(int(first), int(last))

@@ -1,0 +1,115 @@
+"""Read the commit files of one table, and keep what was read: each is read once.
+
+A command needs a commit several times: to rebuild one or more versions, for its ``commitInfo``, for
+the events of files. Commits never change, so their content is kept, up to a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
+from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
+from deltactl.storage.store import FileInfo, Store
+
+_KEPT_BYTES: Final = 32 << 20
+
+
+@dataclass
+class CommitBytes:
+    """A log file's name and content."""
+
+    name: str
+    data: bytes
+    # A log compaction file should have one action for each key. If it has several, the newest is
+    # written first, and readers that use Delta Kernel take the first one.
+    newest_first: bool = False
+
+    @property
+    def version(self) -> int | None:
+        """Return the version of a commit; ``None`` for a log compaction file."""
+        return commit_version(self.name)
+
+    @cached_property
+    def info(self) -> dict[str, Any] | None:
+        """Return the ``commitInfo``; ``None`` if there is none.
+
+        Raises:
+            CorruptLogError: the line with the ``commitInfo`` is not JSON.
+        """
+        return parse_commit_info(self.name, self.data)
+
+    @property
+    def in_commit_timestamp(self) -> int:
+        """Return the in-commit timestamp (ms).
+
+        Raises:
+            CorruptLogError: there is none, although the table requires one.
+        """
+        timestamp = in_commit_timestamp(self.info)
+        if timestamp is None:
+            raise CorruptLogError(
+                f"{self.name} has no inCommitTimestamp, although the table enables in-commit "
+                "timestamps"
+            )
+        return timestamp
+
+
+class CommitReader:
+    """Reads commits and log compaction files of one table.
+
+    The files that were read last are kept in memory, up to ``_KEPT_BYTES``. A kept file with
+    another size or time is read again: another table may have taken the address.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._kept: dict[str, tuple[FileInfo, bytes]] = {}
+        self._kept_bytes = 0
+
+    def read(self, files: Sequence[FileInfo]) -> Iterator[CommitBytes]:
+        """Yield the files with their content, in the given order.
+
+        Raises:
+            ObjectNotFoundError: a file does not exist any more.
+        """
+        found = [(file, self._find(file)) for file in files]
+        contents = self.store.read_many([file.name for file, data in found if data is None])
+        for file, kept in found:
+            data = next(contents) if kept is None else kept
+            if kept is None:
+                self._keep(file, data)
+            yield CommitBytes(file.name, data, is_compacted(file.name))
+
+    def read_one(self, file: FileInfo) -> CommitBytes:
+        """Return one file with its content.
+
+        Raises:
+            ObjectNotFoundError: it does not exist any more.
+        """
+        [commit] = self.read([file])
+        return commit
+
+    def _find(self, file: FileInfo) -> bytes | None:
+        kept = self._kept.get(file.name)
+        return kept[1] if kept is not None and kept[0] == file else None
+
+    def _keep(self, file: FileInfo, data: bytes) -> None:
+        self._drop(file.name)
+        self._kept[file.name] = file, data
+        self._kept_bytes += len(data)
+        while self._kept_bytes > _KEPT_BYTES:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, name: str) -> None:
+        _, data = self._kept.pop(name, (None, b""))
+        self._kept_bytes -= len(data)
+
+
+def is_compacted(name: str) -> bool:
+    """Return whether ``name`` is the name of a log compaction file."""
+    return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
