@@ -14,7 +14,7 @@ from deltactl.log.writing import commit_attempts
 from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
-from deltactl.operations.optimize import run as optimize
+from deltactl.operations.optimize.layout import tasks as layout_tasks
 from deltactl.operations.optimize.run import OptimizeReport, optimize_table
 from deltactl.operations.optimize.tasks import rewrite_files
 from deltactl.operations.vacuum import planner as vacuum_planning
@@ -90,7 +90,7 @@ def _write_outside() -> AbstractContextManager[object]:
     def astray(spec: Any, task: Any, attempt: int) -> Any:
         return rewrite_files(spec, replace(task, folder=f"../{task.folder}"), attempt)
 
-    return patch.object(optimize, "rewrite_files", astray)
+    return patch.object(layout_tasks, "rewrite_files", astray)
 
 
 OUTCOME_BUGS: Sequence[Bug] = (

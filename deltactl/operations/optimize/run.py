@@ -15,7 +15,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
@@ -26,20 +25,19 @@ from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
 from deltactl.operations.optimize.expected_skipping import expect_skipping
 from deltactl.operations.optimize.groups import TARGET_TAG
-from deltactl.operations.optimize.layout.build import build_cluster_tasks, estimate_memory
-from deltactl.operations.optimize.layout.distribute import count_rows, run_bins
+from deltactl.operations.optimize.layout.build import build_tasks
+from deltactl.operations.optimize.layout.distribute import run_bins
 from deltactl.operations.optimize.layout.forecast import (
     MOST_FORECASTS,
     ClusterForecast,
     forecast_cluster,
 )
 from deltactl.operations.optimize.layout.request import resolve_request
-from deltactl.operations.optimize.layout.tasks import LayoutSpec
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec, ensure_stored_columns
-from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
+from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask
 from deltactl.operations.optimize.unusable import drop_bins, find_unusable
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
@@ -316,17 +314,9 @@ def _run_round(
     for files, error in failed:
         run.fail(files, error)
     folders = [_output_folder(spec, snapshot, of_bin) for of_bin in values]
-    if plan.layout is None:
-        tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
-        run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
-        return
     is_local = context.engine.is_local
-    layout_spec = LayoutSpec(spec, run.options.spill_dir, context.cancel if is_local else None)
-    clusters = build_cluster_tasks(
-        plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local
-    )
-    rows = [count_rows(files) for files in bins]
-    run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)
+    tasks = build_tasks(plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local)
+    run.collect(run_bins(context, spec, plan.layout, tasks, bins), folders)
 
 
 def _find_shortfall(snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions) -> str | None:

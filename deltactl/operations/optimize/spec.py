@@ -65,6 +65,8 @@ def build_spec(
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),
         uploading=uploading,
+        spill_dir=options.spill_dir,
+        cancel=context.cancel if context.engine.is_local else None,
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from deltactl.engine.base import CancelToken
 from deltactl.engine.cores import count_own_cores, may_get_cores, release_core
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
@@ -57,7 +58,8 @@ _LEAST_CHUNK_BYTES: Final = 1 << 20
 class RewriteSpec:
     """The values that all bins of a run share; without ``copy``, all row groups are encoded.
 
-    ``explained``: see ``explain_columns``.
+    ``explained``: see ``explain_columns``. ``cancel`` ends clusters that are being placed, only in
+    this process.
     """
 
     table_uri: str
@@ -71,6 +73,8 @@ class RewriteSpec:
     row_tracking: RowTrackingColumns | None = None
     copy: CopyRule | None = None
     uploading: UploadingRun | None = None
+    spill_dir: str | None = None
+    cancel: CancelToken | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ _MOST_BYTES: Final = 2 * GIB
 _EXECUTOR_BYTES: Final = 256 * MIB
 
 
-def build_cluster_tasks(
-    plan: LayoutPlan,
+def build_tasks(
+    layout: LayoutPlan | None,
     sizes: Sequence[int],
     build: Callable[[int], RewriteTask],
     memory_bytes: int | None,
@@ -41,6 +41,7 @@ def build_cluster_tasks(
     executor of Spark, whose memory is not known, each cluster has one worker and little memory.
     Bins without a layout are merged as in runs without layouts.
     """
+    requests = [None] * len(sizes) if layout is None else layout.requests
     cores = count_cores() if is_local else 1
     limit = machine_memory_bytes() // 2 if memory_bytes is None else memory_bytes
     usable = min(_MOST_BYTES, max(_LEAST_BYTES, limit - _BASE_BYTES))
@@ -48,22 +49,22 @@ def build_cluster_tasks(
         usable = limit = _EXECUTOR_BYTES
 
     def build_bin(number: int) -> ClusterTask | RewriteTask:
-        request = plan.requests[number]
-        if request is None:
+        request = requests[number]
+        if layout is None or request is None:
             return build(number)
         needed = _estimate_cluster(sizes[number])
         fits = needed <= usable // cores
         return ClusterTask(
             build(number),
             request,
-            plan.files_after[number],
+            layout.files_after[number],
             needed if fits else usable,
             1 if fits else max(1, min(cores, usable // _BYTES_A_WORKER)),
         )
 
     def weigh(number: int, size: int) -> int:
-        if plan.requests[number] is None:
-            return estimate_memory(size)
+        if requests[number] is None:
+            return _estimate_merge(size)
         needed = _estimate_cluster(size)
         return needed if needed <= usable // cores else limit
 
@@ -75,6 +76,6 @@ def _estimate_cluster(input_bytes: int) -> int:
     return max(_LEAST_BYTES // 4, 4 * DECODED_PER_INPUT_BYTE * input_bytes)
 
 
-def estimate_memory(input_bytes: int) -> int:
+def _estimate_merge(input_bytes: int) -> int:
     """Return the approximate memory to merge files: decoded pages, a row group, encoded pages."""
     return min(_MEMORY_PER_INPUT_BYTE * input_bytes, 1 << 30)

@@ -18,7 +18,6 @@ from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.sample import sample_placement
 from deltactl.operations.optimize.layout.tasks import (
     ClusterTask,
-    LayoutSpec,
     finish_cluster,
     make_shuffle,
     rewrite_bin,
@@ -41,14 +40,14 @@ Outcome = Done[RewriteResult] | Failed
 
 def run_bins(
     context: RunContext,
-    spec: LayoutSpec,
-    plan: LayoutPlan,
+    spec: RewriteSpec,
+    layout: LayoutPlan | None,
     tasks: BinTasks,
-    rows: Sequence[int | None],
+    bins: Sequence[pa.Table],
 ) -> Iterator[Outcome]:
-    """Yield the outcomes of all bins; ``rows`` are approximate row counts, if known."""
+    """Yield the outcomes of all bins."""
     sizes = tasks.weights if tasks.sizes is None else tasks.sizes
-    large = _find_large(context.engine, plan, sizes)
+    large = _find_large(context.engine, layout, sizes)
     small = [number for number in range(len(sizes)) if number not in large]
     chosen = LazyTasks(
         [tasks.weights[number] for number in small],
@@ -65,7 +64,7 @@ def run_bins(
         task = tasks.build(number)
         assert isinstance(task, ClusterTask)  # noqa: S101 - it has a layout
         try:
-            yield Done(number, 0, _shuffle(context, spec.rewrite, task, rows[number]))
+            yield Done(number, 0, _shuffle(context, spec, task, _count_rows(bins[number])))
         except InterruptedRunError:
             return
         except Exception as error:
@@ -75,15 +74,14 @@ def run_bins(
             context.on_progress(Progress(done, len(sizes), done_bytes, sum(sizes)))
 
 
-def _find_large(engine: Engine, plan: LayoutPlan, sizes: Sequence[int]) -> Mapping[int, None]:
+def _find_large(
+    engine: Engine, layout: LayoutPlan | None, sizes: Sequence[int]
+) -> Mapping[int, None]:
     """Return the clusters that the engine shuffles."""
-    if not isinstance(engine, Shuffle):
+    if layout is None or not isinstance(engine, Shuffle):
         return {}
-    return {
-        number: None
-        for number, size in enumerate(sizes)
-        if size >= SHUFFLED_FROM_BYTES and plan.requests[number] is not None
-    }
+    pairs = enumerate(zip(sizes, layout.requests, strict=True))
+    return {n: None for n, (size, kept) in pairs if kept and size >= SHUFFLED_FROM_BYTES}
 
 
 def _shuffle(
@@ -121,7 +119,7 @@ def divide_sources(files: Sequence[DataFile]) -> list[Sequence[DataFile]]:
     return [*sources, files[start:]]
 
 
-def count_rows(files: pa.Table) -> int | None:
+def _count_rows(files: pa.Table) -> int | None:
     """Return how many rows files have by their statistics, deleted ones included."""
     counts = files["num_records"]
     return None if counts.null_count else int(pc.sum(counts).as_py() or 0)

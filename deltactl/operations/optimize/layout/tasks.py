@@ -17,7 +17,6 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from deltactl.engine.base import CancelToken
 from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source, join_batches, shuffle
 from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
 from deltactl.engine.take_rows import take_in_parts
@@ -70,16 +69,6 @@ _EVEN_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutSpec:
-    """The values that all clusters of a run share."""
-
-    rewrite: RewriteSpec
-    spill_dir: str | None
-    cancel: CancelToken | None = None
-    """Ends clusters that are being placed; only for tasks in this process."""
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterTask:
     """One cluster: its files, the number of outputs, and its memory and workers.
 
@@ -98,7 +87,7 @@ class ClusterTask:
         return sum(file.size_bytes for file in self.rewrite.files)
 
 
-def rewrite_bin(spec: LayoutSpec, task: ClusterTask | RewriteTask, attempt: int) -> RewriteResult:
+def rewrite_bin(spec: RewriteSpec, task: ClusterTask | RewriteTask, attempt: int) -> RewriteResult:
     """Rewrite a bin of a run with layouts: place its rows, or only merge its files.
 
     Raises:
@@ -106,10 +95,10 @@ def rewrite_bin(spec: LayoutSpec, task: ClusterTask | RewriteTask, attempt: int)
     """
     if isinstance(task, ClusterTask):
         return place_rows(spec, task, attempt)
-    return rewrite_files(spec.rewrite, task, attempt)
+    return rewrite_files(spec, task, attempt)
 
 
-def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResult:
+def place_rows(spec: RewriteSpec, task: ClusterTask, attempt: int) -> RewriteResult:
     """Rewrite a cluster; delete the outputs if it fails.
 
     Raises:
@@ -118,11 +107,11 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
         StorageError: the disk for spilled rows is too small.
         VerificationError: the rows of the outputs are not those of the inputs.
     """
-    store = _open(spec.rewrite)
+    store = _open(spec)
     placement = sample_placement(
-        store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
+        store, spec.reader, task.request, task.rewrite.files, task.wanted_files
     )
-    job = _Job(store, spec.rewrite, task, placement, attempt, spec.cancel)
+    job = _Job(store, spec, task, placement, attempt)
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
         needed = task.input_bytes * _SPILLED_PER_INPUT_BYTE
@@ -130,7 +119,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
     files = task.rewrite.files
     size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * task.workers)))
     sources = [files[start : start + size] for start in range(0, len(files), size)]
-    schema = spec.rewrite.reader.schema
+    schema = spec.reader.schema
     try:
         with Spool(schema, placement.num_destinations, held, spec.spill_dir) as spool:
             read, written = shuffle(
@@ -197,7 +186,6 @@ class _Job:
     task: ClusterTask
     placement: Placement
     attempt: int
-    cancel: CancelToken | None = None
     names: list[str] = field(default_factory=list)
     """All outputs that were started."""
 
@@ -296,7 +284,7 @@ class _Job:
         return ClusterTags(self.task.request, rewrite.run_id, task.number).mark(file)
 
     def _ensure_wanted(self) -> None:
-        if self.cancel is not None and self.cancel.is_set():
+        if self.spec.cancel is not None and self.spec.cancel.is_set():
             raise InterruptedRunError("interrupted")
 
     def _digest_stored(self, file: NewFile) -> RowDigest:

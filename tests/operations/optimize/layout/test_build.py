@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltactl.engine.local import count_cores
-from deltactl.operations.optimize.layout.build import build_cluster_tasks
+from deltactl.operations.optimize.layout.build import build_tasks
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.request import LayoutColumn, LayoutRequest
 from deltactl.operations.optimize.layout.tasks import ClusterTask
@@ -24,7 +24,7 @@ def build(number: int) -> RewriteTask:
 @pytest.mark.parametrize("memory_bytes", [1, 256 * MIB, 1 * GIB, 64 * GIB])
 @pytest.mark.parametrize("is_local", [True, False])
 def test_tasks_that_run_together_fit_the_memory(memory_bytes: int, is_local: bool) -> None:
-    tasks = list(build_cluster_tasks(_PLAN, _SIZES, build, memory_bytes, is_local=is_local))
+    tasks = list(build_tasks(_PLAN, _SIZES, build, memory_bytes, is_local=is_local))
     clusters = [task.payload for task in tasks if isinstance(task.payload, ClusterTask)]
     assert [cluster.wanted_files for cluster in clusters] == [1, 2, 40]
     for task, cluster in zip(tasks, clusters, strict=True):
@@ -40,5 +40,5 @@ def test_tasks_that_run_together_fit_the_memory(memory_bytes: int, is_local: boo
 
 def test_bins_without_a_layout_are_joined() -> None:
     plan = LayoutPlan(_REQUEST, (None, _REQUEST, _REQUEST), (1, 1, 40), 0)
-    tasks = [t.payload for t in build_cluster_tasks(plan, _SIZES, build, None, is_local=True)]
+    tasks = [t.payload for t in build_tasks(plan, _SIZES, build, None, is_local=True)]
     assert [type(task) for task in tasks] == [RewriteTask, ClusterTask, ClusterTask]
