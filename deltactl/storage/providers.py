@@ -71,9 +71,17 @@ AZURE: Final = Provider(
 MEMORY: Final = Provider(
     package="fsspec", oldest="2026.6", schemes=("memory",), module="memory", variables=()
 )
+SFTP: Final = Provider(
+    package="paramiko", oldest="3.4", schemes=("sftp",), module="sftp", variables=("HOME", "SSH_")
+)
+WEBHDFS: Final = Provider(
+    package="requests", oldest="2.31", schemes=("webhdfs",), module="webhdfs", variables=("KRB5",)
+)
 
 PROVIDERS: Final[dict[str, Provider]] = {
-    scheme: provider for provider in (S3, GCS, AZURE, MEMORY) for scheme in provider.schemes
+    scheme: provider
+    for provider in (S3, GCS, AZURE, MEMORY, SFTP, WEBHDFS)
+    for scheme in provider.schemes
 }
 """The row of each scheme."""
 

@@ -51,3 +51,8 @@ class OneAtATime(RetryPolicy):
         """Return the result of ``request``, or raise its last error."""
         with self._lock:
             return super().call(request)
+
+    def once(self, request: Callable[[], R]) -> R:
+        """Return the result of ``request``, which must not be sent again."""
+        with self._lock:
+            return request()

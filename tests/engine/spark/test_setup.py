@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,8 @@ def test_settings_of_the_user_come_last() -> None:
 
 def test_the_probe_needs_what_the_package_declares() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
-    listed = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
+    extras = (project["optional-dependencies"][name] for name in ("spark", "sftp", "webhdfs"))
+    listed = chain(project["dependencies"], *extras)
     lines = (re.match(r"([a-z0-9]+)>=([\d.]+)", line) for line in listed)
     declared = {line[1]: line[2] for line in lines if line}
     assert {name: declared[name] for name in REQUIRED} == REQUIRED
