@@ -138,6 +138,32 @@ def test_one_file_is_encoded_as_many_are(rows: list[dict[str, Any]]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "first", "known"),
+    [
+        (b"2.4.0", dt.date(1582, 10, 15), True),
+        (b"2.4.0", dt.date(1582, 10, 14), False),
+        (b"3.5.0", dt.date(1582, 10, 14), True),
+    ],
+)
+def test_bounds_in_the_legacy_calendar_are_unknown(
+    version: bytes, first: dt.date, known: bool
+) -> None:
+    """Spark 2 wrote other numbers for the days before the Gregorian calendar."""
+    schema = pa.schema([("d", pa.date32())], {"org.apache.spark.version": version})
+    rows = [{"d": first}, {"d": dt.date(2020, 1, 1)}]
+    footers = [footer_of(rows, 1, schema), footer_of(rows[1:], 1, schema)]
+    columns = StatsColumns(list_leaves(read_file_schema(footers[0].schema).struct))
+    reader = StatsReader(footers[0].schema, columns)
+    for footer in footers:
+        reader.add(footer)
+    days = [(day - EPOCH.date()).days for day in (first, dt.date(2020, 1, 1))]
+    found = reader.finish()[("d",)]
+    assert found.nulls == [0, 0]
+    assert found.lower == [days[0] if known else None, days[1]]
+    assert found.upper == [days[1] if known else None, days[1]]
+
+
 def test_unsigned_bounds_are_those_of_the_values() -> None:
     schema = pa.schema([("a", pa.uint32()), ("b", pa.uint64()), ("c", pa.uint8())])
     footer = footer_of(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import CommitDamagedError, CorruptLogError, FilesGoneError, StorageError
+from deltactl.log.commits import parser
 from deltactl.log.writing import added_files
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_attempts import CommitBase, win_version
@@ -230,3 +231,18 @@ def test_a_previous_commit_without_a_time_is_an_error() -> None:
     scene.store.put(commit_path(base.version), b'{"commitInfo":{"timestamp":1}}\n')
     with pytest.raises(CorruptLogError, match="has no inCommitTimestamp"):
         base.times(scene.store, scene.clock)
+
+
+def test_a_commit_with_partitions_and_tags_is_not_read_line_by_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore(f"memory://added/{next(_NUMBERS)}")
+    store.put("p=1/x", b"data")
+    add = {"path": "p=1/x", "partitionValues": {"p": "1"}, "size": 4, "modificationTime": 1}
+    line = json.dumps({"add": add | {"dataChange": True, "tags": {"a": "b"}}}).encode()
+    files = AddedFiles(store, FixedClock())
+    monkeypatch.setattr(parser, "read_lines", None)
+    files.ensure_present("0.json", line, ["p"])
+    store.delete_many(["p=1/x"])
+    with pytest.raises(FilesGoneError, match="p=1/x"):
+        AddedFiles(store, FixedClock()).ensure_present("0.json", line, ["p"])

@@ -22,6 +22,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.convert import tasks
 from deltactl.operations.convert.directory import LINKED
 from deltactl.operations.convert.partition_by import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import (
@@ -39,6 +40,7 @@ from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.stores import CountingStore, opened_as
 from tests.support.table_builder import multiset
 
+FINDS = Path(__file__).parents[2] / "fuzz" / "finds" / "footer"
 WIDEN = ConvertOptions(schema_mode="widen")
 
 
@@ -916,3 +918,27 @@ def test_a_column_without_a_type_does_not_take_the_place_of_others(tmp_path: Pat
     convert(str(tmp_path))
     stats = [json.loads(add["stats"]) for add in actions(tmp_path)["add"]]
     assert [s["nullCount"]["c31"] for s in stats] == [0, 0]
+
+
+@pytest.mark.parametrize("held", [1, 2, 64])
+def test_footers_are_read_in_parts(
+    held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of two schemas in turn, and a broken one: each has its own statistics, or problem."""
+    monkeypatch.setattr(tasks, "_FOOTERS_HELD", held)
+    for number in range(9):
+        columns = {"n": [number, number + 10]} | ({"s": ["x", None]} if number % 2 else {})
+        write(tmp_path, f"{number}.parquet", columns)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(FINDS.joinpath("histogram-of-another-length").read_bytes())
+    with pytest.raises(ConversionError, match="because of 1 problem: 'broken.parquet'"):
+        convert(str(tmp_path))
+    broken.unlink()
+    convert(str(tmp_path))
+    found = {add["path"]: json.loads(add["stats"]) for add in actions(tmp_path)["add"]}
+    assert len(found) == 9
+    for number in range(9):
+        stats = found[f"{number}.parquet"]
+        assert stats["minValues"]["n"] == number
+        assert stats["maxValues"]["n"] == number + 10
+        assert stats["nullCount"] == {"n": 0, "s": 1 if number % 2 else 2}
