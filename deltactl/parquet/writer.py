@@ -24,9 +24,10 @@ from deltactl.parquet.encodings import (
     choose_levels,
 )
 from deltactl.parquet.facts import FactCollector
-from deltactl.parquet.footer import read_file_stats, read_null_counts
+from deltactl.parquet.footer import read_file_stats
 from deltactl.parquet.footer_bytes import count_footer
 from deltactl.parquet.nested import walk_types
+from deltactl.parquet.null_counts import read_null_counts
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.protocol.stats_encoding import encode_stats
 from deltactl.storage.store import Store

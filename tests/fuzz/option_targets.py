@@ -28,8 +28,9 @@ from deltactl.operations.vacuum.inventory import read_inventory
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.file_schema import read_file_schema
-from deltactl.parquet.footer import read_file_stats, read_null_counts
+from deltactl.parquet.footer import read_file_stats
 from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.null_counts import read_null_counts
 from deltactl.parquet.splice.copy_conditions import OutputSchema
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import WriteOptions

@@ -11,13 +11,8 @@ import pytest
 from hypothesis import given
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.footer import (
-    COUNTS_NULL_LISTS,
-    RowFacts,
-    count_nulls,
-    read_file_stats,
-    read_null_counts,
-)
+from deltactl.parquet.footer import RowFacts, read_file_stats
+from deltactl.parquet.null_counts import COUNTS_NULL_LISTS, count_nulls, read_null_counts
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.stats import LeafStats
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import DataFileError, StorageError, UnsupportedFeatureError
-from deltactl.parquet.footer import COUNTS_NULL_LISTS, count_nulls
+from deltactl.parquet.null_counts import COUNTS_NULL_LISTS, count_nulls
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID

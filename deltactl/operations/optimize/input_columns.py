@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, SafetyError, VerificationError
 from deltactl.log.snapshot import Snapshot
-from deltactl.parquet.footer import count_chunk_nulls
 from deltactl.parquet.nested import walk_leaves
+from deltactl.parquet.null_counts import count_chunk_nulls
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import RowReader
 from deltactl.parquet.splice.copy_conditions import chunks_of, null_count

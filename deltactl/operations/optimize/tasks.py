@@ -37,8 +37,8 @@ from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.facts import FactCollector
-from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.nested import walk_leaves
+from deltactl.parquet.null_counts import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.reader import DEFAULT_BATCH_ROWS, LiveBatch, RowReader
 from deltactl.parquet.splice.copy_conditions import CopyRefusal

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from deltactl.errors import VerificationError
 from deltactl.parquet.amend import amend_footer
 from deltactl.parquet.facts import FactCollector
-from deltactl.parquet.footer import count_nulls, read_null_counts
 from deltactl.parquet.format import END_BYTES, FileMetaData, RowGroup
+from deltactl.parquet.null_counts import count_nulls, read_null_counts
 from deltactl.parquet.thrift import ThriftStruct, decode
 from deltactl.parquet.writer import WriteOptions, open_parquet
 from deltactl.protocol.stats_columns import StatsColumns

@@ -19,9 +19,10 @@ import pyarrow as pa
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.parquet.amend import amend_footer
 from deltactl.parquet.facts import FactCollector
-from deltactl.parquet.footer import RowFacts, read_file_stats, read_null_counts
+from deltactl.parquet.footer import RowFacts, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.format import END_BYTES, MAGIC, MAX_ROW_GROUPS, FileMetaData
+from deltactl.parquet.null_counts import read_null_counts
 from deltactl.parquet.splice.chunk_metadata import (
     CopiedRange,
     Origin,

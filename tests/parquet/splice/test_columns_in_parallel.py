@@ -19,7 +19,7 @@ from deltactl.operations.optimize import tasks
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
-from deltactl.parquet.footer import read_null_counts
+from deltactl.parquet.null_counts import read_null_counts
 from deltactl.parquet.splice import segment, writer
 from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segment
 from deltactl.parquet.splice.writer import SpliceWriter

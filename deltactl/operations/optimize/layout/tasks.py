@@ -48,7 +48,7 @@ from deltactl.operations.row_proofs import FileDigester
 from deltactl.operations.uploads import note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
-from deltactl.parquet.footer import count_nulls
+from deltactl.parquet.null_counts import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import CopyRefusal
 from deltactl.parquet.writer import DataFileWriter
