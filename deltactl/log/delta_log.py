@@ -17,7 +17,14 @@ from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable, truncated_file
 from deltactl.log.stores.open import open_table_store
 from deltactl.log.table_probe import no_table_error
-from deltactl.protocol.names import LOG_DIR, checksum_name, commit_name
+from deltactl.protocol.names import (
+    LOG_DIR,
+    SIDECAR_DIR,
+    CheckpointFormat,
+    checkpoint_name,
+    checksum_name,
+    commit_name,
+)
 from deltactl.storage.store import FileInfo, Store
 
 if TYPE_CHECKING:  # Arrow is not needed to read a history
@@ -131,6 +138,18 @@ class DeltaLog:
     def commit_file(version: int) -> str:
         """Return the name of the commit file of a version in the store."""
         return f"{LOG_DIR}/{commit_name(version)}"
+
+    @staticmethod
+    def checkpoint_file(
+        version: int, unique_id: str | None = None, file_format: CheckpointFormat = "parquet"
+    ) -> str:
+        """Return the name of a checkpoint in the store; with ``unique_id``, of a V2 checkpoint."""
+        return f"{LOG_DIR}/{checkpoint_name(version, unique_id, file_format)}"
+
+    @staticmethod
+    def sidecar_file(name: str) -> str:
+        """Return the name of a sidecar in the store."""
+        return f"{LOG_DIR}/{SIDECAR_DIR}/{name}"
 
     @staticmethod
     def checksum_file(version: int) -> str:

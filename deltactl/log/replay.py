@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +100,28 @@ def replay_tail(
     result = gathered.reconcile()
     result.non_file_actions = non_file_actions
     return result
+
+
+@dataclass(slots=True)
+class TailSource:
+    """The log's tail: in memory in the process that read it, by name in other processes.
+
+    Pickling keeps only the names, so that a task is small even if the tail is long.
+    """
+
+    files: tuple[FileInfo, ...]
+    partition_keys: tuple[str, ...]
+    loaded: Tail | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle only the names."""
+        return TailSource, (self.files, self.partition_keys)
+
+    def load(self, store: Store) -> Tail:
+        """Return the tail; read it if it was not in memory."""
+        if self.loaded is None:
+            self.loaded = replay_tail(CommitReader(store), self.files, self.partition_keys)
+        return self.loaded
 
 
 class _Gathered:

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 from urllib.parse import unquote
 
 from deltactl.errors import NotATableError, StorageError
-from deltactl.protocol.names import LOG_DIR
+from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
 from deltactl.storage.store import Store
 
 _LEVELS_UP = 4
 
+LOG_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG_DIR}/"))
+"""Files that show, without a listing, that a directory has a log. Some logs lack them."""
+
+
+def log_directory(directory: str = "") -> str:
+    """Return the name of the directory of the log of a table in a directory."""
+    return f"{directory}/{LOG_DIR}" if directory else LOG_DIR
+
+
+def is_in_log(name: str) -> bool:
+    """Return whether a name is that of a file in the log of the table at the root."""
+    return name.startswith(f"{LOG_DIR}/")
+
+
+def find_inner_table(name: str) -> str | None:
+    """Return the directory of the inner table to whose log a file belongs, if it does to one."""
+    directory, log, _ = name.partition(f"/{LOG_DIR}/")
+    return directory if log else None
+
 
 def has_log(store: Store, directory: str = "") -> bool:
     """Return whether a directory has a log that is not empty."""
-    base = f"{directory}/" if directory else ""
-    return next(iter(store.list_from(base + LOG_DIR)), None) is not None
+    return next(iter(store.list_from(log_directory(directory))), None) is not None
 
 
 def no_table_error(store: Store) -> NotATableError:

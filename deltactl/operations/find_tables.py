@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from deltactl.errors import NotATableError, UsageError
-from deltactl.log.table_probe import has_log
-from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
+from deltactl.log.table_probe import LOG_MARKERS, has_log, log_directory
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
@@ -21,7 +20,6 @@ OpenStore = Callable[[str], Store]
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _QUERY: Final = re.compile(r"\?.*=")
-_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG_DIR}/"))
 
 
 def is_glob(address: str) -> bool:
@@ -62,7 +60,7 @@ def is_table(store: Store, folder: str = "") -> bool:
     both do not exist.
     """
     base = f"{folder}/" if folder else ""
-    if any(store.stat_many([base + name for name in _MARKERS])):
+    if any(store.stat_many([base + name for name in LOG_MARKERS])):
         return True
     return has_log(store, folder)
 
@@ -116,7 +114,7 @@ def _step(store: Store, parts: Sequence[str], folder: str, at: int) -> list[tupl
     if not _MAGIC.search(part):
         return [(base + part, after) for after in _positions(parts, at + 1)]
     below = store.list_directories(folder)
-    if base + LOG_DIR in below:
+    if log_directory(folder) in below:
         return []
     names = [(name, name.rpartition("/")[2]) for name in below]
     matching = [

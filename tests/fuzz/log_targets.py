@@ -23,7 +23,7 @@ from deltactl.log.history.columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
-from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _render_problems(page: Page, rows: Sequence[Row]) -> None:
 
 
 def _shorten(row: Row) -> str:
-    return str(row["problem"]).replace(f"{LOG_DIR}/{commit_name(row['version'])}", "the commit")
+    return str(row["problem"]).replace(DeltaLog.commit_file(row["version"]), "the commit")
 
 
 def _format_versions(versions: Sequence[int]) -> str:

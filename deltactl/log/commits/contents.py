@@ -16,7 +16,11 @@ from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.storage.store import FileInfo, Store
 
-_KEPT_BYTES: Final = 32 << 20
+_KEPT_BYTES: Final = 16 << 20
+
+
+class SharedLineError(CorruptLogError):
+    """A line of a log file has several actions."""
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
-from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.contents import CommitBytes, SharedLineError
 from deltactl.log.commits.lines import CommitLines
 from deltactl.protocol.actions import to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
@@ -24,10 +24,6 @@ _FEW_LINES = 64  # so many lines are read faster than by Arrow
 
 _MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
-
-
-class SharedLineError(CorruptLogError):
-    """A line of a log file has several actions."""
 
 
 def read_lines(files: Sequence[CommitBytes]) -> pa.Table:

@@ -12,23 +12,22 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.checkpoint.read import read_metadata_nodes
-from deltactl.log.commits.contents import CommitBytes
-from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
-from deltactl.log.commits.info import find_actions, in_commit_timestamp
-from deltactl.log.commits.json_lines import SharedLineError
-from deltactl.log.commits.parsed import ParsedCommits
-from deltactl.log.commits.visitors import Visitor
-from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.rebuildable import find_problem
-from deltactl.operations.check.commit_repeats import (
+from deltactl.log.audit.commit_repeats import (
     find_file_repeats,
     find_repeats,
     find_shared_lines,
     list_partition_keys,
 )
+from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.checkpoint.read import read_metadata_nodes
+from deltactl.log.commits.contents import CommitBytes, SharedLineError
+from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
+from deltactl.log.commits.info import find_actions, in_commit_timestamp
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
 from deltactl.operations.check.vector_index import VectorIndex

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,41 +27,17 @@ from deltactl.log.checkpoint.write import (
     WrittenActions,
     remove_unchanged,
 )
-from deltactl.log.commits.contents import CommitReader
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import (
     WHOLE,
     ReplayPartition,
-    Tail,
+    TailSource,
     live_batches,
-    replay_tail,
     tombstone_batches,
 )
 from deltactl.log.threads import read_ahead
-from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.open import open_store
-from deltactl.storage.store import FileInfo, Store
-
-
-@dataclass(slots=True)
-class TailSource:
-    """The log's tail: in memory in the process that read it, by name in other processes.
-
-    Pickling keeps only the names, so that a task is small even if the tail is long.
-    """
-
-    files: tuple[FileInfo, ...]
-    partition_keys: tuple[str, ...]
-    loaded: Tail | None = field(default=None, repr=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the names."""
-        return TailSource, (self.files, self.partition_keys)
-
-    def load(self, store: Store) -> Tail:
-        """Return the tail; read it if it was not in memory."""
-        if self.loaded is None:
-            self.loaded = replay_tail(CommitReader(store), self.files, self.partition_keys)
-        return self.loaded
+from deltactl.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +102,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
     def next_name() -> str:
         number = f"{task.number:010d}.{len(written) + 1:010d}"
         name = f"{spec.version:020d}.checkpoint.{number}.{spec.run_id}-{attempt}.parquet"
-        return f"{LOG_DIR}/{SIDECAR_DIR}/{name}"
+        return DeltaLog.sidecar_file(name)
 
     with _removed_on(Exception, store) as written, ExitStack() as stack:
         writer: ActionFileWriter | None = None

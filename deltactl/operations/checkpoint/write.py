@@ -32,13 +32,13 @@ from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remo
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import Checkpoint
+from deltactl.log.replay import TailSource
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import (
     SidecarTask,
-    TailSource,
     WriteSpec,
     write_sidecars,
     write_whole,
@@ -52,7 +52,6 @@ from deltactl.protocol.action_nodes import (
     encode_txn,
 )
 from deltactl.protocol.actions import CONVERSION_APP_ID
-from deltactl.protocol.names import LOG_DIR, checkpoint_name
 from deltactl.storage.store import FileInfo
 
 _TASK_MEMORY_BYTES = 512 << 20
@@ -154,7 +153,7 @@ class _Writing:
     def write_whole(self) -> WrittenCheckpoint:
         """Write one file with all actions."""
         plan = self._plan
-        name = f"{LOG_DIR}/{checkpoint_name(plan.version)}"
+        name = DeltaLog.checkpoint_file(plan.version)
         files = self._run_tasks(partial(write_whole, self._spec), [name])
         infos = tuple(written.file for written in files)
         checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
@@ -174,7 +173,7 @@ class _Writing:
         ]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
         form = options.top_format
-        name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._context.clock.new_id(), form)}"
+        name = DeltaLog.checkpoint_file(plan.version, self._context.clock.new_id(), form)
         sidecars = [file_node(written.file) for written in files]
         nodes = [
             {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},

@@ -8,8 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
-from deltactl.log.table_probe import find_table_above
-from deltactl.protocol.names import LOG_DIR
+from deltactl.log.table_probe import find_inner_table, find_table_above, is_in_log
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -66,7 +65,7 @@ def list_directory(store: Store) -> DirectoryListing:
     hidden_directories: dict[str, bool] = {}
     for name in names:
         directory, _, last = name.rpartition("/")
-        if directory == LOG_DIR or name.startswith(f"{LOG_DIR}/"):
+        if is_in_log(name):
             continue
         if (is_hidden := hidden_directories.get(directory)) is None:
             is_hidden = hidden_directories[directory] = any(
@@ -143,8 +142,7 @@ def _is_hidden_directory(part: str) -> bool:
 def _ensure_only_files(names: Iterable[str], where: str) -> None:
     for name in names:
         first, _, rest = name.partition("/")
-        if f"/{LOG_DIR}/" in name:
-            inner = name.partition(f"/{LOG_DIR}/")[0]
+        if (inner := find_inner_table(name)) is not None:
             raise SafetyError(
                 f"{where} contains a Delta table in {inner!r}: a table cannot be inside another",
                 hint="Convert the other directories one by one, or move the table elsewhere.",

@@ -13,13 +13,13 @@ from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.leases import list_leases
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.candidates import CONVERTED, HIDDEN, UNATTENDED, Filters
 from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
-from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.vacuum.listing import (
     Listing,
     empty_directories,

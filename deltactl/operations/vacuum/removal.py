@@ -19,6 +19,7 @@ from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names, misread_names
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
 from deltactl.log.writing.commit_attempts import CommitBase, read_winners
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.info_only import commit_info_only
@@ -33,7 +34,6 @@ from deltactl.operations.vacuum.journal import (
     write_journal,
     write_record,
 )
-from deltactl.operations.vacuum.last_vacuum_info import write_last_vacuum_info
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport

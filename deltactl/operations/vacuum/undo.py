@@ -7,6 +7,10 @@ from typing import Any
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.upkeep.last_vacuum_info import (
+    read_last_vacuum_info,
+    write_last_vacuum_info,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store, planning_now
 from deltactl.operations.vacuum.journal import (
@@ -17,10 +21,6 @@ from deltactl.operations.vacuum.journal import (
     read_run,
     with_status,
     write_record,
-)
-from deltactl.operations.vacuum.last_vacuum_info import (
-    read_last_vacuum_info,
-    write_last_vacuum_info,
 )
 from deltactl.storage.errors import no_versions_error
 from deltactl.storage.names import is_local_uri

@@ -10,9 +10,9 @@ import pytest
 
 from deltactl.errors import ConflictError, SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
-from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, commit_path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import SafetyError
-from deltactl.operations.vacuum.last_vacuum_info import (
+from deltactl.log.upkeep.last_vacuum_info import (
     read_last_vacuum_info,
     write_last_vacuum_info,
 )

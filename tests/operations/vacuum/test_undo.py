@@ -12,6 +12,7 @@ import pytest
 
 from deltactl.errors import DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (
     RunRecord,
@@ -19,7 +20,6 @@ from deltactl.operations.vacuum.journal import (
     quarantine_name,
     write_record,
 )
-from deltactl.operations.vacuum.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
