@@ -294,10 +294,16 @@ class DeltaLog:
         selection: Selection | None = None,
         *visitors: Visitor,
         partition_keys: Collection[str] = (),
+        keep: bool = True,
     ) -> History:
         """Read commits, newest first; see ``read_history``."""
         return read_history(
-            self.reader, self.listing, selection, *visitors, partition_keys=partition_keys
+            self.reader,
+            self.listing,
+            selection,
+            *visitors,
+            partition_keys=partition_keys,
+            keep=keep,
         )
 
     def events(self, snapshot: Snapshot, first: int, collector: EventCollector) -> CommitScan:

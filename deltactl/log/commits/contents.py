@@ -75,8 +75,12 @@ class CommitReader:
         self._kept: dict[str, tuple[FileInfo, bytes]] = {}
         self._kept_bytes = 0
 
-    def read(self, files: Sequence[FileInfo]) -> Iterator[CommitBytes]:
+    def read(self, files: Sequence[FileInfo], *, keep: bool = True) -> Iterator[CommitBytes]:
         """Yield the files with their content, in the given order.
+
+        Args:
+            files: the files.
+            keep: whether they may be read again in this run.
 
         Raises:
             ObjectNotFoundError: a file does not exist any more.
@@ -85,7 +89,7 @@ class CommitReader:
         contents = self.store.read_many([file.name for file, data in found if data is None])
         for file, kept in found:
             data = next(contents) if kept is None else kept
-            if kept is None:
+            if kept is None and keep:
                 self._keep(file, data)
             yield CommitBytes(file.name, data, is_compacted(file.name))
 

@@ -69,7 +69,8 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
     if options.first_version == options.last_version:
         log.ensure_has(options.first_version)
     counter = ChangeCounter()
-    history = log.history(options, *([counter] if options.changes else []))
+    visitors = [counter] if options.changes else []
+    history = log.history(options, *visitors, keep=options.restorable)
     _check_checkpoint(log)
     restorable = None
     if options.restorable:
