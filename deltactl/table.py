@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from deltactl.errors import UsageError, Warn
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.stores.open import open_table_store
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.units import parse_timestamp
 
 if TYPE_CHECKING:
@@ -86,9 +84,11 @@ class Table:
             warn: receives warnings, which do not stop a run.
         """
         address = os.fspath(uri)
-        self._log = DeltaLog(store or open_table_store(address, storage_options, log_store), warn)
-        reading = ReadOnlyStore(store or open_store(address, storage_options))
-        self._read_only_log = DeltaLog(reading, warn)
+        if store is None:
+            self._log = DeltaLog.open(address, storage_options, log_store, warn=warn)
+        else:
+            self._log = DeltaLog(store, warn)
+        self._read_only_log = self._log.read_only()
         self._warn = warn
         self._storage_options = dict(storage_options or {})
 

@@ -266,16 +266,17 @@ def test_a_broken_hint_is_no_more_than_a_warning(place: Path, deltactl: Cli, tex
 def test_a_table_deleted_under_us(
     place: Path, deltactl: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.log.writing import rewrite as commit
+    from deltactl.log.writing import transaction
+    from deltactl.log.writing.actions import encode_commit
 
     build(place / "t")
-    real: Callable[..., Any] = commit._encode
+    real: Callable[..., Any] = encode_commit
 
     def vanish(*arguments: Any) -> Any:
         shutil.rmtree(place / "t")
         return real(*arguments)
 
-    monkeypatch.setattr(commit, "_encode", vanish)
+    monkeypatch.setattr(transaction, "encode_commit", vanish)
     ran = deltactl("optimize", place / "t")
     assert ran.code == 1, ran.err
     assert "deleted during the run" in ran.err

@@ -256,21 +256,26 @@ class Session:
         from deltactl.log.delta_log import DeltaLog
 
         store = self.open_store(address, read_only=read_only, options=options)
-        return DeltaLog(store, self.output.warn)
+        return DeltaLog(store, self.output.warn, read_only=True)
 
     def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
-        """Open the log of a table that the command may commit to; see ``open_table_store``.
+        """Open the log of a table that the command may commit to; see ``DeltaLog.open``.
 
         Raises:
             UsageError: the address or an option of the log store is invalid.
             StorageError: the storage cannot be reached.
         """
         from deltactl.log.delta_log import DeltaLog
-        from deltactl.log.stores.open import open_table_store
 
         log_store = self._log_store.resolve(self.sources)
-        store = open_table_store(address, self.storage_options, log_store, read_only=read_only)
-        return DeltaLog(store if read_only else self._announcing(store), self.output.warn)
+        return DeltaLog.open(
+            address,
+            self.storage_options,
+            log_store,
+            warn=self.output.warn,
+            read_only=read_only,
+            guard=self._announcing,
+        )
 
     def _announcing(self, store: Store) -> Store:
         """Return a store that calls ``begin_changes`` before each change."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar
 
-from deltactl.errors import LogGapError, VersionNotFoundError, Warn, ignore_warning
+from deltactl.errors import LogGapError, SafetyError, VersionNotFoundError, Warn, ignore_warning
 from deltactl.log.commits.contents import CommitBytes, CommitReader
 from deltactl.log.commits.visitors import Visitor, Visits
+from deltactl.log.committers.open import choose_committer
+from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.history.read import History, Selection, read_history
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable, truncated_file
-from deltactl.log.stores.open import open_table_store
 from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.names import (
     LOG_DIR,
@@ -25,12 +26,15 @@ from deltactl.protocol.names import (
     checksum_name,
     commit_name,
 )
+from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.write_guard import ReadOnlyStore
 
 if TYPE_CHECKING:  # Arrow is not needed to read a history
     from deltactl.log.commits.events import CommitScan, EventCollector
     from deltactl.log.commits.parsed import ParsedCommits
     from deltactl.log.commits.scan import OnBroken
+    from deltactl.log.committers.committer import Committer
     from deltactl.log.listing import Checkpoint
     from deltactl.log.replay import Tail
     from deltactl.log.snapshot import Snapshot
@@ -47,15 +51,27 @@ class DeltaLog:
     last checkpoint on, and as a whole when older files are needed.
     """
 
-    def __init__(self, store: Store, warn: Warn) -> None:
+    def __init__(
+        self,
+        store: Store,
+        warn: Warn,
+        *,
+        committer: Committer | None = None,
+        read_only: bool = False,
+    ) -> None:
         """Read nothing yet.
 
         Args:
-            store: the store of the table. Without the right to commit, it is read-only.
+            store: the store of the table.
             warn: receives files of the log that are invalid and not needed.
+            committer: decides commits, and knows commits that a listing does not show; ``None``:
+                put-if-absent.
+            read_only: whether commits are refused.
         """
         self.store, self.warn = store, warn
         self.reader = CommitReader(store)
+        self._committer = committer or PutIfAbsent(store)
+        self._is_read_only = read_only
         self._listing: LogListing | None = None
 
     @classmethod
@@ -67,14 +83,33 @@ class DeltaLog:
         *,
         warn: Warn,
         read_only: bool = False,
+        guard: Callable[[Store], Store] = lambda store: store,
     ) -> DeltaLog:
-        """Open the log of the table at an address; see ``open_table_store``.
+        """Open the log of the table at an address.
+
+        Args:
+            address: of the table.
+            storage_options: settings for the file system; never shown or logged.
+            log_store: the DynamoDB table in which all writers of a table on S3 agree on commits;
+                ``None``: put-if-absent.
+            warn: receives files of the log that are invalid and not needed.
+            read_only: for reading and dry runs: the store refuses every change, and incomplete
+                commits of other writers are not finished.
+            guard: wraps the store; not used for a read-only one.
 
         Raises:
             UsageError: the address is not valid, or is not on S3 although ``log_store`` was given.
             StorageError: the storage cannot be reached.
         """
-        return cls(open_table_store(address, storage_options, log_store, read_only=read_only), warn)
+        store = open_store(address, storage_options)
+        store = ReadOnlyStore(store) if read_only else guard(store)
+        committer = choose_committer(store, storage_options or {}, log_store)
+        return cls(store, warn, committer=committer, read_only=read_only)
+
+    def read_only(self) -> DeltaLog:
+        """Return the same log with a store that refuses every change, not listed yet."""
+        store = ReadOnlyStore(self.store)
+        return DeltaLog(store, self.warn, committer=self._committer, read_only=True)
 
     @property
     def uri(self) -> str:
@@ -85,7 +120,7 @@ class DeltaLog:
     def listing(self) -> LogListing:
         """Return the files of the whole log; empty if there is no table."""
         if self._listing is None or self._listing.start_version:
-            self._listing = list_log(self.store)
+            self._listing = self.list_from(0)
         return self._listing
 
     @property
@@ -121,7 +156,7 @@ class DeltaLog:
 
     def has_versions_from(self, version: int) -> bool:
         """Return whether the log now has a version or a later one; lists only those."""
-        return list_log(self.store, version).latest_version is not None
+        return self.list_from(version).latest_version is not None
 
     def file_names(self) -> Iterator[str]:
         """Yield the names of all files in the directory of the log, without the directory."""
@@ -130,7 +165,9 @@ class DeltaLog:
 
     def without_warnings(self) -> DeltaLog:
         """Return the same log, with the same listing, that does not warn."""
-        quiet = DeltaLog(self.store, ignore_warning)
+        quiet = DeltaLog(
+            self.store, ignore_warning, committer=self._committer, read_only=self._is_read_only
+        )
         quiet._listing, quiet.reader = self._listing, self.reader
         return quiet
 
@@ -155,6 +192,45 @@ class DeltaLog:
     def checksum_file(version: int) -> str:
         """Return the name of the checksum file of a version in the store."""
         return f"{LOG_DIR}/{checksum_name(version)}"
+
+    def list_from(self, version: int) -> LogListing:
+        """List the files of a version and of later ones, as they are now."""
+        # Before the listing: a commit may be published meanwhile.
+        tail = self._committer.tail(may_write=not self._is_read_only)
+        listing = list_log(self.store, version)
+        listing.add_tail(tail)
+        return listing
+
+    @property
+    def published_version(self) -> int:
+        """Return the latest version up to which all commits are files of the log.
+
+        Checkpoints, log compaction files and log cleanup must not go beyond it.
+
+        Raises:
+            NotATableError: there is no log.
+        """
+        published = self.listed.published_through
+        return self.latest_version if published is None else min(published, self.latest_version)
+
+    def ensure_committer(self) -> Committer:
+        """Return what decides commits.
+
+        Raises:
+            SafetyError: the log was opened for reading.
+        """
+        if self._is_read_only:
+            raise SafetyError(f"{self.uri} was opened for reading: nothing can be committed")
+        return self._committer
+
+    def ensure_can_commit(self) -> None:
+        """Raise an error if commits to this table are not safe; see ``Committer``.
+
+        Raises:
+            SafetyError: a commit could be overwritten, or other writers commit in another way.
+            StorageError: this is not known.
+        """
+        self.ensure_committer().ensure_can_commit()
 
     def update(self) -> None:
         """Forget the listing: what is read next is the newest."""
@@ -200,11 +276,12 @@ class DeltaLog:
 
         def load() -> Snapshot:
             if self._listing is None:
-                self._listing = list_from_hint(self.store, self.warn, version)
+                self._listing = list_from_hint(self.list_from, self.store, self.warn, version)
             return load_snapshot(
                 self.reader,
                 version,
                 self._listing,
+                list_whole=lambda: self.listing,
                 warn=self.warn,
                 skip=skip,
                 visitors=visitors,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from deltactl.errors import MissingLogFileError, ObjectNotFoundError
+from deltactl.log.committers.committer import CommitTail
 from deltactl.protocol.names import (
     LOG_DIR,
     CheckpointFile,
@@ -53,6 +54,15 @@ class LogListing:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     compacted: dict[tuple[int, int], FileInfo] = field(default_factory=dict)
     checksums: dict[int, FileInfo] = field(default_factory=dict)
+    published_through: int | None = None
+    """The version up to which all commits are published; ``None``: all are."""
+
+    def add_tail(self, tail: CommitTail) -> None:
+        """Add the commits that a committer knows, unless the listing has their files."""
+        for version, info in tail.commits.items():
+            if version >= self.start_version:
+                self.commits.setdefault(version, info)
+        self.published_through = tail.published_through
 
     @property
     def latest_version(self) -> int | None:

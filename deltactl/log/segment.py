@@ -5,12 +5,13 @@ Source: PROTOCOL.md, "Action Reconciliation" and "Log Compaction Files".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
 from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
 from deltactl.log.hint import read_hint
-from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.protocol.names import commit_version
 from deltactl.storage.store import FileInfo, Store
 
@@ -43,15 +44,17 @@ class LogSegment:
         return -1 if self.checkpoint is None else self.checkpoint.version
 
 
-def list_from_hint(store: Store, warn: Warn, version: int | None = None) -> LogListing:
+def list_from_hint(
+    list_from: Callable[[int], LogListing], store: Store, warn: Warn, version: int | None = None
+) -> LogListing:
     """List from the checkpoint in ``_last_checkpoint``; from 0 if ``version`` needs older files."""
     hinted = read_hint(store, warn)
     if hinted is not None and (version is None or hinted <= version):
-        listing = list_log(store, hinted)
+        listing = list_from(hinted)
         if any(checkpoint.version >= hinted for checkpoint in listing.checkpoints):
             return listing
         warn(f"_last_checkpoint refers to version {hinted}, which has no complete checkpoint")
-    return list_log(store)
+    return list_from(0)
 
 
 def select_segment(

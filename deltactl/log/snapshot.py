@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from deltactl.log.commits.contents import CommitReader, is_compacted
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.timestamps import commit_timestamp
-from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.replay import (
     Tail,
     live_batches,
@@ -120,6 +120,7 @@ def load_snapshot(
     version: int | None,
     listing: LogListing,
     *,
+    list_whole: Callable[[], LogListing] | None = None,
     warn: Warn,
     skip: frozenset[Checkpoint] = frozenset(),
     visitors: Sequence[Visitor] = (),
@@ -128,7 +129,8 @@ def load_snapshot(
 
     If a checkpoint or log compaction file cannot be read, and other files can still rebuild the
     version, it is ignored with a warning. The checkpoints in ``skip`` are not read. The
-    ``visitors`` get the commits that are read.
+    ``visitors`` get the commits that are read. ``list_whole`` is called if older
+    files are needed.
 
     Raises:
         NotATableError: there is no log.
@@ -144,9 +146,9 @@ def load_snapshot(
         try:
             segment = select_segment(listing, version, skip=skipped, where=store.uri)
         except LogGapError as gap:
-            if listing.start_version == 0:
+            if listing.start_version == 0 or list_whole is None:
                 raise (broken or gap) from gap
-            listing = list_log(store)
+            listing = list_whole()
             continue
         try:
             head = None if segment.checkpoint is None else read_head(store, segment.checkpoint)

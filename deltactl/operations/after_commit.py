@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.commit_attempts import CommitBase
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.properties import TableProperties
 

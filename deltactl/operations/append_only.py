@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import SafetyError
-from deltactl.log.writing.commit_attempts import CommitBase
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.protocol.features import APPEND_ONLY, has_feature
 from deltactl.protocol.properties import TableProperties
 

@@ -20,7 +20,7 @@ from deltactl.engine.base import (
 )
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.writing.put import Sleep
+from deltactl.log.committers.settle import Sleep
 
 
 def do_nothing() -> None:

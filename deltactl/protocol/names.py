@@ -101,9 +101,17 @@ def parse_commit_name(name: str) -> int | None:
 
 
 def commit_version(name: str) -> int | None:
-    """Return the version of a commit from its name in the table; ``None`` for other names."""
+    """Return the version of a commit from its name in the table; ``None`` for other names.
+
+    The commit may be staged. Source: PROTOCOL.md, "Catalog-managed tables".
+    """
     directory, _, file_name = name.rpartition("/")
-    return parse_commit_name(file_name) if directory == LOG_DIR else None
+    if directory == LOG_DIR:
+        return parse_commit_name(file_name)
+    if directory != f"{LOG_DIR}/{STAGED_COMMITS_DIR}":
+        return None
+    digits, _, rest = file_name.partition(".")
+    return parse_commit_name(f"{digits}.json") if rest.endswith(".json") else None
 
 
 def _parse_suffix(version: int, suffix: str) -> LogFile | None:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -16,22 +15,23 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
 from deltactl.log.commits.file_rows import HeldRows
+from deltactl.log.committers.settle import Outcome
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.replay import Tail
 from deltactl.log.upkeep import cleanup
-from deltactl.log.writing import commit_attempts, restore
-from deltactl.log.writing import rewrite as commit
+from deltactl.log.writing import actions, transaction
 from deltactl.log.writing.action_lines import NewFile, add_line
-from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners
-from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run
+from deltactl.operations.optimize import rewrite_commit
 from deltactl.operations.optimize import tasks as optimize_tasks
+from deltactl.operations.restored_state.commit import RestoreCommit
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
@@ -46,36 +46,42 @@ from tests.explorer.carry_bugs import CARRY_BUGS
 from tests.explorer.clone_bugs import CLONE_BUGS
 from tests.explorer.log_store_bugs import LOG_STORE_BUGS
 from tests.explorer.outcome_bugs import OUTCOME_BUGS
+from tests.support.commits import FACTS
 
 
 def _skip_conflicts() -> AbstractContextManager[object]:
     def nobody(self: Any, bins: Sequence[Bin], *rest: Any, **options: Any) -> list[Verdict]:
         return [Verdict(bin_) for bin_ in bins]
 
-    return patch.object(Winners, "judge", nobody)
+    return patch.object(ConcurrentCommits, "judge", nobody)
 
 
 def _skip_recheck() -> AbstractContextManager[object]:
     """Read nothing back: "exists" is another writer's commit, any other error a failed commit."""
 
-    def hasty(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
+    def hasty(
+        store: Store, committer: Any, version: int, content: bytes, *_: Any, **__: Any
+    ) -> Any:
         try:
-            store.put_if_absent(name, content)
+            committer.commit(version, content, FACTS)
         except ObjectExistsError:
-            return False
-        return True
+            return Outcome.LOST
+        return Outcome.WON
 
-    return patch.object(commit_attempts, "put_commit", hasty)
+    return patch.object(transaction, "settle_commit", hasty)
 
 
 def _look_then_put() -> AbstractContextManager[object]:
-    def racing(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
+    def racing(
+        store: Store, committer: Any, version: int, content: bytes, *_: Any, **__: Any
+    ) -> Any:
+        name = committer.find(version)
         if store.stat_many([name]) != [None]:
-            return False
+            return Outcome.LOST
         store.put(name, content)
-        return True
+        return Outcome.WON
 
-    return patch.object(commit_attempts, "put_commit", racing)
+    return patch.object(transaction, "settle_commit", racing)
 
 
 def _remove_in_doubt() -> AbstractContextManager[object]:
@@ -143,29 +149,29 @@ def _clean_up_too_much() -> AbstractContextManager[object]:
 
 
 def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
-    learn = Winners.learn
+    rebase = ConcurrentCommits.rebase
 
     def forgetful(self: Any, tail: Tail) -> None:
         again = pc.is_in(tail.removes["path"], value_set=tail.adds["path"])
         removes = tail.removes.filter(pc.invert(again))
-        learn(
+        rebase(
             self,
             replace(tail, add_rows=HeldRows(tail.adds.slice(0, 0)), remove_rows=HeldRows(removes)),
         )
 
-    return patch.object(Winners, "learn", forgetful)
+    return patch.object(ConcurrentCommits, "rebase", forgetful)
 
 
 def _forget_earlier_winners() -> AbstractContextManager[object]:
-    commit_lot = commit.Committer.commit
+    commit_lot = rewrite_commit.BinCommitter.commit
 
     def anew(self: Any, *args: Any) -> Any:
-        winners = self._winners
+        winners = self._rule._concurrent
         winners._adds, winners._removes = winners._adds.slice(0, 0), winners._removes.slice(0, 0)
         winners._index()
         return commit_lot(self, *args)
 
-    return patch.object(commit.Committer, "commit", anew)
+    return patch.object(rewrite_commit.BinCommitter, "commit", anew)
 
 
 def _mix_up_statistics() -> AbstractContextManager[object]:
@@ -183,7 +189,9 @@ def _mix_up_statistics() -> AbstractContextManager[object]:
 
 
 def _claim_change() -> AbstractContextManager[object]:
-    return patch.object(commit, "add_line", partial(add_line, data_change=True))
+    return patch.object(
+        actions, "add_line", lambda file, ids, **_: add_line(file, ids, data_change=True)
+    )
 
 
 @contextmanager
@@ -191,9 +199,9 @@ def _stale_times() -> Iterator[None]:
     held = threading.local()
     times = CommitBase.times
 
-    def first(self: CommitBase, store: Store, clock: Any) -> dict[str, Any]:
+    def first(self: CommitBase, log: Any, clock: Any, *args: Any, **more: Any) -> dict[str, Any]:
         if getattr(held, "clock", None) is not clock:
-            held.clock, held.times = clock, times(self, store, clock)
+            held.clock, held.times = clock, times(self, log, clock, *args, **more)
         found: dict[str, Any] = held.times
         return dict(found)
 
@@ -205,18 +213,18 @@ def _stale_times() -> Iterator[None]:
 def _stale_row_ids() -> Iterator[None]:
     """Take row ids from the mark of the version that was read, also after a lost race."""
     held = threading.local()
-    encode = commit._encode
+    encode = actions.encode_commit
 
     def stale(base: CommitBase, *rest: Any) -> Any:
         held.domains = getattr(held, "domains", base.domains)
         return encode(replace(base, domains=held.domains), *rest)
 
-    with patch.object(commit, "_encode", stale):
+    with patch.object(transaction, "encode_commit", stale):
         yield
 
 
 def _ask_protocol_once() -> AbstractContextManager[object]:
-    return patch.object(commit, "ensure_supported", lambda *args: None)
+    return patch.object(rewrite_commit, "ensure_supported", lambda *args: None)
 
 
 BUGS: Sequence[Bug] = (
@@ -338,7 +346,7 @@ BUGS: Sequence[Bug] = (
     ),
     Bug(
         "a restore that does not check newer commits",
-        lambda: patch.object(restore, "_ensure_no_change", lambda *args: None),
+        lambda: patch.object(RestoreCommit, "rebase", lambda *args: None),
         "restore against append",
         "ConsistentRead",
     ),

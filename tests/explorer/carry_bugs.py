@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from deltactl.log.replay import Tail
 from deltactl.log.writing import concurrent_deletes
-from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners
+from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
 from deltactl.log.writing.vectors import VectorWriter
 from tests.explorer.bug import Bug
 
@@ -40,18 +40,18 @@ def _start_a_row_late() -> AbstractContextManager[object]:
 
 def _forget_earlier_vectors() -> AbstractContextManager[object]:
     """Apply only the deletes of the last lost attempt."""
-    learn = Winners.learn
+    rebase = ConcurrentCommits.rebase
 
     def forgetful(self: Any, tail: Tail) -> None:
         self._adds, self._removes = self._adds.slice(0, 0), self._removes.slice(0, 0)
         self._index()
-        learn(self, tail)
+        rebase(self, tail)
 
-    return patch.object(Winners, "learn", forgetful)
+    return patch.object(ConcurrentCommits, "rebase", forgetful)
 
 
 def _remove_old_identities() -> AbstractContextManager[object]:
-    judge = Winners.judge
+    judge = ConcurrentCommits.judge
 
     def old(self: Any, bins: Sequence[Bin], *rest: Any, **options: Any) -> list[Verdict]:
         return [
@@ -59,7 +59,7 @@ def _remove_old_identities() -> AbstractContextManager[object]:
             for bin_, verdict in zip(bins, judge(self, bins, *rest, **options), strict=True)
         ]
 
-    return patch.object(Winners, "judge", old)
+    return patch.object(ConcurrentCommits, "judge", old)
 
 
 def _with_inputs_of(read: Bin, now: Bin, verdict: Verdict) -> Verdict:

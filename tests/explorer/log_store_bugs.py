@@ -7,57 +7,58 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log.stores.external import ExternalCommitStore
+from deltactl.log.committers.committer import CommitFacts
+from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
 from tests.explorer.bug import Bug
 
 
 def _recover_nothing() -> AbstractContextManager[object]:
-    return patch.object(ExternalCommitStore, "_finish", lambda *args: None)
+    return patch.object(DynamoDb, "_finish", lambda *args: None)
 
 
 def _complete_first() -> AbstractContextManager[object]:
-    end = ExternalCommitStore._end
+    end = DynamoDb._end
 
-    def hasty(self: ExternalCommitStore, entry: CommitEntry, data: bytes) -> None:
+    def hasty(self: DynamoDb, entry: CommitEntry, data: bytes) -> None:
         self._complete(entry)
         end(self, entry, data)
 
-    return patch.object(ExternalCommitStore, "_end", hasty)
+    return patch.object(DynamoDb, "_end", hasty)
 
 
 @contextmanager
 def _recover_with_own_content() -> Iterator[None]:
     """Finish the commit of the winner with the content of the loser."""
-    held: dict[ExternalCommitStore, bytes] = {}
-    put, finish = ExternalCommitStore.put_if_absent, ExternalCommitStore._finish
+    held: dict[DynamoDb, bytes] = {}
+    put, finish = DynamoDb.commit, DynamoDb._finish
 
-    def remember(self: ExternalCommitStore, name: str, data: bytes) -> None:
+    def remember(self: DynamoDb, version: int, data: bytes, facts: CommitFacts) -> None:
         held[self] = data
-        put(self, name, data)
+        put(self, version, data, facts)
 
-    def mixed_up(self: ExternalCommitStore, entry: CommitEntry) -> None:
+    def mixed_up(self: DynamoDb, entry: CommitEntry) -> None:
         if self in held:
-            self._inner.put(f"{LOG_DIR}/{entry.file_name}", held[self])
+            self._store.put(f"{LOG_DIR}/{entry.file_name}", held[self])
         finish(self, entry)
 
     with (
-        patch.object(ExternalCommitStore, "put_if_absent", remember),
-        patch.object(ExternalCommitStore, "_finish", mixed_up),
+        patch.object(DynamoDb, "commit", remember),
+        patch.object(DynamoDb, "_finish", mixed_up),
     ):
         yield
 
 
 def _take_no_for_lost() -> AbstractContextManager[object]:
     """Delete the temporary file of an entry that exists, also if the entry is our own."""
-    give_way = ExternalCommitStore._give_way
+    give_way = DynamoDb._give_way
 
-    def hasty(self: ExternalCommitStore, entry: CommitEntry) -> None:
-        self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
+    def hasty(self: DynamoDb, entry: CommitEntry) -> None:
+        self._store.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
         give_way(self, entry)
 
-    return patch.object(ExternalCommitStore, "_give_way", hasty)
+    return patch.object(DynamoDb, "_give_way", hasty)
 
 
 def _overwrite_entries() -> AbstractContextManager[object]:
@@ -78,12 +79,13 @@ def _overwrite_entries() -> AbstractContextManager[object]:
 def _publish_without_a_look() -> AbstractContextManager[object]:
     """Put the commit file without an entry, as if there were no log store."""
 
-    def hasty(self: ExternalCommitStore, name: str, data: bytes) -> None:
+    def hasty(self: DynamoDb, version: int, data: bytes, facts: CommitFacts) -> None:
+        name = self.find(version)
         if self._is_there(name):
             raise ObjectExistsError(f"{name} is there")
-        self._inner.put(name, data)
+        self._store.put(name, data)
 
-    return patch.object(ExternalCommitStore, "put_if_absent", hasty)
+    return patch.object(DynamoDb, "commit", hasty)
 
 
 LOG_STORE_BUGS: Sequence[Bug] = (

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
+from deltactl.log.committers.settle import Outcome, settle_commit
 from deltactl.log.listing import list_log
-from deltactl.log.writing import commit_attempts
-from deltactl.log.writing.put import Sleep, put_commit
+from deltactl.log.writing import transaction
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize.layout import tasks as layout_tasks
@@ -23,6 +23,7 @@ from deltactl.storage.store import Store
 from tests.explorer import tested
 from tests.explorer.bug import Bug
 from tests.explorer.world import COMMIT
+from tests.support.commits import FACTS
 
 
 def _answer_errors_by(
@@ -30,16 +31,18 @@ def _answer_errors_by(
 ) -> AbstractContextManager[object]:
     """After an error that is not "exists", call ``act`` and report a successful commit."""
 
-    def hasty(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
+    def hasty(
+        store: Store, committer: Any, version: int, content: bytes, *_: Any, **__: Any
+    ) -> Any:
         try:
-            store.put_if_absent(name, content)
+            committer.commit(version, content, FACTS)
         except ObjectExistsError:
-            return False
+            return Outcome.LOST
         except StorageError:
-            act(store, name, content)
-        return True
+            act(store, committer.find(version), content)
+        return Outcome.WON
 
-    return patch.object(commit_attempts, "put_commit", hasty)
+    return patch.object(transaction, "settle_commit", hasty)
 
 
 def _nothing(store: Store, name: str, content: bytes) -> None:
@@ -53,12 +56,12 @@ def _put_next(store: Store, name: str, content: bytes) -> None:
 
 
 def _lose_with(error: type[Exception]) -> AbstractContextManager[object]:
-    def losing(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
-        if not put_commit(store, name, content, sleep):
-            raise error(name)
-        return True
+    def losing(*args: Any, **named: Any) -> Any:
+        if settle_commit(*args, **named) is Outcome.LOST:
+            raise error(args[1].find(args[2]))
+        return Outcome.WON
 
-    return patch.object(commit_attempts, "put_commit", losing)
+    return patch.object(transaction, "settle_commit", losing)
 
 
 def _tell_of_all_but_the_last() -> AbstractContextManager[object]:

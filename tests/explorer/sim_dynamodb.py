@@ -7,15 +7,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from deltactl.clock import Clock
-from deltactl.log.stores.external import ExternalCommitStore
+from deltactl.errors import ignore_warning
+from deltactl.log.committers.committer import CommitFacts
+from deltactl.log.committers.create_file import create_file
+from deltactl.log.committers.dynamodb import DynamoDb
+from deltactl.log.delta_log import DeltaLog
+from deltactl.protocol.names import LOG_DIR, commit_version
 from deltactl.storage.dynamodb import DynamoDbEntries
+from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.log_store import DynamoDbLogStore
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 from tests.explorer.world import ITEMS, Call, Reply, Worlds
 
 _FAILED: Final = "InternalServerError"
@@ -89,10 +95,43 @@ def _folder(table: str) -> str:
     return ITEMS + quote(table, safe="")
 
 
+class AgreeingStore(ForwardingStore):
+    """The store of a table whose writers agree through a DynamoDB table.
+
+    A plain writer lists the log and puts commits by it, as by any store.
+    """
+
+    def __init__(self, inner: Store, committer: DynamoDb) -> None:
+        super().__init__(inner)
+        self.inner, self.committer = inner, committer
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        if prefix.strip("/") == LOG_DIR:
+            self.committer.tail(may_write=True)
+        return self.inner.list_from(prefix, start)
+
+    def ensure_put_if_absent(self) -> None:
+        self.committer.ensure_can_commit()
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        version = commit_version(name)
+        if version is None:
+            create_file(self.inner, name, data)
+        else:
+            self.committer.commit(version, data, CommitFacts("id"))
+
+
 def agreeing_store(
     store: Store, worlds: Worlds, ask: Callable[[Call], Reply], clock: Clock
 ) -> Store:
     """The store of a table whose writers agree through a DynamoDB table."""
     entries = DynamoDbEntries(DynamoDbLogStore(), {})
     entries._client = SimDynamoDb(worlds, ask)
-    return ExternalCommitStore(store, entries, clock)
+    return AgreeingStore(store, DynamoDb(store, entries, clock))
+
+
+def log_of(store: Store) -> DeltaLog:
+    """The log of a table, with commits decided as its store says."""
+    if isinstance(store, AgreeingStore):
+        return DeltaLog(store.inner, ignore_warning, committer=store.committer)
+    return DeltaLog(store, ignore_warning)

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from deltactl.clock import Clock
-from deltactl.errors import DataFileError, SafetyError, ignore_warning
+from deltactl.errors import DataFileError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.log.snapshot import Snapshot
@@ -22,6 +22,7 @@ from deltactl.storage.store import Store
 from tests.explorer.programs import InlineEngine, Outcome, Program
 from tests.explorer.reading import Reading
 from tests.explorer.scenes import Scene
+from tests.explorer.sim_dynamodb import log_of
 from tests.explorer.world import Rules, Worlds
 from tests.support.stores import MemoryStore
 
@@ -39,7 +40,7 @@ def optimize(options: OptimizeOptions | None = None, batches: int = 1) -> Progra
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = optimize_table(
-            DeltaLog(store, ignore_warning),
+            log_of(store),
             chosen,
             RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
@@ -55,7 +56,7 @@ def vacuum(mode: str, **options: Any) -> Program:
     def run(store: Store, clock: Clock) -> Outcome:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
-            report = vacuum_table(DeltaLog(store, context.warn), chosen, context)
+            report = vacuum_table(log_of(store), chosen, context)
         except SafetyError as error:
             if "the shallow clone" not in error.message:
                 raise
@@ -71,7 +72,7 @@ def checkpoint(**options: Any) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         checkpoint_table(
-            DeltaLog(store, ignore_warning),
+            log_of(store),
             chosen,
             RunContext(warn=_quiet, engine=InlineEngine(), clock=clock),
         )
@@ -90,7 +91,7 @@ def restore(scene: Scene, version: int) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = restore_table(
-            DeltaLog(store, ignore_warning),
+            log_of(store),
             RestoreOptions(version),
             RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
@@ -111,7 +112,7 @@ def clone() -> Program:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
             report = clone_table(
-                DeltaLog(store, context.warn),
+                log_of(store),
                 DeltaLog(target, context.warn),
                 CloneOptions(deep=True),
                 context,
@@ -136,7 +137,7 @@ def shallow_clone(version: int) -> Program:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
             report = clone_table(
-                DeltaLog(store, context.warn),
+                log_of(store),
                 DeltaLog(target, context.warn),
                 CloneOptions(deep=False, version=version),
                 context,

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError
-from deltactl.log.listing import list_log
+from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
+from deltactl.log.listing import LogListing, list_log
 from deltactl.log.segment import list_from_hint, select_segment
-from deltactl.storage.store import FileInfo
+from deltactl.storage.store import FileInfo, Store
 from tests.support.stores import CountingStore, MemoryStore
 
 HINT = "_delta_log/_last_checkpoint"
@@ -112,12 +113,16 @@ def test_versions_there_are_not() -> None:
         chosen(store_with("_commits_.txt"))
 
 
+def hinted(store: Store, warn: Warn, version: int | None = None) -> LogListing:
+    return list_from_hint(partial(list_log, store), store, warn, version)
+
+
 def test_the_hint_spares_the_older_part_of_a_listing() -> None:
     store = store_with(*commits(0, 6), "2.checkpoint.parquet", "5.checkpoint.parquet")
     store.put(HINT, b'{"version":5,"size":1}')
-    assert list_from_hint(store, pytest.fail).start_version == 5
-    assert list_from_hint(store, pytest.fail, 6).start_version == 5
-    assert list_from_hint(store, pytest.fail, 4).start_version == 0
+    assert hinted(store, pytest.fail).start_version == 5
+    assert hinted(store, pytest.fail, 6).start_version == 5
+    assert hinted(store, pytest.fail, 4).start_version == 0
 
 
 @pytest.mark.parametrize("version", [4, 7, 10**19])
@@ -125,7 +130,7 @@ def test_a_hint_that_points_at_nothing(version: int) -> None:
     store = store_with(*commits(0, 6), "2.checkpoint.parquet")
     store.put(HINT, b'{"version":%d}' % version)
     warnings: list[str] = []
-    assert list_from_hint(store, warnings.append).start_version == 0
+    assert hinted(store, warnings.append).start_version == 0
     assert len(warnings) == 1
 
 

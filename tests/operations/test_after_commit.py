@@ -10,7 +10,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
-from deltactl.log.writing.commit_attempts import CommitBase
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.restore.options import RestoreOptions

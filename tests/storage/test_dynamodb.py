@@ -15,14 +15,14 @@ import pytest
 from deltactl import DynamoDbLogStore, SafetyError, StorageError, Table, UsageError
 from deltactl.cli.app import run
 from deltactl.clock import SystemClock
-from deltactl.log.stores.external import ExternalCommitStore
-from deltactl.log.stores.open import open_table_store
-from deltactl.log.writing.put import put_commit
+from deltactl.log.committers.dynamodb import DynamoDb
+from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, create_log_table, dynamodb, write_rows
+from tests.support.commits import FACTS, settle
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import (
     S3_ENVIRON,
@@ -81,8 +81,8 @@ def entries(proxy: FaultProxy, log_store: DynamoDbLogStore) -> DynamoDbEntries:
 
 
 @pytest.fixture
-def store(uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore) -> Store:
-    return open_table_store(uri, s3_options(proxy.endpoint), log_store)
+def log(uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore) -> DeltaLog:
+    return DeltaLog.open(uri, s3_options(proxy.endpoint), log_store, warn=pytest.fail)
 
 
 @pytest.fixture
@@ -155,8 +155,9 @@ def test_side_by_side_with_delta_rs(
     assert delta_rs(uri, append(3)) == [0, 0, 1, 1, 2, 2, 3]
     begin(plain, entries, 6, "_commit_id.json.tmp")
     # A look finishes nothing, nor does a dry run: they show what is in the log.
-    looking = open_table_store(uri, s3_options(proxy.endpoint), log_store, read_only=True)
-    assert Table(uri, store=looking).snapshot().version == 5
+    options = s3_options(proxy.endpoint)
+    looking = DeltaLog.open(uri, options, log_store, warn=pytest.fail, read_only=True)
+    assert looking.snapshot().version == 5
     proxy.clear()
     assert table.optimize(dry_run=True).version_before == 5
     assert proxy.find("PUT|DELETE|POST", "") == []
@@ -192,6 +193,13 @@ def begin(store: Store, entries: DynamoDbEntries, version: int, temp_path: str) 
     assert entries.create(store.uri, CommitEntry(commit_name(version), temp_path))
 
 
+VERSION = 1
+
+
+def commit_to(log: DeltaLog, version: int, txn_id: str) -> bool:
+    return settle(log.store, log.ensure_committer(), version, commit(txn_id))
+
+
 FAULTS = [
     ("PutItem", Cut(after=True)),
     ("PutItem", Cut(after=False)),
@@ -205,27 +213,27 @@ FAULTS = [
 
 @pytest.mark.parametrize(("call", "fault"), FAULTS, ids=lambda it: str(it)[:24])
 def test_a_lost_reply_of_dynamodb(
-    call: str, fault: Any, uri: str, proxy: FaultProxy, store: Store
+    call: str, fault: Any, uri: str, proxy: FaultProxy, log: DeltaLog
 ) -> None:
     """The library tries again; what it is told then is about its own first try."""
     name = f"{LOG_DIR}/{commit_name(1)}"
-    assert put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), never_sleep)
+    assert commit_to(log, 0, "0")
     proxy.add(Rule(fault, "POST", headers={"x-amz-target": f"DynamoDB_20120810.{call}"}))
-    assert put_commit(store, name, commit("ours"), never_sleep)
-    assert store.read(name) == commit("ours")
-    assert not put_commit(store, name, commit("more"), never_sleep)
-    assert len([info for info in store.list_from(LOG_DIR) if info.name.endswith(".json")]) == 2
+    assert commit_to(log, VERSION, "ours")
+    assert log.store.read(name) == commit("ours")
+    assert not commit_to(log, VERSION, "more")
+    assert len([info for info in log.store.list_from(LOG_DIR) if info.name.endswith(".json")]) == 2
 
 
 def test_a_store_that_ignores_conditions_is_good_enough(
-    uri: str, proxy: FaultProxy, store: Store
+    uri: str, proxy: FaultProxy, log: DeltaLog
 ) -> None:
     proxy.drop_header("if-none-match")
     name = f"{LOG_DIR}/{commit_name(0)}"
-    store.ensure_put_if_absent()
-    assert put_commit(store, name, commit("ours"), never_sleep)
-    assert not put_commit(store, name, commit("more"), never_sleep)
-    assert store.read(name) == commit("ours")
+    log.ensure_can_commit()
+    assert commit_to(log, VERSION, "ours")
+    assert not commit_to(log, VERSION, "more")
+    assert log.store.read(name) == commit("ours")
 
 
 @pytest.mark.parametrize("sign", [f".tmp/{commit_name(3)}.an-id", "_commit_an-id.json.tmp"])
@@ -244,38 +252,38 @@ def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProx
     assert sorted(name for names in plain.walk() for name in names) == before
     # Looking is not committing.
     Table(uri, options).optimize(dry_run=True)
-    store = open_table_store(uri, options)
+    log = DeltaLog.open(uri, options, warn=pytest.fail)
     with pytest.raises(SafetyError):
-        store.put_if_absent(f"{LOG_DIR}/{commit_name(3)}", b"")
+        log.ensure_committer().commit(3, b"", FACTS)
 
 
-def test_ours_are_signs_too(uri: str, proxy: FaultProxy, store: Store) -> None:
+def test_ours_are_signs_too(uri: str, proxy: FaultProxy, log: DeltaLog) -> None:
     """Once a table is committed to by entries, a run without the flag is refused."""
-    put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), never_sleep)
+    commit_to(log, 0, "0")
     with pytest.raises(SafetyError, match="coordinates its commits outside of S3"):
-        open_table_store(uri, s3_options(proxy.endpoint)).ensure_put_if_absent()
+        DeltaLog.open(uri, s3_options(proxy.endpoint), warn=pytest.fail).ensure_can_commit()
 
 
 def test_the_table_in_dynamodb_is_missing(
     uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore
 ) -> None:
     place = DynamoDbLogStore("no_such_table", log_store.region)
-    store = open_table_store(uri, s3_options(proxy.endpoint), place)
+    log = DeltaLog.open(uri, s3_options(proxy.endpoint), place, warn=pytest.fail)
     with pytest.raises(StorageError, match="there is no DynamoDB table 'no_such_table'") as missing:
-        store.ensure_put_if_absent()
+        log.ensure_can_commit()
     assert "--ddb-table-name" in (missing.value.hint or "")
 
 
 def test_errors_and_texts_keep_the_secret(
-    uri: str, proxy: FaultProxy, store: Store, log_store: DynamoDbLogStore
+    uri: str, proxy: FaultProxy, log: DeltaLog, log_store: DynamoDbLogStore
 ) -> None:
     secret = S3_ENVIRON["AWS_SECRET_ACCESS_KEY"]
     body = json.dumps({"__type": "x#AccessDeniedException", "message": f"signed {secret}"})
     proxy.add(Rule(Answer(400, after=False, body=body.encode()), "POST", times=None))
     with pytest.raises(StorageError) as denied:
-        store.ensure_put_if_absent()
+        log.ensure_can_commit()
     assert denied.value.code == "ACCESS_DENIED"
-    assert secret not in f"{denied.value}{denied.value.hint}{store!r}"
+    assert secret not in f"{denied.value}{denied.value.hint}{log.store!r}"
 
 
 def test_only_for_tables_on_s3(tmp_path: Any) -> None:
@@ -328,4 +336,4 @@ def test_entries_and_an_external_store_by_hand(
     assert entries.complete(uri, entry, 6)
     assert entries.get(uri, commit_name(1)) == CommitEntry(commit_name(1), ".tmp/a", complete=True)
     inner = open_store(uri, s3_options(proxy.endpoint))
-    assert "planted" not in repr(ExternalCommitStore(inner, entries, SystemClock()))
+    assert "planted" not in repr(DynamoDb(inner, entries, SystemClock()))

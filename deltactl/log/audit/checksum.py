@@ -15,6 +15,7 @@ from typing import Any
 
 from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
 from deltactl.log.commits.info import in_commit_timestamp
+from deltactl.log.committers.create_file import create_file
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (
     encode_domain,
@@ -127,7 +128,7 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
     }
     try:
         text = json.dumps(node, ensure_ascii=False, separators=(",", ":"))
-        store.put_if_absent(name, text.encode())
+        create_file(store, name, text.encode())
     except ObjectExistsError:
         return None
     return name

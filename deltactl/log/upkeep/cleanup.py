@@ -115,7 +115,9 @@ def plan_cleanup(
     wanted = [
         v
         for v in sorted(found, reverse=True)
-        if v <= boundary and v in times and (up_to is None or v == up_to)
+        if v <= min(boundary, log.published_version)
+        and v in times
+        and (up_to is None or v == up_to)
         if not _leans_on_older(v, listing, times)
     ]
     base = _choose_base(store, listing, wanted, warnings)

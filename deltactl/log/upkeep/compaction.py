@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError, VerificationError
 from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.committers.create_file import create_file
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import file_lines, line
@@ -61,7 +62,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     keys = list(snapshot.metadata.partition_keys)
     content = "".join(f"{text}\n" for text in compacted_lines(tail, keys))
     try:
-        store.put_if_absent(name, content.encode())
+        create_file(store, name, content.encode())
     except ObjectExistsError:
         return None
     (info,) = store.stat_many([name])

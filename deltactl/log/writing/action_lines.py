@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.protocol.action_nodes import encode_domain
 from deltactl.protocol.actions import DomainMetadata
@@ -16,19 +17,12 @@ from deltactl.protocol.arrow_schemas import (
     DELETION_VECTOR_JSON_NAMES,
     DELETION_VECTOR_TYPE,
     JSON_NAMES,
+    REMOVE_SCHEMA,
 )
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.paths import encode_path
 
 _ROWS_AT_ONCE = 4096
-_REMOVE_COLUMNS = (
-    "partition_values",
-    "size_bytes",
-    "tags",
-    "deletion_vector",
-    "base_row_id",
-    "default_row_commit_version",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +78,6 @@ def domain_line(domain: DomainMetadata) -> str:
     return line("domainMetadata", encode_domain(domain))
 
 
-def remove_lines(
-    files: pa.Table, deletion_timestamp_ms: int, *, data_change: bool = False
-) -> Iterator[str]:
-    """Yield a ``remove`` for each live file, with the same path text as its ``add``.
-
-    Args:
-        files: rows of ``ADD_SCHEMA`` plus ``num_records``.
-        deletion_timestamp_ms: when the run began, ms since 1970 UTC.
-        data_change: whether the rows of the files are removed from the table.
-    """
-    for row in files.to_pylist():
-        body: dict[str, Any] = {
-            "path": row["encoded_path"],
-            "deletionTimestamp": deletion_timestamp_ms,
-            "dataChange": data_change,
-            "extendedFileMetadata": True,
-        }
-        for column in _REMOVE_COLUMNS:
-            value = row[column]
-            if value is not None:
-                body[JSON_NAMES[column]] = json_value(column, value)
-        body.setdefault("partitionValues", {})
-        if row["num_records"] is not None:
-            body["stats"] = json.dumps({"numRecords": row["num_records"]}, separators=(",", ":"))
-        yield line("remove", body)
-
-
 def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
     """Yield each file action unchanged, with the same path text.
 
@@ -135,6 +102,30 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
                 if value is not None
             }
             yield line(action, body)
+
+
+def as_removes(
+    files: pa.Table, deletion_timestamp_ms: int, *, data_change: bool = False
+) -> pa.Table:
+    """Return live files as rows of ``REMOVE_SCHEMA``, with the same path texts as their adds.
+
+    Args:
+        files: rows of ``ADD_SCHEMA``. If they have ``num_records``, it replaces the statistics,
+            which need not be there.
+        deletion_timestamp_ms: when the run began, ms since 1970 UTC.
+        data_change: whether the rows of the files are removed from the table.
+    """
+    rows = files.num_rows
+    new = {
+        "deletion_timestamp_ms": pa.array(np.full(rows, deletion_timestamp_ms), pa.int64()),
+        "data_change": pa.array(np.full(rows, data_change, np.bool_)),
+        "extended_file_metadata": pa.array(np.ones(rows, np.bool_)),
+    }
+    if "num_records" in files.column_names:
+        counts = files["num_records"].cast(pa.string())
+        new["stats"] = pc.binary_join_element_wise('{"numRecords":', counts, "}", "")
+    columns = [new[name] if name in new else files[name] for name in REMOVE_SCHEMA.names]
+    return pa.table(columns, schema=REMOVE_SCHEMA)
 
 
 def all_change_data(files: pa.Table) -> pa.Table:

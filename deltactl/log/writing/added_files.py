@@ -59,9 +59,9 @@ class AddedFiles:
         """Record that the caller has just seen all files that it will add."""
         self._listed_s = self._clock.monotonic()
 
-    def learn(self, winners: Tail) -> None:
+    def rebase(self, concurrent: Tail) -> None:
         """Take the commits of other writers since the run began."""
-        self._vacuum_began = self._vacuum_began or VACUUM_START in winners.operations
+        self._vacuum_began = self._vacuum_began or VACUUM_START in concurrent.operations
 
     def ensure_present(self, name: str, content: bytes, partition_keys: Iterable[str]) -> None:
         """Look for the files that a commit adds, and for their deletion vectors.

@@ -1,6 +1,6 @@
 """Build the ``commitInfo`` of every commit that deltactl writes.
 
-The fields and their order are those of Delta on Spark. ``commit_attempts`` decides the times.
+The fields and their order are those of Delta on Spark. ``CommitBase.times`` decides the times.
 Source: PROTOCOL.md, "Commit Provenance Information".
 """
 
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+RESTORE: Final = "RESTORE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,6 @@ def commit_info(
     *,
     read_version: int,
     txn_id: str,
-    metrics: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the body of a ``commitInfo``.
 
@@ -40,9 +41,7 @@ def commit_info(
         description: the description of the commit.
         read_version: the version from which the commit was prepared; -1 for a new table.
         txn_id: the id of the attempt.
-        metrics: if given, replace the metrics of the description.
     """
-    chosen = description.metrics if metrics is None else metrics
     said = description.user_metadata
     return {
         **times,
@@ -51,7 +50,7 @@ def commit_info(
         "readVersion": read_version,
         "isolationLevel": description.isolation_level,
         "isBlindAppend": description.is_blind_append,
-        "operationMetrics": dict(chosen),
+        "operationMetrics": dict(description.metrics),
         **({} if said is None else {"userMetadata": said}),
         **({"tags": dict(description.tags)} if description.tags else {}),
         "engineInfo": description.engine_info,

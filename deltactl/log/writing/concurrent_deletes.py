@@ -88,7 +88,7 @@ class Verdict:
     carried_rows: int = 0
 
 
-class Winners:
+class ConcurrentCommits:
     """The newest actions of other writers on the files of a run, since the files were read."""
 
     def __init__(self, files: pa.Table) -> None:
@@ -98,7 +98,7 @@ class Winners:
         self._removes = REMOVE_SCHEMA.empty_table()
         self._index()
 
-    def learn(self, tail: Tail) -> None:
+    def rebase(self, tail: Tail) -> None:
         """Add the actions of commits that are newer than all commits before."""
         adds, removes = self._pick(tail.adds), self._pick(tail.removes)
         if adds.num_rows or removes.num_rows:

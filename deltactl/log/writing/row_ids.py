@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError, SafetyError
-from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.protocol.actions import DomainMetadata
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.stats import num_records
@@ -42,6 +42,12 @@ def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
         ) from error
 
 
+def tracks_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether new files must have row ids."""
+    suspended = TableProperties(metadata.configuration).row_tracking_suspended
+    return has_feature(protocol, ROW_TRACKING) and not suspended
+
+
 @dataclass(slots=True)
 class RowIds:
     """Assigns row ids above the table's high-water mark."""
@@ -56,8 +62,7 @@ class RowIds:
         Raises:
             CorruptLogError: the log does not contain the high-water mark.
         """
-        suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
-        if not has_feature(base.protocol, ROW_TRACKING) or suspended:
+        if not tracks_row_ids(base.protocol, base.metadata):
             return None
         mark = read_high_water_mark(base.domains)
         return cls(mark, mark)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import InterruptedRunError, SafetyError, UsageError
+from deltactl.errors import ConflictError, InterruptedRunError, SafetyError, UsageError
 from deltactl.log.audit.path_texts import (
     PATH_COLUMNS,
     PathTextIndex,
@@ -22,9 +22,12 @@ from deltactl.log.audit.path_texts import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.log.writing.remove_files import Removal, remove_files
+from deltactl.log.writing.action_lines import as_removes
+from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import RESTORE, Description
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.path_encoding.pairs import (
@@ -147,16 +150,11 @@ def repair_paths(
         raise SafetyError("not confirmed: nothing was removed")
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
-    log.store.ensure_put_if_absent()
-    removal = _build_removal(pairs.files, report, context)
-    after = remove_files(
-        snapshot,
-        removal,
-        clock=context.clock,
-        sleep=context.sleep,
-        ensure=_ensure_may_remove,
-        touches=lambda winners: _touches(log.uri, winners, chosen),
+    log.ensure_can_commit()
+    transaction = Transaction(
+        log, CommitBase.of(snapshot), clock=context.clock, sleep=context.sleep
     )
+    after = transaction.commit(_RemoveCommit(log.uri, pairs.files, report, context))
     run_after_commit(log, snapshot, after, context)
     return PathRepairReport(
         snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, after.version
@@ -219,24 +217,49 @@ def _ensure_may_remove(base: CommitBase) -> None:
         raise refusal
 
 
-def _build_removal(files: pa.Table, report: PathRepairReport, context: RunContext) -> Removal:
-    chosen = files.take(pa.array([it.row for it in report.chosen], pa.int64()))
-    chosen = chosen.append_column("num_records", num_records(chosen["stats"]))
-    metrics = {
-        "numRemovedFiles": str(chosen.num_rows),
-        "numRemovedBytes": str(report.size_bytes),
-        "numAddedFiles": "0",
-    }
-    if report.num_rows is not None:
-        metrics["numDeletedRows"] = str(report.num_rows)
-    return Removal(
-        files=chosen,
-        operation=_OPERATION,
-        parameters={"fix": FIX},
-        metrics=metrics,
-        engine_info=engine_info(context.engine.name),
-        tags=run_tags(context.run_id),
-    )
+class _RemoveCommit:
+    """The commit that removes files, if no other writer changed them or the table."""
+
+    def __init__(
+        self, uri: str, files: pa.Table, report: PathRepairReport, context: RunContext
+    ) -> None:
+        self._uri, self._report, self._context = uri, report, context
+        chosen = files.take(pa.array([it.row for it in report.chosen], pa.int64()))
+        chosen = chosen.append_column("num_records", num_records(chosen["stats"]))
+        self._removed = as_removes(chosen, context.clock.now_ms(), data_change=True)
+
+    def prepare(self, base: CommitBase) -> Actions:
+        """See ``Draft.prepare``."""
+        _ensure_may_remove(base)
+        report, context = self._report, self._context
+        metrics = {
+            "numRemovedFiles": str(self._removed.num_rows),
+            "numRemovedBytes": str(report.size_bytes),
+            "numAddedFiles": "0",
+        }
+        if report.num_rows is not None:
+            metrics["numDeletedRows"] = str(report.num_rows)
+        description = Description(
+            operation=_OPERATION,
+            parameters={"fix": FIX},
+            metrics=metrics,
+            engine_info=engine_info(context.engine.name),
+            tags=run_tags(context.run_id),
+        )
+        return Actions(description=description, read_version=report.version, removed=self._removed)
+
+    def rebase(self, base: CommitBase, concurrent: Tail) -> None:
+        """See ``Draft.rebase``."""
+        reason = None
+        latest = concurrent.non_file_actions
+        if latest.metadata is not None or latest.protocol is not None:
+            reason = "another writer changed the table's schema, properties or protocol"
+        elif _touches(self._uri, concurrent, self._report.chosen):
+            reason = "another writer added or removed the same files, or removed rows"
+        elif RESTORE in concurrent.operations:  # it may need files that it does not add
+            reason = "another writer restored an older version"
+        if reason is not None:
+            raise ConflictError(f"nothing was committed: {reason}", hint="Rerun.")
 
 
 def _touches(uri: str, winners: Tail, chosen: Sequence[PathPair]) -> bool:

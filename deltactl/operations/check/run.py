@@ -18,7 +18,6 @@ from deltactl.errors import (
     MissingActionError,
     SafetyError,
     UnsupportedFeatureError,
-    ignore_warning,
 )
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.delta_log import DeltaLog
@@ -55,7 +54,6 @@ from deltactl.operations.check.versions import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.storage.write_guard import ReadOnlyStore
 
 
 def check_table(
@@ -71,7 +69,7 @@ def check_table(
         InterruptedRunError: ``cancel`` was set.
         StorageError: the store failed.
     """
-    return _Run(DeltaLog(ReadOnlyStore(log.store), ignore_warning), options, context).check()
+    return _Run(log.read_only().without_warnings(), options, context).check()
 
 
 @dataclass(slots=True)

@@ -138,6 +138,10 @@ class _Job:
         if self.cleans:
             log.ensure_exists()  # lists the whole log
         self.snapshot = log.snapshot(options.version)
+        published = log.listed.published_through
+        if options.version is None and published is not None and published < self.snapshot.version:
+            # Readers without the committer must not see a version before its commit is published.
+            self.snapshot = log.snapshot(published)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
         self._is_confirmed = False
@@ -247,7 +251,7 @@ class _Job:
 
     @cached_property
     def _latest(self) -> Snapshot:
-        if self._options.version is None:
+        if self._options.version is None and self._log.listed.published_through is None:
             return self.snapshot
         return self._log.snapshot()
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
+
 from deltactl.errors import (
     ConflictError,
     InterruptedRunError,
@@ -17,8 +19,13 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import all_change_data
+from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.create import NewClone, create_clone
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
+from deltactl.log.writing.row_ids import tracks_row_ids
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.clone.commits import (
     clone_txn,
     describe_clone,
@@ -127,7 +134,7 @@ def clone_table(
         if not options.deep:
             ensure_present(snapshot, plan, context)
         return replace(report, dry_run=True)
-    target.ensure_put_if_absent()
+    target_log.ensure_can_commit()
     if not options.deep:
         return _make_shallow(
             source_log, snapshot, target_log, report, options=options, context=context
@@ -139,7 +146,7 @@ def clone_table(
         files = AddedFiles(target, context.clock)
         copied = copy_all(source, target, plan.copies, spec, context)
         plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
-        _commit(target, plan, options, context, files)
+        _commit(target_log, plan, options, context, files)
         _follow(target_log, plan, context)
         target.delete_many([PROGRESS_FILE])
     return replace(
@@ -232,7 +239,7 @@ def _make_shallow(
         files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(snapshot, plan, context)
         files.listed()
-        _commit(target, plan, options, context, files)
+        _commit(target_log, plan, options, context, files)
     _follow(target_log, plan, context)
     # A vacuum of another tool does not read the note.
     gone = recheck_sources(snapshot, plan, context)
@@ -240,24 +247,38 @@ def _make_shallow(
 
 
 def _commit(
-    target: Store, plan: ClonePlan, options: CloneOptions, context: RunContext, files: AddedFiles
+    log: DeltaLog, plan: ClonePlan, options: CloneOptions, context: RunContext, files: AddedFiles
 ) -> None:
     # All files of a deep clone are copies, also those of an earlier run that did not finish.
     counts = (plan.num_files, plan.size_bytes) if plan.deep else (0, 0)
-    clone = NewClone(
+    actions = Actions(
+        description=Description(**describe_clone(plan, options.properties, context, counts)),
+        read_version=-1,
         protocol=plan.protocol,
         metadata=plan.metadata,
-        files=plan.files,
+        added=_with_new_row_ids(plan),
         domains=plan.domains,
         txn=clone_txn(plan, context.clock.now_ms()),
-        **describe_clone(plan, options.properties, context, counts),
     )
-    if not create_clone(target, clone, clock=context.clock, sleep=context.sleep, files=files):
+    base = CommitBase(-1, plan.protocol, plan.metadata)
+    transaction = Transaction(log, base, clock=context.clock, sleep=context.sleep, files=files)
+    if not transaction.create(actions):
         raise ConflictError(
-            f"another writer created a table at {target.uri} during the run. This run did not "
+            f"another writer created a table at {log.uri} during the run. This run did not "
             "change that table",
             hint="Choose another directory.",
         )
+
+
+def _with_new_row_ids(plan: ClonePlan) -> pa.Table:
+    """Return the files to add. They keep their row ids, so that no two rows have the same id."""
+    files = all_change_data(plan.files)
+    tracks_rows = tracks_row_ids(plan.protocol, plan.metadata)
+    for column in ("base_row_id", "default_row_commit_version"):
+        if not tracks_rows or column != "base_row_id":
+            position = files.schema.get_field_index(column)
+            files = files.set_column(position, column, pa.nulls(files.num_rows, pa.int64()))
+    return files
 
 
 def _follow(target: DeltaLog, plan: ClonePlan, context: RunContext) -> None:

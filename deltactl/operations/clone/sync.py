@@ -16,9 +16,10 @@ from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.log.writing.restore import Restoration, RestoredState, restore_files
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone.changes import ensure_unchanged
 from deltactl.operations.clone.commits import (
@@ -36,7 +37,8 @@ from deltactl.operations.clone.progress import exclusive
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.restored_state.state import is_same_state, restored_state
+from deltactl.operations.restored_state.commit import RestoreCommit
+from deltactl.operations.restored_state.state import RestoredState, is_same_state, restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.deletion_vectors import vector_files
@@ -97,7 +99,7 @@ def sync_clone(
     )
     if dry_run:
         return replace(report, version_after=before) if update.is_empty else report
-    target.ensure_put_if_absent()
+    target_log.ensure_can_commit()
     with exclusive(target, context):
         copied = copy_all(source, target, plan.copies, spec, context)
         report = replace(
@@ -112,20 +114,24 @@ def sync_clone(
         report = replace(report, files_added=update.added.num_rows)
         counts = (update.added.num_rows, _sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
-        after = restore_files(
-            update.current,
-            Restoration(
+        base = CommitBase.of(update.current)
+        transaction = Transaction(
+            target_log, base, clock=context.clock, sleep=context.sleep, files=files
+        )
+        after = transaction.commit(
+            RestoreCommit(
+                description=Description(
+                    **describe_clone(plan, options.properties, context, counts, removed)
+                ),
+                read_version=before,
+                started_ms=context.clock.now_ms(),
+                ensure=_ensure_may_write,
                 added=_without_versions(update.added),
                 removed=update.removed,
                 state=update.state,
                 txn=clone_txn(plan, context.clock.now_ms()),
                 done="synced",
-                **describe_clone(plan, options.properties, context, counts, removed),
-            ),
-            clock=context.clock,
-            sleep=context.sleep,
-            ensure=_ensure_may_write,
-            files=files,
+            )
         )
     run_after_commit(target_log, update.current, after, context)
     return replace(report, version_after=after.version)

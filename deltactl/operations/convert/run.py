@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from deltactl.engine.base import Engine
 from deltactl.errors import SafetyError, Warn, ignore_warning
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.create import NewTable, create_table
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.run_tags import engine_info
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions
@@ -108,9 +111,15 @@ def convert_directory(
         context.warn(note)
     if dry_run:
         return ConvertReport(plan, context.engine.name, dry_run=True)
-    store.ensure_put_if_absent()
-    table = _new_table(plan, options, context.engine.name)
-    if create_table(store, table, clock=context.clock, sleep=context.sleep, files=files):
+    log.ensure_can_commit()
+    transaction = Transaction(
+        log,
+        CommitBase(-1, plan.protocol, plan.metadata),
+        clock=context.clock,
+        sleep=context.sleep,
+        files=files,
+    )
+    if transaction.create(_new_table(plan, options, context.engine.name)):
         if properties.refreshes_manifests:
             from deltactl.operations.manifest.refresh import refresh_manifests
 
@@ -157,13 +166,9 @@ def _ensure_no_old_log(log: DeltaLog) -> None:
             )
 
 
-def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTable:
+def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> Actions:
     """Source: Delta's CONVERT operation; numbers and flags in its parameters are raw."""
-    return NewTable(
-        protocol=plan.protocol,
-        metadata=plan.metadata,
-        files=plan.files,
-        txn=Txn(CONVERSION_APP_ID, 0, plan.metadata.created_time_ms),
+    description = Description(
         operation="CONVERT",
         parameters={
             "numFiles": len(plan.files),
@@ -175,4 +180,12 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTa
         },
         metrics={"numConvertedFiles": str(len(plan.files))},
         engine_info=engine_info(engine),
+    )
+    return Actions(
+        description=description,
+        read_version=-1,
+        protocol=plan.protocol,
+        metadata=plan.metadata,
+        added=plan.files,
+        txn=Txn(CONVERSION_APP_ID, 0, plan.metadata.created_time_ms),
     )

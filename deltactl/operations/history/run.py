@@ -180,10 +180,10 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     from deltactl.log.commits.changes import count_partitions
 
     log.ensure_has(version)
-    name = log.commit_file(version)
     if version not in log.listing.commits:
         raise LogGapError(
-            f"the commit of version {version} is missing: there is no {name} in {log.uri}",
+            f"the commit of version {version} is missing: there is no "
+            f"{log.commit_file(version)} in {log.uri}",
             hint="Restore the file from a backup.",
         )
     chosen = Selection(first_version=version, last_version=version)

@@ -35,7 +35,6 @@ from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
 from deltactl.units import format_count
 
 __all__ = ["MaintainOptions", "MaintainPolicy", "MaintainReport", "Maintenance", "maintain"]
@@ -207,8 +206,7 @@ def maintain(
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
 
         def observe(table: str) -> None:
-            reading = DeltaLog(ReadOnlyStore(logs[table].store), context.warn)
-            run.observe(table, reading, policy_of(table), context)
+            run.observe(table, logs[table].read_only(), policy_of(table), context)
 
         list(pool.map(observe, tables))
         ordered = run.decide(tables)

@@ -23,16 +23,22 @@ from deltactl.errors import (
     InterruptedRunError,
     explain_foreign,
 )
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.commit_attempts import CommitBase
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.rewrite import Committed, Committer, Draft, explain_conflict
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
+from deltactl.operations.optimize.rewrite_commit import (
+    BinCommitter,
+    Committed,
+    RewriteDescription,
+    explain_conflict,
+)
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
@@ -76,14 +82,18 @@ class OptimizeRun:
         self.num_bins = 0
         self.rounds = 0
 
-    def begin_round(self, snapshot: Snapshot, plan: OptimizePlan, bins: Sequence[pa.Table]) -> None:
+    def begin_round(
+        self, log: DeltaLog, snapshot: Snapshot, plan: OptimizePlan, bins: Sequence[pa.Table]
+    ) -> None:
         """Set the bins of a plan; dropped bins are in it, or need no work."""
         context = self._context
         self._store = snapshot.store
         self._partition_fields = snapshot.metadata.known_partition_fields
         self._bins = bins
-        self._committer = Committer(snapshot, plan.files, clock=context.clock, sleep=context.sleep)
-        self._draft = _build_draft(snapshot, plan, self.options, context)
+        self._committer = BinCommitter(
+            log, snapshot, plan.files, clock=context.clock, sleep=context.sleep
+        )
+        self._description = _describe_commits(snapshot, plan, self.options, context)
         self.num_bins += len(bins)
         self.rounds += 1
         self.forget_lost()
@@ -190,7 +200,7 @@ class OptimizeRun:
             return
         try:
             self._store.sync_directories([file.path for bin_ in batch for file in bin_.added])
-            committed = self._committer.commit(batch, self._draft)
+            committed = self._committer.commit(batch, self._description)
         except KEEPS_FILES:
             raise
         except DeltactlError as error:
@@ -283,12 +293,12 @@ def _sum_bytes(files: pa.Table) -> int:
     return int(pc.sum(files["size_bytes"]).as_py() or 0)
 
 
-def _build_draft(
+def _describe_commits(
     snapshot: Snapshot,
     plan: OptimizePlan,
     options: OptimizeOptions,
     context: RunContext,
-) -> Draft:
+) -> RewriteDescription:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON strings, flags raw."""
     parameters: dict[str, object] = {
         "predicate": json.dumps([plan.predicate] if plan.predicate else [], ensure_ascii=False)
@@ -308,7 +318,7 @@ def _build_draft(
         has_feature(snapshot.protocol, ROW_TRACKING) and snapshot.properties.row_tracking_enabled
     )
     preserved = {"delta.rowTracking.preserved": "true"} if tracks_rows else {}
-    return Draft(
+    return RewriteDescription(
         operation="REORG" if options.purge else "OPTIMIZE",
         parameters=parameters,
         measure=commit_metrics,

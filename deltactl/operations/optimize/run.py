@@ -19,7 +19,7 @@ from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.commit_attempts import CommitBase
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
@@ -128,7 +128,7 @@ def try_optimize(
         if not dry_run:
             abort_uploads()
         return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
-    run_together(store, [abort_uploads, store.ensure_put_if_absent])
+    run_together(store, [abort_uploads, log.ensure_can_commit])
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
     report, after = execute_optimize(log, snapshot, plan, options, context)
     if report.versions and not report.interrupted:
@@ -269,7 +269,7 @@ def execute_optimize(
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
     spec = build_spec(snapshot, plan, options, run.run_id, context)
-    _run_round(run, snapshot, plan, spec, context)
+    _run_round(run, log, snapshot, plan, spec=spec, context=context)
     while (names := run.lost_names) is not None and not context.is_cancelled:
         try:
             snapshot, again = _make_plan(log, options, context, names)
@@ -286,14 +286,16 @@ def execute_optimize(
         if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
             break
         _log.info("%s: %s again", snapshot.store.uri, format_count(again.num_bins, "bin"))
-        _run_round(run, snapshot, again, spec, context)
+        _run_round(run, log, snapshot, again, spec=spec, context=context)
     return run.finish(), run.state
 
 
 def _run_round(
     run: OptimizeRun,
+    log: DeltaLog,
     snapshot: Snapshot,
     plan: OptimizePlan,
+    *,
     spec: RewriteSpec,
     context: RunContext,
 ) -> None:
@@ -310,7 +312,7 @@ def _run_round(
     def build(number: int) -> RewriteTask:
         return _build_task(spec, snapshot, plan, (first + number, bins[number], values[number]))
 
-    run.begin_round(snapshot, plan, bins)
+    run.begin_round(log, snapshot, plan, bins)
     for files, error in failed:
         run.fail(files, error)
     folders = [_output_folder(spec, snapshot, of_bin) for of_bin in values]

@@ -12,7 +12,6 @@ from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.restore import RestoredState
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
 from deltactl.operations.missing_files.find import (
     PRESENCE_COLUMNS,
@@ -23,7 +22,7 @@ from deltactl.operations.missing_files.find import (
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.partial import ensure_fits
-from deltactl.operations.restored_state.state import is_same_state
+from deltactl.operations.restored_state.state import RestoredState, is_same_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported

@@ -22,10 +22,10 @@ from deltactl.errors import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_attempts import CommitBase
-from deltactl.log.writing.remove_files import RESTORE
-from deltactl.log.writing.restore import Restoration, restore_files
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import RESTORE, Description
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files.find import (
@@ -45,6 +45,7 @@ from deltactl.operations.restore.vacuums import (
     find_past_vacuums,
     find_whole_version,
 )
+from deltactl.operations.restored_state.commit import RestoreCommit
 from deltactl.operations.restored_state.state import restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import (
@@ -109,15 +110,8 @@ def restore_table(
         raise SafetyError("not confirmed: nothing was restored")
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
-    log.store.ensure_put_if_absent()
-    after = restore_files(
-        versions.current,
-        _describe_commit(plan, options, context),
-        clock=context.clock,
-        sleep=context.sleep,
-        ensure=_ensure_may_restore,
-        files=files,
-    )
+    log.ensure_can_commit()
+    after = _commit(versions, plan, options, context, files)
     gone = _look_again(log, plan, context)
     run_after_commit(log, versions.current, after, context)
     return replace(report, version_after=after.version, gone=gone)
@@ -244,13 +238,38 @@ def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunConte
         )
 
 
+def _commit(
+    versions: Versions,
+    plan: RestorePlan,
+    options: RestoreOptions,
+    context: RunContext,
+    files: AddedFiles,
+) -> CommitBase:
+    current = versions.current
+    transaction = Transaction(
+        versions.log,
+        CommitBase.of(current),
+        clock=context.clock,
+        sleep=context.sleep,
+        files=files,
+    )
+    return transaction.commit(
+        RestoreCommit(
+            description=_describe_commit(plan, options, context),
+            read_version=current.version,
+            started_ms=context.clock.now_ms(),
+            added=plan.added,
+            removed=plan.removed,
+            state=plan.state,
+            ensure=_ensure_may_restore,
+        )
+    )
+
+
 def _describe_commit(
     plan: RestorePlan, options: RestoreOptions, context: RunContext
-) -> Restoration:
-    return Restoration(
-        added=plan.added,
-        removed=plan.removed,
-        state=plan.state,
+) -> Description:
+    return Description(
         operation=RESTORE,
         parameters=_parameters(plan, options),
         engine_info=engine_info(context.engine.name),

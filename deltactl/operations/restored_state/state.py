@@ -7,14 +7,14 @@ Metadata"; the rules of RESTORE in Delta on Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.restore import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, RestoredState
+from deltactl.log.writing.actions import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.restored_state.identity import keep_high_water_marks
-from deltactl.protocol.actions import DomainMetadata, Protocol, is_same_metadata
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, is_same_metadata
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
@@ -24,6 +24,19 @@ _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 _ENABLEMENT: Final = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
 _NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """Protocol and metadata after a restore, and the domain actions to write.
+
+    ``enables_timestamps``: the restore turns on in-commit timestamps, from its own version on.
+    """
+
+    protocol: Protocol
+    metadata: Metadata
+    domains: tuple[DomainMetadata, ...] = ()
+    enables_timestamps: bool = False
 
 
 def restored_state(

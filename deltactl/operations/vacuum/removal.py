@@ -18,12 +18,15 @@ from deltactl.engine.base import Failed, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names, misread_names
+from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
-from deltactl.log.writing.commit_attempts import CommitBase, read_winners
+from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.log.writing.info_only import commit_info_only
+from deltactl.log.writing.concurrent_commits import read_concurrent_commits
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (
@@ -69,11 +72,27 @@ class _Totals:
     failures: list[FileFailure] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _InfoCommit:
+    """A commit with only a ``commitInfo``. It changes no file, so it never conflicts."""
+
+    description: Description
+
+    def prepare(self, base: CommitBase) -> Actions:
+        """See ``Draft.prepare``."""
+        ensure_may_vacuum(base)
+        return Actions(description=self.description, read_version=base.version)
+
+    def rebase(self, base: CommitBase, concurrent: Tail) -> None:
+        """Do nothing: ``VacuumRun`` reads the commits of other writers."""
+
+
 class VacuumRun:
     """The state of one run; ``state`` is that of the table after its last commit."""
 
     def __init__(
         self,
+        log: DeltaLog,
         snapshot: Snapshot,
         plan: VacuumPlan,
         options: VacuumOptions,
@@ -81,7 +100,8 @@ class VacuumRun:
         *,
         replan: Replan,
     ) -> None:
-        self._store, self._plan, self._options = snapshot.store, plan, options
+        self._log, self._store = log, log.store
+        self._plan, self._options = plan, options
         self._context, self._replan = context, replan
         self.state = self._base = CommitBase.of(snapshot)
         self._origin = snapshot.metadata
@@ -144,14 +164,10 @@ class VacuumRun:
             is_blind_append=True,
         )
         # Commits of other writers are not applied here: `_read_new_commits` reads them.
-        self.state = commit_info_only(
-            self._store,
-            self._base,
-            info,
-            clock=self._context.clock,
-            sleep=self._context.sleep,
-            ensure=ensure_may_vacuum,
+        transaction = Transaction(
+            self._log, self._base, clock=self._context.clock, sleep=self._context.sleep
         )
+        self.state = transaction.commit(_InfoCommit(info))
         self._totals.versions.append(self.state.version)
 
     def _start_parameters(self) -> dict[str, object]:
@@ -176,8 +192,8 @@ class VacuumRun:
         Raises:
             SafetyError: they differ so much that one must be wrong.
         """
-        name = DeltaLog.commit_file(self._totals.versions[-1])
-        (info,) = self._store.stat_many([name])
+        assert self.state.commit_file is not None
+        (info,) = self._store.stat_many([self.state.commit_file])
         self._skew_ms = 0 if info is None else put_at_ms - info.modified_ms
         behind = max(0, self._skew_ms)
         retain = self._plan.retention.retain_ms
@@ -255,8 +271,8 @@ class VacuumRun:
                 clone of it was noted after the plan was made.
             UnsupportedFeatureError: the protocol was upgraded to an unsupported one.
         """
-        self._base.ensure_table_is_there(self._store)
-        self._base, tail = read_winners(self._store, self._base)
+        self._base.ensure_table_is_there(self._log)
+        self._base, tail = read_concurrent_commits(self._log, self._base)
         ensure_may_vacuum(self._base)
         before, after = self._origin, self._base.metadata
         if before.id != after.id or _retention_text(before.configuration) != _retention_text(

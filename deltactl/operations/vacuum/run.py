@@ -15,7 +15,7 @@ from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
-from deltactl.log.writing.commit_attempts import CommitBase
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
@@ -81,8 +81,8 @@ def vacuum_table(
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
     abort_ended_uploads(store, context.clock, context.warn)
-    store.ensure_put_if_absent()
-    run = VacuumRun(snapshot, plan, options, context, replan=plan_by)
+    log.ensure_can_commit()
+    run = VacuumRun(log, snapshot, plan, options, context, replan=plan_by)
     report = run.execute()
     if report.versions and not report.interrupted:
         run_after_commit(

@@ -132,19 +132,18 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
 def test_files_that_a_vacuum_takes_meanwhile(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.log.writing.commit_attempts import CommitBase
-    from deltactl.log.writing.restore import restore_files
-    from deltactl.operations.restore import run
+    from deltactl.log.writing.commit_base import CommitBase
+    from deltactl.log.writing.transaction import Draft, Transaction
 
     (path,) = Path("events/p=a").glob("*.parquet")
-    commit = restore_files
+    commit = Transaction.commit
 
-    def commit_and_vacuum(*args: object, **named: object) -> CommitBase:
-        done = commit(*args, **named)  # type: ignore[arg-type]
+    def commit_and_vacuum(self: Transaction, draft: Draft) -> CommitBase:
+        done = commit(self, draft)
         path.unlink()
         return done
 
-    monkeypatch.setattr(run, "restore_files", commit_and_vacuum)
+    monkeypatch.setattr(Transaction, "commit", commit_and_vacuum)
     ran = cli("restore", "events", "--to-version", "1", "-o", "json")
     assert (ran.code, version()) == (1, 4)
     assert "version 4 is committed, but 1 restored file is missing: 'p=a/" in ran.err

@@ -102,7 +102,7 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
         return rewrite_files(*args)
 
     monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
-    monkeypatch.setattr("deltactl.operations.optimize.run.rewrite_files", rewrite)
+    monkeypatch.setattr("deltactl.operations.optimize.layout.tasks.rewrite_files", rewrite)
     args = ("optimize", str(tmp_path), "--timeout", "1h", "--max-concurrent", "1")
     ran = cli(*args)
     assert ran.code == 5

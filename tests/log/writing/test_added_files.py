@@ -5,15 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from deltactl.errors import CommitDamagedError, CorruptLogError, FilesGoneError, StorageError
 from deltactl.log.commits import parser
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.replay import Tail
 from deltactl.log.writing import added_files
+from deltactl.log.writing import transaction as transaction_module
+from deltactl.log.writing.actions import Actions, EncodedCommit
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_attempts import CommitBase, win_version
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
+from deltactl.log.writing.transaction import Transaction
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from tests.log.writing.test_rewrite import load
@@ -60,18 +68,34 @@ class Scene:
         store = store or self.store
         self.files = self.files or AddedFiles(store, self.clock)
         base = CommitBase.of(load(self.store))
-        return win_version(
-            store,
+        transaction = Transaction(
+            DeltaLog(store, pytest.fail),
             base,
-            lambda base, txn_id: self.content(),
-            learn=lambda base, winners: None,
             clock=self.clock,
             sleep=lambda seconds: None,
             files=self.files,
         )
+        with patch.object(transaction_module, "encode_commit", self._encode):
+            return transaction.commit(_Anything())
+
+    def _encode(self, base: CommitBase, actions: Actions, info: object) -> EncodedCommit:
+        return EncodedCommit(self.content(), replace(base, version=base.version + 1), ())
 
     def vacuum(self) -> None:
         self.builder.commit(operation="VACUUM START")
+
+
+DESCRIPTION = Description(operation="TEST", parameters={}, engine_info="test")
+
+
+class _Anything:
+    """A commit that nothing prevents."""
+
+    def prepare(self, base: CommitBase) -> Actions:
+        return Actions(description=DESCRIPTION, read_version=base.version)
+
+    def rebase(self, base: CommitBase, concurrent: Tail) -> None:
+        pass
 
 
 class _Hooked(ForwardingStore):
@@ -230,7 +254,7 @@ def test_a_previous_commit_without_a_time_is_an_error() -> None:
     base = CommitBase.of(load(scene.store))
     scene.store.put(commit_path(base.version), b'{"commitInfo":{"timestamp":1}}\n')
     with pytest.raises(CorruptLogError, match="has no inCommitTimestamp"):
-        base.times(scene.store, scene.clock)
+        base.times(DeltaLog(scene.store, pytest.fail), scene.clock)
 
 
 def test_a_commit_with_partitions_and_tags_is_not_read_line_by_line(

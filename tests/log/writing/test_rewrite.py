@@ -20,10 +20,10 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing import commit_attempts
+from deltactl.log.writing import transaction
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.rewrite import Committer, Draft
+from deltactl.operations.optimize.rewrite_commit import BinCommitter, RewriteDescription
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
@@ -38,7 +38,7 @@ def no_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
     return {"bins": str(len(bins))}
 
 
-DRAFT = Draft(
+DRAFT = RewriteDescription(
     operation="OPTIMIZE",
     parameters={"auto": False},
     measure=no_metrics,
@@ -71,7 +71,10 @@ def bin_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Bin:
 def commit(store: Store, *bins: Bin, snapshot: Snapshot | None = None) -> Any:
     naps: list[float] = []
     files = pa.concat_tables([bin_.removed for bin_ in bins])
-    committer = Committer(snapshot or load(store), files, clock=FixedClock(), sleep=naps.append)
+    log = DeltaLog(store, pytest.fail)
+    committer = BinCommitter(
+        log, snapshot or log.snapshot(), files, clock=FixedClock(), sleep=naps.append
+    )
     return committer.commit(bins, DRAFT)
 
 
@@ -198,7 +201,7 @@ def test_a_listing_with_a_hole_is_not_jumped_over(holes: int) -> None:
 
 def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = build()
-    monkeypatch.setattr(commit_attempts, "_MAX_ATTEMPTS", 5)
+    monkeypatch.setattr(transaction, "_MAX_ATTEMPTS", 5)
 
     class Crowded(ForwardingStore):
         def put_if_absent(self, name: str, data: bytes) -> None:

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.stores.open import open_table_store
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.maintain.actions import Effect
@@ -69,7 +68,7 @@ class Fleet:
         object.__setattr__(self, "context", context)
 
     def store(self, table: LakeTable) -> Store:
-        return open_table_store(self.addresses[table.name], self.server.options)
+        return open_store(self.addresses[table.name], self.server.options)
 
     def sound(self) -> list[LakeTable]:
         return [table for table in self.tables if table.kind != "broken"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
-from deltactl.log.writing.put import put_commit
 from deltactl.storage.local import exclusive
 from deltactl.storage.local.store import LocalStore
+from tests.support.commits import put_commit
 
 pytestmark = pytest.mark.thorough
 
@@ -186,5 +186,5 @@ def test_a_directory_that_cannot_be_synced_is_an_unknown_outcome(
     (tmp_path / "_delta_log").mkdir()
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(CommitOutcomeUnknownError) if is_lasting else nullcontext():
-        assert put_commit(store, NAMES[1], b'{"commitInfo":{}}\n', lambda seconds: None)
+        assert put_commit(store, NAMES[1], b'{"commitInfo":{}}\n')
     assert (tmp_path / NAMES[1]).exists()

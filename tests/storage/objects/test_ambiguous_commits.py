@@ -15,11 +15,10 @@ import pytest
 
 from deltactl import DynamoDbLogStore, Table
 from deltactl.errors import AccessDeniedError, CommitOutcomeUnknownError
-from deltactl.log.stores.open import open_table_store
-from deltactl.log.writing.put import put_commit
+from deltactl.log.delta_log import DeltaLog
 from deltactl.storage.network import traffic
-from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, create_log_table
+from tests.support.commits import settle
 from tests.support.fault_proxy import (
     Answer,
     Cut,
@@ -62,8 +61,8 @@ class Server:
     tries_again: bool = False
     log_store: DynamoDbLogStore | None = None
 
-    def open(self) -> Store:
-        return open_table_store(self.uri, self.options, self.log_store)
+    def open(self) -> DeltaLog:
+        return DeltaLog.open(self.uri, self.options, self.log_store, warn=pytest.fail)
 
     def table(self) -> Table:
         return Table(self.uri, self.options, log_store=self.log_store)
@@ -166,19 +165,19 @@ def name_of(fault: Fault) -> str:
 @pytest.mark.parametrize("fault", [*LANDED, *NOT_LANDED], ids=name_of)
 def test_a_commit_of_ours_is_recognized(fault: Fault, server: Server) -> None:
     store = server.open()
-    store.ensure_put_if_absent()
+    store.ensure_can_commit()
     server.fail(fault)
-    assert put_commit(store, NAME, commit("ours"), never_sleep)
-    assert store.read(NAME) == commit("ours")
+    assert commit_to(store, commit("ours"))
+    assert store.store.read(NAME) == commit("ours")
 
 
 @pytest.mark.parametrize("fault", [*LANDED[:3], SendTwice(), NOT_LANDED[0]], ids=name_of)
 def test_a_commit_of_another_is_never_taken_for_ours(fault: Fault, server: Server) -> None:
     store = server.open()
-    assert put_commit(store, NAME, commit("theirs"), never_sleep)
+    assert commit_to(store, commit("theirs"))
     server.fail(fault)
-    assert not put_commit(store, NAME, commit("ours"), never_sleep)
-    assert store.read(NAME) == commit("theirs")
+    assert not commit_to(store, commit("ours"))
+    assert store.store.read(NAME) == commit("theirs")
 
 
 @pytest.mark.parametrize(
@@ -189,37 +188,37 @@ def test_a_commit_of_another_is_never_taken_for_ours(fault: Fault, server: Serve
 def test_a_store_that_never_answers_puts(fault: Fault, server: Server) -> None:
     """Every reply is lost, those to the library's retries too: what is stored tells."""
     store = server.open()
-    store.ensure_put_if_absent()
+    store.ensure_can_commit()
     server.fail(fault, times=None)
-    assert put_commit(store, NAME, commit("ours"), never_sleep)
+    assert commit_to(store, commit("ours"))
     assert server.attempts() > 1 or not server.tries_again
-    assert store.read(NAME) == commit("ours")
+    assert store.store.read(NAME) == commit("ours")
 
 
 @pytest.mark.parametrize("server", ["s3"], indirect=True)
 def test_what_cannot_be_settled_is_called_unknown(server: Server) -> None:
     """The put landed, but from then on nothing can be read."""
     store = server.open()
-    store.ensure_put_if_absent()
+    store.ensure_can_commit()
     server.fail(Cut(after=True))
     server.proxy.add(Rule(Answer(403, after=False), "GET|HEAD", "00001.json", times=None))
     with pytest.raises(CommitOutcomeUnknownError, match="it is not known whether"):
-        put_commit(store, NAME, commit("ours"), never_sleep)
+        commit_to(store, commit("ours"))
     server.proxy.clear()
-    assert store.read(NAME) == commit("ours")
+    assert store.store.read(NAME) == commit("ours")
 
 
 @pytest.mark.parametrize("server", ["s3"], indirect=True)
 def test_a_put_that_is_not_allowed_is_no_riddle(server: Server) -> None:
     store = server.open()
-    store.ensure_put_if_absent()
+    store.ensure_can_commit()
     server.fail(Answer(403, after=False), times=None)
     with pytest.raises(AccessDeniedError, match="cannot create"):
-        put_commit(store, NAME, commit("ours"), never_sleep)
+        commit_to(store, commit("ours"))
     # Where it landed nevertheless, that is what counts.
     server.proxy.clear()
     server.fail(Answer(403, after=True), times=None)
-    assert put_commit(store, NAME, commit("ours"), never_sleep)
+    assert commit_to(store, commit("ours"))
 
 
 LAST_LINE = b'{"lastOfAll":{}}'
@@ -251,13 +250,13 @@ def test_a_large_commit_of_ours_is_recognized(
     large = replace(server, method=method, target=target, body=body, options=options)
     content = commit("ours") + b" " * ((110 if kind == "s3" else 66) << 20) + LAST_LINE
     store = large.open()
-    store.ensure_put_if_absent()
+    store.ensure_can_commit()
     large.fail(fault)
-    assert put_commit(store, NAME, content, never_sleep)
+    assert commit_to(store, content)
     assert any(found.fault is not None for found in large.proxy.requests)
-    assert store.read(NAME) == content
+    assert store.store.read(NAME) == content
     large.fail(fault)
-    assert not put_commit(store, NAME, commit("others"), never_sleep)
+    assert not commit_to(store, commit("others"))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +267,7 @@ def test_a_large_commit_of_ours_is_recognized(
 def test_optimize_commits_once(fault: Fault, server: Server) -> None:
     """The library's retry is told "exists": a program that believed it would commit again."""
     store = server.open()
-    build_sample(store)
+    build_sample(store.store)
     table = server.table()
     before, rows = table.snapshot(), sorted(map(str, table.scan().read_all().to_pylist()))
     name = f"{before.version + 1:020}.json"
@@ -279,6 +278,10 @@ def test_optimize_commits_once(fault: Fault, server: Server) -> None:
     assert after.snapshot().version == before.version + 1
     assert sorted(map(str, after.scan().read_all().to_pylist())) == rows
     assert server.attempts(name) > 1 or not server.tries_again
+
+
+def commit_to(log: DeltaLog, content: bytes) -> bool:
+    return settle(log.store, log.ensure_committer(), 1, content)
 
 
 CONFLICT = (
@@ -300,18 +303,18 @@ def test_what_s3_says_to_conditional_puts(
 ) -> None:
     """409: two were under way at once, and neither need have landed. 412 may answer a retry."""
     store = server.open()
-    store.ensure_put_if_absent()
+    store.ensure_can_commit()
     server.fail(Answer(status, after, body, {"Content-Type": "application/xml"}))
-    assert put_commit(store, NAME, commit("ours"), never_sleep)
-    assert store.read(NAME) == commit("ours")
+    assert commit_to(store, commit("ours"))
+    assert store.store.read(NAME) == commit("ours")
     server.fail(Answer(status, after, body, {"Content-Type": "application/xml"}))
-    assert not put_commit(store, NAME, commit("others"), never_sleep)
+    assert not commit_to(store, commit("others"))
 
 
 @pytest.mark.parametrize("server", ["s3"], indirect=True)
 def test_the_condition_goes_over_the_wire(server: Server) -> None:
     store = server.open()
-    store.ensure_put_if_absent()
-    put_commit(store, NAME, commit("ours"), never_sleep)
+    store.ensure_can_commit()
+    commit_to(store, commit("ours"))
     (request,) = server.proxy.find("PUT", "00001.json$")
     assert request.headers["if-none-match"] == "*"

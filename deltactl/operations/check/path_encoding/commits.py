@@ -18,7 +18,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.remove_files import RESTORE
+from deltactl.log.writing.commit_info import RESTORE
 from deltactl.numpy_types import WideHashes
 from deltactl.operations.check.path_encoding.history import (
     Event,

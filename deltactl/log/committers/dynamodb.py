@@ -32,41 +32,49 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.protocol.names import LOG_DIR, commit_name, commit_version
+from deltactl.log.committers.committer import CommitFacts, CommitTail
+from deltactl.log.committers.create_file import create_file
+from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.errors import TransientStorageError
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.providers import S3
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import Store
 
 # This is long enough: a writer that checked before this commit has found the commit by then.
 _EXPIRES_AFTER_SECONDS: Final = 24 * 3600
 
 
-class ExternalCommitStore(ForwardingStore):
-    """A store in which entries of an external store decide commits.
+class DynamoDb:
+    """Entries of an external store decide commits.
 
     Entries are found by the table's address as a string, so all writers must use the same string.
     """
 
-    def __init__(self, inner: Store, entries: CommitEntries, clock: Clock) -> None:
-        """Commit to ``inner`` with ``entries``."""
-        super().__init__(inner)
+    def __init__(self, store: Store, entries: CommitEntries, clock: Clock) -> None:
+        """Commit to ``store`` with ``entries``."""
+        self._store = store
         self._entries = entries
         self._clock = clock
         self._is_spelled_alike = False
-        self._inner_keeps_put_if_absent = True
 
-    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Finish the newest commit, which is part of the table already, then list files."""
-        if prefix.strip("/") == LOG_DIR:
-            entry = self._entries.find_latest(self.uri)
-            if entry is not None and not entry.complete:
-                self._finish(entry)
-        return self._inner.list_from(prefix, start)
+    def tail(self, *, may_write: bool) -> CommitTail:
+        """Finish the newest commit, which is part of the table already: a listing shows it then."""
+        entry = self._entries.find_latest(self.uri) if may_write else None
+        if entry is not None and not entry.complete:
+            self._finish(entry)
+        return CommitTail()
 
-    def ensure_put_if_absent(self) -> None:
+    def find(self, version: int) -> str:
+        """Return the name of the commit file."""
+        return f"{LOG_DIR}/{commit_name(version)}"
+
+    @property
+    def uri(self) -> str:
+        """Return the table's root as an absolute URI."""
+        return self._store.uri
+
+    def ensure_can_commit(self) -> None:
         """Raise an error if other writers use another spelling of this table's address.
 
         Raises:
@@ -87,8 +95,8 @@ class ExternalCommitStore(ForwardingStore):
                 )
         self._is_spelled_alike = True
 
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        """Commit with an entry. A file that is no commit is put if its name is free.
+    def commit(self, version: int, content: bytes, facts: CommitFacts) -> None:
+        """Commit with an entry.
 
         Raises:
             ObjectExistsError: the commit file exists. It can be another commit, or this one, after
@@ -96,22 +104,19 @@ class ExternalCommitStore(ForwardingStore):
             SafetyError: writers use different addresses, or the entries do not match the log.
             StorageError: any other error; the outcome is unknown.
         """
-        version = commit_version(name)
-        if version is None:
-            self._publish(name, data)
-            return
-        self.ensure_put_if_absent()
+        name = self.find(version)
+        self.ensure_can_commit()
         if self._is_there(name):
             raise _taken(name)
         self._finish_version(version - 1)
         file_name = commit_name(version)
         entry = CommitEntry(file_name, f".tmp/{file_name}.{self._clock.new_id()}")
-        self._inner.put(f"{LOG_DIR}/{entry.temp_path}", data)
+        self._store.put(f"{LOG_DIR}/{entry.temp_path}", content)
         won = self._entries.create(self.uri, entry)
         with _decided(name):
             if not won:
                 self._give_way(entry)
-            self._end(entry, data)
+            self._end(entry, content)
 
     def _give_way(self, entry: CommitEntry) -> None:
         """Finish the commit of the writer that created the entry, and raise ``ObjectExistsError``.
@@ -123,7 +128,7 @@ class ExternalCommitStore(ForwardingStore):
             return  # the library sent the request twice, and the first attempt succeeded
         name = f"{LOG_DIR}/{entry.file_name}"
         # No entry references the temporary file, and none will.
-        self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
+        self._store.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
         if found is not None and not found.complete:
             self._finish(found)
         elif not self._is_there(name):
@@ -140,7 +145,7 @@ class ExternalCommitStore(ForwardingStore):
         """Put the commit file of a decided commit; raise if it must be read back."""
         taken: ObjectExistsError | None = None
         try:
-            self._publish(f"{LOG_DIR}/{entry.file_name}", data)
+            create_file(self._store, f"{LOG_DIR}/{entry.file_name}", data)
         except ObjectExistsError as error:
             taken = error
         try:
@@ -171,7 +176,7 @@ class ExternalCommitStore(ForwardingStore):
         name = f"{LOG_DIR}/{entry.file_name}"
         if not self._is_there(name):
             try:
-                data = self._inner.read(_temp_name(entry))
+                data = self._store.read(_temp_name(entry))
             except ObjectNotFoundError as error:
                 # Some writers move the temporary file instead of copying it.
                 if not self._is_there(name):
@@ -183,33 +188,16 @@ class ExternalCommitStore(ForwardingStore):
                     ) from error
             else:
                 with suppress(ObjectExistsError):
-                    self._publish(name, data)
+                    create_file(self._store, name, data)
         with suppress(StorageError):
             self._complete(entry)
-
-    def _publish(self, name: str, data: bytes) -> None:
-        """Put a file unless it exists; any other writer puts the same content.
-
-        If the store supports it, the put is conditional. Then the file of a writer that does not
-        use entries cannot be overwritten.
-        """
-        if self._inner_keeps_put_if_absent:
-            try:
-                self._inner.put_if_absent(name, data)
-            except SafetyError:
-                self._inner_keeps_put_if_absent = False
-            else:
-                return
-        if self._is_there(name):
-            raise _taken(name)
-        self._inner.put(name, data)
 
     def _complete(self, entry: CommitEntry) -> bool:
         expires_s = self._clock.now_ms() // 1000 + _EXPIRES_AFTER_SECONDS
         return self._entries.complete(self.uri, entry, expires_s)
 
     def _is_there(self, name: str) -> bool:
-        return self._inner.stat_many([name]) != [None]
+        return self._store.stat_many([name]) != [None]
 
 
 @contextmanager

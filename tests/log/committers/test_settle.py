@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from deltactl.errors import CommitDamagedError, CommitOutcomeUnknownError, StorageError
-from deltactl.log.writing.put import put_commit
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
+from tests.support.commits import put_commit
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 from tests.support.table_builder import commit_path
 
@@ -35,7 +35,7 @@ def test_a_commit_that_was_overwritten_is_an_error(theirs: bytes) -> None:
     store = MemoryStore(f"memory://put/{len(theirs)}")
     racing = _Beside(store, lambda inner: inner.put(NAME, theirs))
     with pytest.raises(CommitDamagedError, match="overwritten") as caught:
-        put_commit(racing, NAME, OURS, lambda seconds: None)
+        put_commit(racing, NAME, OURS)
     assert caught.value.exit_code == 1
     assert store.read(NAME) == theirs
 
@@ -44,13 +44,13 @@ def test_a_commit_that_was_deleted_is_not_put_again() -> None:
     store = MemoryStore("memory://put/deleted")
     racing = _Beside(store, lambda inner: inner.delete_many([NAME]))
     with pytest.raises(CommitDamagedError, match="deleted"):
-        put_commit(racing, NAME, OURS, lambda seconds: None)
+        put_commit(racing, NAME, OURS)
     assert store.stat_many([NAME]) == [None]
 
 
 def test_one_small_read_confirms_a_commit() -> None:
     counting = CountingStore(MemoryStore("memory://put/read"))
-    assert put_commit(counting, NAME, OURS, lambda seconds: None)
+    assert put_commit(counting, NAME, OURS)
     assert counting.calls == {"put_if_absent": 1, "read_ranges": 1}
 
 
@@ -60,9 +60,9 @@ def test_a_commit_that_cannot_be_read_again_is_not_put_again(failures: int) -> N
     faults = [Fault(i, "error", "before", "read_ranges") for i in range(1, failures + 1)]
     counting = CountingStore(FaultyStore(store, *faults))
     if failures < 5:
-        assert put_commit(counting, NAME, OURS, lambda seconds: None)
+        assert put_commit(counting, NAME, OURS)
     else:
         with pytest.raises(CommitOutcomeUnknownError) as caught:
-            put_commit(counting, NAME, OURS, lambda seconds: None)
+            put_commit(counting, NAME, OURS)
         assert isinstance(caught.value.__cause__, StorageError)
     assert counting.calls["put_if_absent"] == 1

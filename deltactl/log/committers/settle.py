@@ -1,13 +1,14 @@
-"""Put one commit file if absent. Read back whether the stored commit is the one of this run.
+"""Let a committer commit a version, and find out whether the stored commit is the one of this run.
 
-After a failed put, above all with "exists", an earlier attempt of the same put may have succeeded.
-After a successful put, a writer that looks and then puts may have replaced the commit. Only the
+After a failed attempt, above all with "exists", an earlier attempt of the same commit may have
+succeeded. After a success, a writer that looks and then puts may have replaced the commit. Only the
 ``txnId`` in the first line shows whose commit it is. Source: PROTOCOL.md, "Commit Provenance".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 from deltactl.errors import (
     AccessDeniedError,
@@ -16,6 +17,7 @@ from deltactl.errors import (
     ObjectNotFoundError,
     StorageError,
 )
+from deltactl.log.committers.committer import CommitFacts, Committer
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 
@@ -24,53 +26,72 @@ _SETTLE_ATTEMPTS = 5
 Sleep = Callable[[float], None]
 
 
-def put_commit(store: Store, name: str, content: bytes, sleep: Sleep) -> bool:
-    """Put a commit; return whether the stored commit is the one of this run.
+class Outcome(Enum):
+    """Whose commit the version is. If this is unknown, an error is raised: it is never guessed."""
+
+    WON = auto()
+    LOST = auto()
+
+
+def settle_commit(
+    store: Store,
+    committer: Committer,
+    version: int,
+    content: bytes,
+    facts: CommitFacts,
+    *,
+    sleep: Sleep,
+) -> Outcome:
+    """Commit a version; return whether it is the commit of this run.
 
     Args:
         store: the store of the table.
-        name: of the commit file.
+        committer: decides.
+        version: the version to commit.
         content: the commit. Its first line has the ``txnId``, so no other commit begins with it.
+        facts: what the commit changes.
         sleep: waits between attempts; takes seconds.
 
     Raises:
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
-        CommitDamagedError: the put succeeded, but another writer replaced or deleted the commit.
+        CommitDamagedError: the commit succeeded, but another writer replaced or deleted it.
         AccessDeniedError: no attempt was allowed, and no commit exists.
         StorageError: a local file system failed, and no commit exists.
-        SafetyError: commits on this store could be overwritten; nothing was put.
+        SafetyError: commits to this table could be overwritten; nothing was committed.
     """
     error: StorageError | None = None
-    is_put, denied_only = False, True
+    is_committed, denied_only = False, True
     for attempt in range(_SETTLE_ATTEMPTS):
         if attempt:
             sleep(0.1 * 2**attempt)
         try:
-            if not is_put:
-                store.put_if_absent(name, content)
-                is_put = True
+            if not is_committed:
+                committer.commit(version, content, facts)
+                is_committed = True
         except StorageError as failed:
             error = failed
             denied_only = denied_only and isinstance(failed, AccessDeniedError)
+        name = committer.find(version)
         try:
             is_ours = _begins_with_first_line(store, name, content)
-            if is_ours and not is_put:
+            if is_ours and not is_committed:
                 store.sync_directories([name])  # the sync of the put may have failed
         except ObjectNotFoundError as missing:
-            if is_put:
+            if is_committed:
                 raise _explain_damage(name, "deleted") from missing
             if is_local_uri(store.uri):
                 raise error from None  # type: ignore[misc]  # a link was either created or not
-            continue  # the first attempt may still succeed: only another put can decide
+            continue  # the first attempt may still succeed: only another attempt can decide
         except StorageError as failed:
             error, denied_only = error or failed, False
             continue
-        if is_put and not is_ours:
+        if is_committed and not is_ours:
             raise _explain_damage(name, "overwritten")
-        return is_ours
+        return Outcome.WON if is_ours else Outcome.LOST
     assert error is not None
     if denied_only:
         raise error
+    name = committer.find(version)
     raise CommitOutcomeUnknownError(
         f"it is not known whether {name} was committed: {error}",
         hint="Run `deltactl describe-history` to see whether the version exists, then rerun. "

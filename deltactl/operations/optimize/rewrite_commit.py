@@ -1,7 +1,7 @@
-"""Commit rewritten files (dataChange=false) in the put-if-absent loop.
+"""Commit rewritten files (dataChange=false), as far as the commits of other writers allow it.
 
-After every failed put, the version is read back and its ``txnId`` is compared. Source: PROTOCOL.md,
-"Commit Provenance", "In-Commit Timestamps", "Row Tracking".
+Source: PROTOCOL.md, "Commit Provenance", "Row Tracking"; Delta's conflict rules for commits without
+data change.
 """
 
 from __future__ import annotations
@@ -9,37 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
 from deltactl.clock import Clock
-from deltactl.errors import (
-    KEEPS_FILES,
-    ConflictError,
-    DeltactlError,
-    join_reasons,
-)
+from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, join_reasons
+from deltactl.log.committers.settle import Sleep
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import add_line, domain_line, line, remove_lines
-from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_attempts import CommitBase, win_version
-from deltactl.log.writing.commit_info import Description, commit_info
+from deltactl.log.writing.action_lines import as_removes
+from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.compaction_tags import tag_removes
-from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners
+from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
 from deltactl.log.writing.conflicts import find_conflict
-from deltactl.log.writing.put import Sleep
-from deltactl.log.writing.row_ids import RowIds
+from deltactl.log.writing.transaction import Transaction
 from deltactl.log.writing.vectors import VectorWriter, may_write_vectors
 from deltactl.parquet.open_files import load_deletion_vector
-from deltactl.protocol.actions import DomainMetadata, Metadata
+from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.properties import TableProperties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft(Description):
+class RewriteDescription(Description):
     """The parts of a commit that are the same in all attempts.
 
     ``measure`` returns the metrics of the committed bins. ``prove`` returns more tags, about the
@@ -51,6 +46,17 @@ class Draft(Description):
     read_version: int
     deletion_timestamp_ms: int
     isolation_level: str = "SnapshotIsolation"
+
+    def of(self, bins: Sequence[Bin]) -> Description:
+        """Return the description of a commit of some bins."""
+        return Description(
+            operation=self.operation,
+            parameters=self.parameters,
+            engine_info=self.engine_info,
+            metrics=self.measure(bins),
+            tags={**self.tags, **self.prove(bins)},
+            isolation_level=self.isolation_level,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class Committed:
         return tuple(verdict.bin is not None for verdict in self.verdicts)
 
 
-class Committer:
+class BinCommitter:
     """Commit batches of bins, one after another, after the commits of other writers.
 
     All bins were written from one snapshot. Each bin is compared with every commit of other writers
@@ -75,27 +81,26 @@ class Committer:
     outputs.
     """
 
-    def __init__(self, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep) -> None:
+    def __init__(
+        self, log: DeltaLog, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep
+    ) -> None:
         """Begin before the bins are written.
 
         Take the snapshot from which they are written, and ``files``, which they remove.
         """
-        self._store, self._clock, self._sleep = snapshot.store, clock, sleep
-        self._origin = snapshot.metadata
-        self._origin_features = list_features(snapshot.protocol)
-        self._base = CommitBase.of(snapshot)
-        self._winners = Winners(files)
-        self._added_files = AddedFiles(snapshot.store, clock)
-        self._metadata: Metadata | None = None
+        self._store, self._clock = log.store, clock
+        base = CommitBase.of(snapshot)
+        self._transaction = Transaction(log, base, clock=clock, sleep=sleep)
+        self._rule = RewriteRule(snapshot, files)
         self.orphans: list[str] = []
         """Deletion vector files of failed attempts that could not be removed."""
 
     @property
     def state(self) -> CommitBase:
         """Return the latest state of the table that is known."""
-        return self._base
+        return self._transaction.base
 
-    def commit(self, bins: Sequence[Bin], draft: Draft) -> Committed:
+    def commit(self, bins: Sequence[Bin], description: RewriteDescription) -> Committed:
         """Commit the bins that the commits of other writers still allow.
 
         Raises:
@@ -110,48 +115,35 @@ class Committer:
             StorageError: the store failed, and the commit does not exist.
         """
         vectors = VectorWriter(self._store, self._clock)
+        draft = RewriteCommit(bins, description, self._rule, vectors)
         try:
-            committed = self._commit(bins, draft, vectors)
+            after = self._transaction.commit(draft)
         except KEEPS_FILES:
             raise  # a commit in the log may reference the vectors
         except DeltactlError:
             self.orphans += vectors.discard()
             raise
-        chosen = [verdict.bin for verdict in committed.verdicts if verdict.bin is not None]
-        self.orphans += vectors.discard(file for bin_ in chosen for file in bin_.added)
-        return committed
+        self.orphans += vectors.discard(file for bin_ in draft.chosen for file in bin_.added)
+        return Committed(after.version, tuple(draft.verdicts))
 
-    def _commit(self, bins: Sequence[Bin], draft: Draft, vectors: VectorWriter) -> Committed:
-        verdicts: list[Verdict] = []
-        domains = self._base.domains
 
-        def encode(base: CommitBase, txn_id: str) -> bytes:
-            nonlocal verdicts, domains
-            verdicts = [_attach(v, vectors, base) for v in self._judge(base, bins)]
-            chosen = [verdict.bin for verdict in verdicts if verdict.bin is not None]
-            info = commit_info(
-                base.times(self._store, self._clock),
-                replace(draft, tags={**draft.tags, **draft.prove(chosen)}),
-                read_version=draft.read_version,
-                txn_id=txn_id,
-                metrics=draft.measure(chosen),
-            )
-            content, domains = _encode(base, chosen, info, draft.deletion_timestamp_ms)
-            return content
+class RewriteRule:
+    """Decides which bins may be committed after the commits of other writers."""
 
-        won = win_version(
-            self._store,
-            self._base,
-            encode,
-            learn=self._learn,
-            clock=self._clock,
-            sleep=self._sleep,
-            files=self._added_files,
-        )
-        self._base = replace(won, domains=domains)
-        return Committed(won.version, tuple(verdicts))
+    def __init__(self, snapshot: Snapshot, files: pa.Table) -> None:
+        """Take the snapshot from which the bins are written, and the files that they remove."""
+        self._store, self._origin = snapshot.store, snapshot.metadata
+        self._origin_features = list_features(snapshot.protocol)
+        self._concurrent = ConcurrentCommits(files)
+        self._metadata = snapshot.metadata
 
-    def _judge(self, base: CommitBase, bins: Sequence[Bin]) -> Sequence[Verdict]:
+    def judge(self, base: CommitBase, bins: Sequence[Bin]) -> Sequence[Verdict]:
+        """Return what may be committed of each bin.
+
+        Raises:
+            ConflictError: nothing; it has the reason for each bin.
+            UnsupportedFeatureError: the protocol was upgraded.
+        """
         # Check this before each attempt: another writer may have upgraded the protocol since the
         # last batch.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
@@ -159,7 +151,7 @@ class Committer:
         reason = find_conflict(self._origin, self._metadata, gained)
         if reason is not None:
             raise explain_conflict([reason] * len(bins))
-        verdicts = self._winners.judge(
+        verdicts = self._concurrent.judge(
             bins,
             partial(load_deletion_vector, self._store),
             may_write_vectors=may_write_vectors(base.protocol, base.metadata),
@@ -168,10 +160,50 @@ class Committer:
             raise explain_conflict([verdict.reason for verdict in verdicts])
         return verdicts
 
-    def _learn(self, base: CommitBase, winners: Tail) -> None:
-        self._base = base
-        self._metadata = winners.non_file_actions.metadata or self._metadata
-        self._winners.learn(winners)
+    def rebase(self, concurrent: Tail) -> None:
+        """Take commits of other writers."""
+        self._metadata = concurrent.non_file_actions.metadata or self._metadata
+        self._concurrent.rebase(concurrent)
+
+
+class RewriteCommit:
+    """The commit of a batch of bins; ``verdicts`` are those of the latest attempt."""
+
+    def __init__(
+        self,
+        bins: Sequence[Bin],
+        description: RewriteDescription,
+        rule: RewriteRule,
+        vectors: VectorWriter,
+    ) -> None:
+        self._bins, self._description = bins, description
+        self._rule, self._vectors = rule, vectors
+        self.verdicts: list[Verdict] = []
+
+    @property
+    def chosen(self) -> list[Bin]:
+        """Return the bins, or parts of bins, that are committed."""
+        return [verdict.bin for verdict in self.verdicts if verdict.bin is not None]
+
+    def prepare(self, base: CommitBase) -> Actions:
+        """See ``Draft.prepare``."""
+        verdicts = self._rule.judge(base, self._bins)
+        self.verdicts = [_attach(verdict, self._vectors, base) for verdict in verdicts]
+        bins, described = self.chosen, self._description
+        is_tagged = may_write_vectors(base.protocol, base.metadata)
+        removed = [tag_removes(bin_) if is_tagged else bin_.removed for bin_ in bins]
+        tombstones = [as_removes(files, described.deletion_timestamp_ms) for files in removed]
+        return Actions(
+            description=described.of(bins),
+            read_version=described.read_version,
+            added=[file for bin_ in bins for file in bin_.added],
+            adds_rows=False,
+            removed=pa.concat_tables([REMOVE_SCHEMA.empty_table(), *tombstones]),
+        )
+
+    def rebase(self, base: CommitBase, concurrent: Tail) -> None:
+        """See ``Draft.rebase``."""
+        self._rule.rebase(concurrent)
 
 
 def explain_conflict(reasons: Sequence[str]) -> ConflictError:
@@ -191,27 +223,3 @@ def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdic
     (output,) = bin_.added
     output = vectors.attach(output, deleted, TableProperties(base.metadata.configuration))
     return replace(verdict, bin=replace(bin_, added=(output,)))
-
-
-def _encode(
-    base: CommitBase,
-    bins: Sequence[Bin],
-    info: Mapping[str, Any],
-    deletion_timestamp_ms: int,
-) -> tuple[bytes, Mapping[str, DomainMetadata]]:
-    """Return the content of the next version's commit, and the domains after this commit."""
-    lines = [line("commitInfo", info)]
-    row_ids = RowIds.of(base)
-    is_tagged = may_write_vectors(base.protocol, base.metadata)
-    for bin_ in bins:
-        for file in bin_.added:
-            ids = None if row_ids is None else (row_ids.take(file.num_records), base.version + 1)
-            lines.append(add_line(file, ids))
-        removed = tag_removes(bin_) if is_tagged else bin_.removed
-        lines += remove_lines(removed, deletion_timestamp_ms)
-    domains = dict(base.domains)
-    if row_ids is not None and row_ids.grew:
-        domain = row_ids.domain()
-        domains[domain.domain] = domain
-        lines.append(domain_line(domain))
-    return ("\n".join(lines) + "\n").encode(), domains

@@ -16,14 +16,16 @@ from deltactl.errors import (
     ObjectExistsError,
     SafetyError,
 )
-from deltactl.log.stores.external import ExternalCommitStore
-from deltactl.log.writing.put import put_commit
+from deltactl.log.committers.create_file import create_file
+from deltactl.log.committers.dynamodb import DynamoDb
+from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.commit_entries import FaultyEntries, MemoryEntries
+from tests.support.commits import FACTS, settle
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
 
 URI = "s3://bucket/a table"
@@ -66,32 +68,31 @@ def commit(txn_id: str) -> bytes:
     return json.dumps({"commitInfo": {"txnId": txn_id}}).encode() + b"\n"
 
 
-def never_sleep(_: float) -> None:
-    pass
+def put(committer: DynamoDb, version: int, txn_id: str) -> bool:
+    return settle(committer._store, committer, version, commit(txn_id))
 
 
-def put(store: Store, version: int, txn_id: str) -> bool:
-    return put_commit(store, name_of(version), commit(txn_id), never_sleep)
-
-
-def log_of(store: Store) -> list[str]:
+def log_of(it: Store | DynamoDb) -> list[str]:
     """The commits; temporary files may lie beside them."""
-    return [info.name for info in store.list_from(LOG_DIR) if not info.name.endswith(".tmp")]
+    if isinstance(it, DynamoDb):
+        log = DeltaLog(it._store, pytest.fail, committer=it)
+        return [info.name for _, info in sorted(log.listing.commits.items())]
+    return [info.name for info in it.list_from(LOG_DIR) if not info.name.endswith(".tmp")]
 
 
 def test_a_commit_and_what_it_leaves(inner: Store, entries: MemoryEntries) -> None:
     clock = FixedClock(1_700_000_000_000)
-    store = ExternalCommitStore(inner, entries, clock)
+    store = DynamoDb(inner, entries, clock)
     assert put(store, 0, "first")
     assert put(store, 1, "second")
     assert not put(store, 1, "third")
     assert log_of(store) == [name_of(0), name_of(1)]
-    assert store.read(name_of(1)) == commit("second")
+    assert store._store.read(name_of(1)) == commit("second")
     # As Delta's own writer leaves them: relative to the log, kept for a day.
     entry = entries.items[URI, commit_name(1)]
     assert entry.complete
     assert entry.temp_path.startswith(f".tmp/{commit_name(1)}.")
-    assert store.read(f"{LOG_DIR}/{entry.temp_path}") == commit("second")
+    assert store._store.read(f"{LOG_DIR}/{entry.temp_path}") == commit("second")
     assert entries.expires[URI, commit_name(1)] == 1_700_000_000 + 24 * 3600
 
 
@@ -100,12 +101,12 @@ def test_a_commit_and_what_it_leaves(inner: Store, entries: MemoryEntries) -> No
 def test_a_fault_at_every_entry_call(
     action: str, when: str, inner: Store, entries: MemoryEntries
 ) -> None:
-    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    put(DynamoDb(inner, entries, SystemClock()), 0, "first")
     for at in itertools.count(1):
         version = len(log_of(inner))
         fault = Fault(at, action, when)  # type: ignore[arg-type]
         faulty = FaultyEntries(entries, fault)
-        _try_and_check(ExternalCommitStore(inner, faulty, SystemClock()), inner, entries, version)
+        _try_and_check(DynamoDb(inner, faulty, SystemClock()), inner, entries, version)
         if faulty.calls < at:
             return
 
@@ -114,12 +115,12 @@ def test_a_fault_at_every_entry_call(
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_fault_at_every_store_call(action: str, when: str, entries: MemoryEntries) -> None:
     inner = empty_store()
-    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    put(DynamoDb(inner, entries, SystemClock()), 0, "first")
     for at in itertools.count(1):
         version = len(log_of(inner))
         fault = Fault(at, action, when)  # type: ignore[arg-type]
         faulty = FaultyStore(inner, fault)
-        _try_and_check(ExternalCommitStore(faulty, entries, SystemClock()), inner, entries, version)
+        _try_and_check(DynamoDb(faulty, entries, SystemClock()), inner, entries, version)
         if not _was_hit(faulty, fault):
             return
 
@@ -128,37 +129,37 @@ def _was_hit(store: FaultyStore, fault: Fault) -> bool:
     return len(store.calls) >= fault.at
 
 
-def _try_and_check(store: Store, inner: Store, entries: MemoryEntries, version: int) -> None:
+def _try_and_check(store: DynamoDb, inner: Store, entries: MemoryEntries, version: int) -> None:
     """One commit with a fault: it is there whole or not at all, and the log goes on."""
     txn_id = f"txn {next(_numbers)}"
     try:
         won: bool | None = put(store, version, txn_id)
     except Crash:
         won = None
-    after = ExternalCommitStore(inner, entries, SystemClock())
+    after = DynamoDb(inner, entries, SystemClock())
     listed = log_of(after)
     assert listed == [name_of(number) for number in range(len(listed))]
     is_there = len(listed) > version
     assert is_there == ((URI, commit_name(version)) in entries.items)
     if is_there:
-        assert after.read(name_of(version)) == commit(txn_id)
+        assert after._store.read(name_of(version)) == commit(txn_id)
         assert entries.items[URI, commit_name(version)].complete
     assert won is None or (won and is_there)
     # Whoever comes next is not in the way of what is left, nor the other way round.
     other = f"txn {next(_numbers)}"
     assert put(after, version, other) is not is_there
-    assert after.read(name_of(version)) == commit(txn_id if is_there else other)
+    assert after._store.read(name_of(version)) == commit(txn_id if is_there else other)
 
 
 def test_a_commit_that_another_began_is_finished_first(
     inner: Store, entries: MemoryEntries
 ) -> None:
-    store = ExternalCommitStore(inner, entries, SystemClock())
+    store = DynamoDb(inner, entries, SystemClock())
     put(store, 0, "first")
     _begin(inner, entries, 1)
     # A writer that has not listed since: the name is taken, and the content is theirs.
     assert not put(store, 1, "ours")
-    assert store.read(name_of(1)) == commit("theirs")
+    assert store._store.read(name_of(1)) == commit("theirs")
     _begin(inner, entries, 2)
     assert put(store, 3, "ours")
     assert log_of(store) == [name_of(version) for version in range(4)]
@@ -173,10 +174,10 @@ def _begin(inner: Store, entries: MemoryEntries, version: int) -> None:
 
 
 def test_listing_finishes_the_newest(inner: Store, entries: MemoryEntries) -> None:
-    store = ExternalCommitStore(inner, entries, SystemClock())
+    store = DynamoDb(inner, entries, SystemClock())
     put(store, 0, "first")
     _begin(inner, entries, 1)
-    list(store.list_from("elsewhere"))
+    assert log_of(DeltaLog(inner, pytest.fail).store) == [name_of(0)]
     assert log_of(inner) == [name_of(0)]
     assert log_of(store) == [name_of(0), name_of(1)]
     assert entries.items[URI, commit_name(1)].complete
@@ -193,7 +194,7 @@ def test_a_temporary_file_that_was_moved_is_no_damage(inner: Store, entries: Mem
             return self._inner.read(name)
 
     _begin(inner, entries, 1)
-    store = ExternalCommitStore(Moving(inner), entries, SystemClock())
+    store = DynamoDb(Moving(inner), entries, SystemClock())
     assert log_of(store) == [name_of(1)]
 
 
@@ -201,22 +202,22 @@ def test_content_that_is_gone_is_damage(inner: Store, entries: MemoryEntries) ->
     _begin(inner, entries, 1)
     inner.delete_many([f"{LOG_DIR}/_commit_1.json.tmp"])
     with pytest.raises(CorruptLogError, match="its content was deleted"):
-        log_of(ExternalCommitStore(inner, entries, SystemClock()))
+        log_of(DynamoDb(inner, entries, SystemClock()))
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../x", "s3://other/x", "a/../../../x"])
 def test_entries_are_others_word(path: str, inner: Store, entries: MemoryEntries) -> None:
     entries.create(URI, CommitEntry(commit_name(1), path))
     with pytest.raises(CorruptLogError, match="outside of the log"):
-        log_of(ExternalCommitStore(inner, entries, SystemClock()))
+        log_of(DynamoDb(inner, entries, SystemClock()))
 
 
 def test_entries_of_a_table_that_was_here_before(inner: Store, entries: MemoryEntries) -> None:
-    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    put(DynamoDb(inner, entries, SystemClock()), 0, "first")
     inner.delete_many([info.name for info in inner.list_from(LOG_DIR)])
-    store = ExternalCommitStore(inner, entries, SystemClock())
+    store = DynamoDb(inner, entries, SystemClock())
     with pytest.raises(SafetyError, match="has an entry for the commit .*0.json") as refused:
-        store.put_if_absent(name_of(0), commit("ours"))
+        store.commit(0, commit("ours"), FACTS)
     assert "DynamoDB" in (refused.value.hint or "")
 
 
@@ -224,19 +225,19 @@ def test_entries_of_a_table_that_was_here_before(inner: Store, entries: MemoryEn
 def test_another_spelling_is_another_table(
     other: str, inner: Store, entries: MemoryEntries
 ) -> None:
-    store = ExternalCommitStore(inner, entries, SystemClock())
+    store = DynamoDb(inner, entries, SystemClock())
     put(store, 0, "first")
     entries.create(other, CommitEntry(commit_name(1), ".tmp/x"))
-    store.ensure_put_if_absent()  # this one has looked before
-    fresh = ExternalCommitStore(inner, entries, SystemClock())
+    store.ensure_can_commit()  # this one has looked before
+    fresh = DynamoDb(inner, entries, SystemClock())
     with pytest.raises(SafetyError, match="treats the two addresses as two tables") as refused:
-        fresh.ensure_put_if_absent()
+        fresh.ensure_can_commit()
     assert other in refused.value.message
     with pytest.raises(SafetyError):
-        fresh.put_if_absent(name_of(1), commit("ours"))
+        fresh.commit(1, commit("ours"), FACTS)
     # Entries that are older than ours are of a time before.
     entries.create(URI, CommitEntry(commit_name(1), ".tmp/y"))
-    fresh.ensure_put_if_absent()
+    fresh.ensure_can_commit()
 
 
 def test_a_writer_that_replaces_entries_is_found_out(entries: MemoryEntries) -> None:
@@ -253,9 +254,9 @@ def test_a_writer_that_replaces_entries_is_found_out(entries: MemoryEntries) -> 
                 self.items[table_path, entry.file_name] = theirs
             return created
 
-    store = ExternalCommitStore(inner, Replaced(), SystemClock())
+    store = DynamoDb(inner, Replaced(), SystemClock())
     assert not put(store, 0, "ours")
-    assert store.read(name_of(0)) == commit("theirs")
+    assert store._store.read(name_of(0)) == commit("theirs")
 
 
 def test_a_commit_that_is_decided_is_never_called_refused(entries: MemoryEntries) -> None:
@@ -266,12 +267,12 @@ def test_a_commit_that_is_decided_is_never_called_refused(entries: MemoryEntries
         def put_if_absent(self, name: str, data: bytes) -> None:
             raise AccessDeniedError("not this name")
 
-    store = ExternalCommitStore(Denying(inner), entries, SystemClock())
+    store = DynamoDb(Denying(inner), entries, SystemClock())
     with pytest.raises(CommitOutcomeUnknownError):
         put(store, 0, "ours")
-    after = ExternalCommitStore(inner, entries, SystemClock())
+    after = DynamoDb(inner, entries, SystemClock())
     assert log_of(after) == [name_of(0)]
-    assert after.read(name_of(0)) == commit("ours")
+    assert after._store.read(name_of(0)) == commit("ours")
 
 
 def test_a_commit_that_may_not_be_decided_is_refused(entries: MemoryEntries) -> None:
@@ -282,24 +283,31 @@ def test_a_commit_that_may_not_be_decided_is_refused(entries: MemoryEntries) -> 
             raise AccessDeniedError("no PutItem")
 
     with pytest.raises(AccessDeniedError):
-        put(ExternalCommitStore(inner, Denying(), SystemClock()), 0, "ours")
+        put(DynamoDb(inner, Denying(), SystemClock()), 0, "ours")
     assert log_of(inner) == []
 
 
-def test_other_files_of_the_log_need_no_entry(inner: Store, entries: MemoryEntries) -> None:
-    store = ExternalCommitStore(inner, entries, SystemClock())
-    store.put_if_absent(f"{LOG_DIR}/00000000000000000000.crc", b"{}")
+def test_other_files_of_the_log_need_no_entry(inner: Store) -> None:
+    create_file(inner, f"{LOG_DIR}/00000000000000000000.crc", b"{}")
     with pytest.raises(ObjectExistsError):
-        store.put_if_absent(f"{LOG_DIR}/00000000000000000000.crc", b"{}")
-    assert entries.items == {}
+        create_file(inner, f"{LOG_DIR}/00000000000000000000.crc", b"{}")
+
+
+def test_reading_finishes_no_commit(inner: Store, entries: MemoryEntries) -> None:
+    committer = DynamoDb(inner, entries, SystemClock())
+    put(committer, 0, "first")
+    _begin(inner, entries, 1)
+    log = DeltaLog(inner, pytest.fail, committer=committer)
+    assert log.read_only().listing.latest_version == 0
+    assert log.listing.latest_version == 1
 
 
 def test_many_writers_one_winner_each(inner: Store, entries: MemoryEntries) -> None:
     """Each version is won once, and what is read back is what the winner put."""
-    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    put(DynamoDb(inner, entries, SystemClock()), 0, "first")
 
     def write(number: int) -> list[int]:
-        store = ExternalCommitStore(inner, entries, SystemClock())
+        store = DynamoDb(inner, entries, SystemClock())
         return [v for v in range(1, 20) if put(store, v, f"{number} {v}")]
 
     with ThreadPoolExecutor(6) as pool:

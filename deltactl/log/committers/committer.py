@@ -1,0 +1,78 @@
+"""How a version becomes the next version of a table.
+
+A ``Committer`` decides this, and nothing else. It may also know commits that a listing does not
+show. Source: PROTOCOL.md, "Delta Log Entries", "Catalog-managed tables".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from deltactl.protocol.actions import DomainMetadata, Metadata
+from deltactl.protocol.actions import Protocol as TableProtocol
+from deltactl.storage.store import FileInfo
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTail:
+    """Commits that are part of the table, whether or not a listing shows them.
+
+    Attributes:
+        commits: the files of ratified commits that may not be published, by version, without a gap.
+        published_through: the latest version of which all commits are published: their files are
+            in the log under their own names. ``None``: all commits are published.
+    """
+
+    commits: Mapping[int, FileInfo] = field(default_factory=dict)
+    published_through: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFacts:
+    """What a commit changes, for committers that need to know it.
+
+    ``protocol`` and ``metadata`` are ``None`` if the commit has none; ``domains`` are those that
+    it sets or removes.
+    """
+
+    txn_id: str
+    in_commit_timestamp: int | None = None
+    protocol: TableProtocol | None = None
+    metadata: Metadata | None = None
+    domains: tuple[DomainMetadata, ...] = ()
+
+
+class Committer(Protocol):
+    """Decides which commit is the next version. Threads and processes may race."""
+
+    def tail(self, *, may_write: bool) -> CommitTail:
+        """Return the commits that a listing may not show. Call this before a listing.
+
+        If it may write, it may finish commits of other writers that are part of the table already.
+
+        Raises:
+            StorageError: the commits are unknown.
+        """
+
+    def ensure_can_commit(self) -> None:
+        """Raise an error if commits to this table are not safe. Fast when called again.
+
+        Raises:
+            SafetyError: a commit could be overwritten, or other writers commit in another way.
+            StorageError: this is not known.
+        """
+
+    def commit(self, version: int, content: bytes, facts: CommitFacts) -> None:
+        """Try once to make a commit the given version. The first line of content has the txn id.
+
+        Raises:
+            ObjectExistsError: the version exists. It can be this commit, after an earlier attempt:
+                read the file back.
+            SafetyError: commits are not safe; nothing was changed.
+            StorageError: any other error; the outcome is unknown.
+        """
+
+    def find(self, version: int) -> str:
+        """Return the name of the file that a commit of this version has, if it exists."""

@@ -1,0 +1,35 @@
+"""Choose how commits of a table are decided: by put-if-absent, or with DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltactl.clock import SystemClock
+from deltactl.errors import UsageError
+from deltactl.log.committers.committer import Committer
+from deltactl.log.committers.dynamodb import DynamoDb
+from deltactl.log.committers.put_if_absent import PutIfAbsent
+from deltactl.storage.dynamodb import DynamoDbEntries
+from deltactl.storage.log_store import DynamoDbLogStore
+from deltactl.storage.providers import provider_of
+from deltactl.storage.store import Store
+
+
+def choose_committer(
+    store: Store, options: Mapping[str, str], log_store: DynamoDbLogStore | None
+) -> Committer:
+    """Return the committer that the other writers of a table use too.
+
+    Raises:
+        UsageError: ``log_store`` is given for a table that is not on S3.
+    """
+    if log_store is None:
+        return PutIfAbsent(store)
+    provider = provider_of(store.uri)
+    if provider is None or not provider.uses_dynamodb:
+        raise UsageError(
+            f"a log store in DynamoDB is for tables on S3, not for {store.uri!r}",
+            hint="Omit --log-store: outside of S3, the storage itself ensures that only one "
+            "writer commits a version.",
+        )
+    return DynamoDb(store, DynamoDbEntries(log_store, options), SystemClock())

@@ -1,0 +1,99 @@
+"""The state of a table on which a commit is based, and the times of the commit.
+
+Source: PROTOCOL.md, "In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltactl.clock import Clock
+from deltactl.errors import NotATableError
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.protocol.properties import TableProperties
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBase:
+    """The state of the table at ``version``, on which the next commit is based.
+
+    ``version`` is -1 for a table that does not exist yet. ``commit_file`` is the latest commit that
+    is known to exist; after a log cleanup it is ``None``.
+    """
+
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict, repr=False)
+    commit_file: str | None = None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> CommitBase:
+        """Return the state of a snapshot."""
+        commit = snapshot.segment.commit
+        return cls(
+            snapshot.version,
+            snapshot.protocol,
+            snapshot.metadata,
+            snapshot.domains,
+            None if commit is None else commit.name,
+        )
+
+    def ensure_table_is_there(self, log: DeltaLog) -> bool:
+        """Check before a commit that the table still exists.
+
+        If the table was deleted, a put would create a log that consists of one unreadable commit.
+
+        Returns:
+            Whether the previous commit still exists. If a log cleanup removed it, others have
+            committed since then.
+
+        Raises:
+            NotATableError: the table does not exist, and there is no later commit.
+        """
+        name = self.commit_file
+        if name is None or log.store.stat_many([name]) != [None]:
+            return True
+        if log.has_versions_from(self.version + 1):
+            return False
+        raise NotATableError(
+            f"{name} of {log.uri} does not exist: the table was deleted during the run",
+            hint="Check the path. Nothing was committed.",
+        )
+
+    def times(
+        self,
+        log: DeltaLog,
+        clock: Clock,
+        after: Metadata | None = None,
+        *,
+        enables: bool = False,
+    ) -> dict[str, Any]:
+        """Return the first fields of the next commitInfo: the times that the table requires.
+
+        Args:
+            log: the log of the table.
+            clock: for the time.
+            after: the metadata that the commit sets, if it sets one.
+            enables: whether the commit turns on in-commit timestamps for an existing table.
+
+        Raises:
+            CorruptLogError: the previous commit has no in-commit timestamp, but must have one.
+        """
+        now = clock.now_ms()
+        before, after = self.metadata, after or self.metadata
+        if not TableProperties(after.configuration).in_commit_timestamps:
+            return {"timestamp": now}
+        earliest = 0  # if this commit enables the timestamps, all earlier times are older
+        if self.version >= 0 and TableProperties(before.configuration).in_commit_timestamps:
+            name = self.commit_file or log.commit_file(self.version)
+            earliest = CommitBytes(name, log.store.read(name)).in_commit_timestamp + 1
+        if enables and self.commit_file is not None:
+            (info,) = log.store.stat_many([self.commit_file])
+            earliest = max(earliest, 0 if info is None else info.modified_ms + 1)
+        return {"inCommitTimestamp": max(now, earliest), "timestamp": now}

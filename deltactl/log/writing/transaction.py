@@ -1,0 +1,166 @@
+"""Write commits: the only place from which a commit reaches the log.
+
+Source: PROTOCOL.md, "Delta Log Entries", "Commit Provenance".
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from deltactl.clock import Clock
+from deltactl.errors import ConflictError, ObjectNotFoundError
+from deltactl.log.committers.committer import CommitFacts
+from deltactl.log.committers.settle import Outcome, Sleep, settle_commit
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.replay import Tail
+from deltactl.log.writing.actions import Actions, EncodedCommit, encode_commit
+from deltactl.log.writing.added_files import AddedFiles
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import commit_info
+from deltactl.log.writing.concurrent_commits import read_concurrent_commits
+
+_MAX_ATTEMPTS: Final = 1000
+
+
+class Draft(Protocol):
+    """A commit that an operation wants to make, whatever other writers commit before it."""
+
+    def prepare(self, base: CommitBase) -> Actions:
+        """Return the actions of the commit after a state. Called before each attempt.
+
+        Raises:
+            DeltactlError: the state does not allow the commit.
+        """
+
+    def rebase(self, base: CommitBase, concurrent: Tail) -> None:
+        """Take commits of other writers that were first, and the state after them.
+
+        Raises:
+            ConflictError: they do not allow the commit.
+        """
+
+
+@dataclass(slots=True)
+class _Attempt:
+    commit: EncodedCommit
+    facts: CommitFacts
+
+
+class Transaction:
+    """Commits to a table, one after another, each after the commits of other writers.
+
+    ``base`` is the latest state of the table that is known.
+    """
+
+    def __init__(
+        self,
+        log: DeltaLog,
+        base: CommitBase,
+        *,
+        clock: Clock,
+        sleep: Sleep,
+        files: AddedFiles | None = None,
+    ) -> None:
+        """Begin before the run writes its first file.
+
+        Args:
+            log: the log of the table.
+            base: the state from which the commits are prepared.
+            clock: for times and ids.
+            sleep: waits between attempts; takes seconds.
+            files: proves that the files that the commits add exist; ``None``: a new one.
+        """
+        self._log, self.base = log, base
+        self._clock, self._sleep = clock, sleep
+        self._files = files or AddedFiles(log.store, clock)
+
+    def commit(self, draft: Draft) -> CommitBase:
+        """Commit the next version; return the state after it.
+
+        For each attempt, the commit is prepared and encoded again, because version, row ids,
+        in-commit timestamp and id all change.
+
+        Raises:
+            ConflictError: other writers' commits do not allow it, or in all attempts, another
+                writer was first.
+            FilesGoneError: files that the commit would add do not exist; nothing was committed.
+            CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+            CommitDamagedError: the commit succeeded, and then it or its files were lost.
+            NotATableError: the log was deleted.
+            StorageError: the store failed, and the commit does not exist.
+        """
+        for attempt in range(_MAX_ATTEMPTS):
+            prepared = self._prepare_if_readable(draft)
+            is_there = prepared is not None and self.base.ensure_table_is_there(self._log)
+            if prepared is not None and is_there and self._try(prepared):
+                return self.base
+            if attempt:
+                self._sleep(random.uniform(0, min(1.0, 0.01 * 2 ** min(attempt, 7))))
+            self.read_concurrent(draft)
+        raise ConflictError(
+            f"gave up after {_MAX_ATTEMPTS} attempts to commit",
+            hint="Rerun when fewer writers are active.",
+        )
+
+    def create(self, actions: Actions) -> bool:
+        """Commit version 0; return ``False`` if another writer created the table.
+
+        Raises:
+            FilesGoneError: files of the table do not exist; nothing was committed.
+            SafetyError: row ids cannot be assigned.
+            CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+            CommitDamagedError: the commit succeeded, and then it or its files were lost.
+            StorageError: the store failed, and no commit exists.
+        """
+        return self._try(self._encode(actions, self._clock.new_id()))
+
+    def read_concurrent(self, draft: Draft) -> None:
+        """Read the commits of other writers since ``base``, and base the next commit on them.
+
+        Raises:
+            ConflictError: the draft does not allow them, or a log cleanup removed some of them.
+        """
+        self.base, concurrent = read_concurrent_commits(self._log, self.base)
+        self._files.rebase(concurrent)
+        draft.rebase(self.base, concurrent)
+
+    def _prepare_if_readable(self, draft: Draft) -> _Attempt | None:
+        """Return the next attempt; ``None`` if a log cleanup deleted commits that it needs."""
+        txn_id = self._clock.new_id()
+        try:
+            return self._encode(draft.prepare(self.base), txn_id)
+        except ObjectNotFoundError:
+            if self.base.ensure_table_is_there(self._log):
+                raise
+            return None
+
+    def _encode(self, actions: Actions, txn_id: str) -> _Attempt:
+        times = self.base.times(
+            self._log, self._clock, actions.metadata, enables=actions.enables_timestamps
+        )
+        actions = actions.dated(self.base, times)
+        info = commit_info(
+            times, actions.description, read_version=actions.read_version, txn_id=txn_id
+        )
+        commit = encode_commit(self.base, actions, info)
+        timestamp = times.get("inCommitTimestamp")
+        facts = CommitFacts(txn_id, timestamp, actions.protocol, actions.metadata, commit.domains)
+        return _Attempt(commit, facts)
+
+    def _try(self, attempt: _Attempt) -> bool:
+        """Let the committer decide; return whether the version is the commit of this run."""
+        commit, version = attempt.commit, attempt.commit.after.version
+        committer = self._log.ensure_committer()
+        keys = commit.after.metadata.partition_keys
+        self._files.ensure_present(self._log.commit_file(version), commit.content, keys)
+        outcome = settle_commit(
+            self._log.store, committer, version, commit.content, attempt.facts, sleep=self._sleep
+        )
+        if outcome is Outcome.LOST:
+            return False
+        self._files.ensure_still_present(version, self.base.metadata)
+        self.base = replace(commit.after, commit_file=committer.find(version))
+        self._log.update()
+        return True

@@ -1,0 +1,28 @@
+"""Commit a version as a transaction does, without what is around it."""
+
+from __future__ import annotations
+
+from deltactl.log.committers.committer import CommitFacts, Committer
+from deltactl.log.committers.put_if_absent import PutIfAbsent
+from deltactl.log.committers.settle import Outcome, settle_commit
+from deltactl.protocol.names import LOG_DIR, commit_name, commit_version
+from deltactl.storage.store import Store
+
+FACTS = CommitFacts("id")
+
+
+def commit_file(version: int) -> str:
+    return f"{LOG_DIR}/{commit_name(version)}"
+
+
+def settle(store: Store, committer: Committer, version: int, content: bytes) -> bool:
+    """Return whether the version is this commit."""
+    outcome = settle_commit(store, committer, version, content, FACTS, sleep=lambda seconds: None)
+    return outcome is Outcome.WON
+
+
+def put_commit(store: Store, name: str, content: bytes) -> bool:
+    """Commit by put-if-absent, by the name of the commit file."""
+    version = commit_version(name)
+    assert version is not None
+    return settle(store, PutIfAbsent(store), version, content)
