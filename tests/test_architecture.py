@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from statistics import median, quantiles
@@ -100,6 +101,53 @@ def test_features_are_named_in_the_registry_only() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     ]
     assert found == []
+
+
+# Functions and constants of protocol.names about files of the log.
+LOG_NAMES = {
+    "LOG_DIR",
+    "SIDECAR_DIR",
+    "checkpoint_name",
+    "checksum_name",
+    "commit_name",
+    "commit_version",
+    "compacted_name",
+    "parse_commit_name",
+    "parse_log_name",
+    "version_prefix",
+}
+_IN_LOG = re.compile(r"/?_delta_log(/|$)")
+KNOWS_THE_LOG = ("deltactl/log/", "deltactl/protocol/")
+
+
+def list_log_names(text: str) -> list[str]:
+    """Return where code names files of the log: by imports, or in strings."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module == "deltactl.protocol.names":
+            names = sorted({alias.name for alias in node.names} & LOG_NAMES)
+            found += [f"line {node.lineno}: {name}" for name in names]
+        elif isinstance(node, ast.Constant) and _IN_LOG.match(str(node.value)):
+            found.append(f"line {node.lineno}: {node.value!r}")
+    return found
+
+
+def test_files_of_the_log_are_named_in_the_log_only() -> None:
+    paths = {str(path.relative_to(REPOSITORY)): path for path in FILES}
+    found = {
+        name: list_log_names(path.read_text("utf-8"))
+        for name, path in paths.items()
+        if not name.startswith(KNOWS_THE_LOG)
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_name_of_a_file_of_the_log_is_found() -> None:
+    assert list_log_names("from deltactl.protocol.names import MANIFEST_DIR") == []
+    assert list_log_names("raise ValueError('it has no _delta_log')") == []
+    text = "from deltactl.protocol.names import LOG_DIR, commit_name"
+    assert list_log_names(text) == ["line 1: LOG_DIR", "line 1: commit_name"]
+    assert list_log_names("f'{root}/_delta_log/{name}'") == ["line 1: '/_delta_log/'"]
 
 
 def test_directories_stay_small(record_property: RecordProperty) -> None:

@@ -31,11 +31,11 @@ from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import ReadOnlyStore
 
 if TYPE_CHECKING:  # Arrow is not needed to read a history
+    from deltactl.log.checkpoint_files import Checkpoint
     from deltactl.log.commits.events import CommitScan, EventCollector
     from deltactl.log.commits.parsed import ParsedCommits
     from deltactl.log.commits.scan import OnBroken
     from deltactl.log.committers.committer import Committer
-    from deltactl.log.listing import Checkpoint
     from deltactl.log.replay import Tail
     from deltactl.log.snapshot import Snapshot
     from deltactl.protocol.actions import Metadata

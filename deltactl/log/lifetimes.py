@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.events import CommitScan
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.numpy_types import Flags, Integers
 from deltactl.storage.store import Store

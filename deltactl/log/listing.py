@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from deltactl.errors import MissingLogFileError, ObjectNotFoundError
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.committers.committer import CommitTail
 from deltactl.protocol.names import (
     LOG_DIR,
@@ -28,21 +29,6 @@ _KIND_ORDER: Final = {"classic": 0, "multipart": 1, "uuid": 2}
 _LOOKS: Final = 4
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A complete checkpoint: all parts of one kind at one version. Sidecars are not included."""
-
-    version: int
-    kind: str
-    format: str
-    files: tuple[FileInfo, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the parts in the store."""
-        return tuple(info.name for info in self.files)
 
 
 @dataclass(slots=True)

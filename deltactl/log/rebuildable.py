@@ -11,7 +11,8 @@ from collections.abc import Set as AbstractSet
 from itertools import groupby
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.checkpoint_files import Checkpoint
+from deltactl.log.listing import LogListing
 from deltactl.parquet.format import END_BYTES, MAGIC
 from deltactl.storage.store import Store
 

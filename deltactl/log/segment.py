@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.hint import read_hint
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.listing import LogListing
 from deltactl.protocol.names import commit_version
 from deltactl.storage.store import FileInfo, Store
 

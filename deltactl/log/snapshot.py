@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitReader, is_compacted
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.timestamps import commit_timestamp
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.listing import LogListing
 from deltactl.log.replay import (
     Tail,
     live_batches,

@@ -14,13 +14,13 @@ from deltactl.log.checkpoint.read import (
     read_head,
     read_removes,
 )
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import read_hint
 from deltactl.log.history.columns import history_row, history_table
-from deltactl.log.listing import Checkpoint
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info

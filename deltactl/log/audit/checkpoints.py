@@ -19,9 +19,10 @@ from deltactl.errors import (
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
 from deltactl.log.checkpoint.read import read_head
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, parse_hint
-from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_valid
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol

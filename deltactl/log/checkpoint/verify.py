@@ -17,8 +17,8 @@ from deltactl.log.checkpoint.read import (
     read_removes,
 )
 from deltactl.log.checkpoint.write import WrittenActions
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.listing import Checkpoint
 from deltactl.log.threads import read_ahead
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.storage.store import Store

@@ -20,13 +20,13 @@ from deltactl.log.audit.commit_repeats import (
 )
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint.read import read_metadata_nodes
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitBytes, SharedLineError
 from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
@@ -47,12 +47,13 @@ _EMPTY = (
 )
 
 
-def check_gaps(listing: LogListing, findings: Findings) -> None:
+def check_gaps(log: DeltaLog, findings: Findings) -> None:
     """Find missing versions above the oldest one that can be rebuilt by itself.
 
     Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
     that it stops at, so if commits are left, the commit of the newest checkpoint is one of them.
     """
+    listing = log.listing
     anchors = {c.version for c in listing.checkpoints} | ({0} & listing.commits.keys())
     oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
     known = sorted({oldest, *(version for version in listing.commits if version > oldest)})
@@ -77,8 +78,9 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
     )
 
 
-def check_newest(listing: LogListing, findings: Findings) -> None:
+def check_newest(log: DeltaLog, findings: Findings) -> None:
     """Find missing newest commits: a version checksum is written after its commit."""
+    listing = log.listing
     latest, newest = listing.latest_version, max(listing.checksums, default=-1)
     if latest is not None and newest > latest:
         findings.add(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.compactions import check_compactions
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings, Row
 

@@ -20,8 +20,8 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.commits import (
     CommitChecker,
@@ -93,7 +93,7 @@ class _Run:
         commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
         commits.run()
         self.counts.num_commits = len(listing.commits)
-        check_gaps(listing, self.findings)
+        check_gaps(self.log, self.findings)
         broken = self._check_redundant()
         snapshot = self._load(broken)
         if snapshot is None:
@@ -109,7 +109,7 @@ class _Run:
         commits.check_partition_keys(snapshot.metadata)
         unsupported = self._find_unsupported(snapshot)
         if unsupported is None:  # otherwise the newest commits may be stored elsewhere
-            check_newest(listing, self.findings)
+            check_newest(self.log, self.findings)
         snapshot = self._check_state(snapshot, broken)
         if snapshot is None:
             return self._report(None, unsupported=unsupported)

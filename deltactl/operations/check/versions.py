@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import CorruptLogError
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import Cut, as_batch

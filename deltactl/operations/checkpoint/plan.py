@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
 from deltactl.log.checkpoint.read import RowGroupRange, list_action_files, row_group_rows
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import Checkpoint
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import ReplayPartition
 from deltactl.log.snapshot import Snapshot

@@ -19,9 +19,9 @@ from deltactl.log.audit.checkpoints import (
 )
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.compactions import check_compactions
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, move_hint
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files

@@ -29,9 +29,9 @@ from deltactl.log.checkpoint.nodes import (
 from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_head
 from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import Checkpoint
 from deltactl.log.replay import TailSource
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import as_long, as_text
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_info import RESTORE
 from deltactl.numpy_types import WideHashes

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, find_path_problem
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.path_encoding.commits import PathHistory, Writer
 from deltactl.operations.check.path_encoding.history import LiveText

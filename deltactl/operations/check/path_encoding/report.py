@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.path_encoding.pairs import PairVerdict, PathPair, find_path_pairs
