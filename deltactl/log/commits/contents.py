@@ -6,6 +6,7 @@ the events of files. Commits never change, so their content is kept, up to a lim
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,6 +75,7 @@ class CommitReader:
         self.store = store
         self._kept: dict[str, tuple[FileInfo, bytes]] = {}
         self._kept_bytes = 0
+        self._lock = threading.Lock()
 
     def read(self, files: Sequence[FileInfo], *, keep: bool = True) -> Iterator[CommitBytes]:
         """Yield the files with their content, in the given order.
@@ -102,16 +104,26 @@ class CommitReader:
         [commit] = self.read([file])
         return commit
 
+    def read_named(self, name: str) -> CommitBytes:
+        """Return a commit on which this run bases its own, by its name alone.
+
+        Raises:
+            ObjectNotFoundError: it does not exist any more.
+        """
+        kept = self._kept.get(name)
+        return CommitBytes(name, self.store.read(name) if kept is None else kept[1])
+
     def _find(self, file: FileInfo) -> bytes | None:
         kept = self._kept.get(file.name)
         return kept[1] if kept is not None and kept[0] == file else None
 
     def _keep(self, file: FileInfo, data: bytes) -> None:
-        self._drop(file.name)
-        self._kept[file.name] = file, data
-        self._kept_bytes += len(data)
-        while self._kept_bytes > _KEPT_BYTES:
-            self._drop(next(iter(self._kept)))
+        with self._lock:  # threads may share a snapshot
+            self._drop(file.name)
+            self._kept[file.name] = file, data
+            self._kept_bytes += len(data)
+            while self._kept_bytes > _KEPT_BYTES:
+                self._drop(next(iter(self._kept)))
 
     def _drop(self, name: str) -> None:
         _, data = self._kept.pop(name, (None, b""))

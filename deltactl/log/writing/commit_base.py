@@ -11,7 +11,6 @@ from typing import Any
 
 from deltactl.clock import Clock
 from deltactl.errors import NotATableError
-from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
@@ -92,7 +91,7 @@ class CommitBase:
         earliest = 0  # if this commit enables the timestamps, all earlier times are older
         if self.version >= 0 and TableProperties(before.configuration).in_commit_timestamps:
             name = self.commit_file or log.commit_file(self.version)
-            earliest = CommitBytes(name, log.store.read(name)).in_commit_timestamp + 1
+            earliest = log.reader.read_named(name).in_commit_timestamp + 1
         if enables and self.commit_file is not None:
             (info,) = log.store.stat_many([self.commit_file])
             earliest = max(earliest, 0 if info is None else info.modified_ms + 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import ConflictError
-from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.operations import OperationNames
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail, replay_tail
@@ -24,7 +23,7 @@ def read_concurrent_commits(log: DeltaLog, base: CommitBase) -> tuple[CommitBase
     commits = _list_commits(log, base.version)
     keys = base.metadata.partition_keys
     operations = OperationNames()
-    tail = replay_tail(CommitReader(log.store), commits, keys, visitors=[operations])
+    tail = replay_tail(log.reader, commits, keys, visitors=[operations])
     tail.operations = operations.found
     news = tail.non_file_actions
     after = CommitBase(

@@ -215,7 +215,7 @@ def maintain(
         def act(table: str) -> None:
             try:
                 found[table] = (
-                    run.preview(table) if dry_run else run.act(table, logs[table], context)
+                    run.preview(table) if dry_run else run.act(table, logs.pop(table), context)
                 )
             except DeltactlError as error:
                 run.errors[table] = error
