@@ -213,8 +213,6 @@ def check_text(block: Block, box: Sandbox) -> None:
             _check_modules(block)
         case "systemd":
             _check_units(block, box)
-        case "schedule":
-            pass  # tests/explorer/test_bugs.py
         case how:
             assert how is None, f"{block.place}: nothing checks a {how!r}"
             assert block.reason, f"{block.place}: text that nothing checks needs a reason"

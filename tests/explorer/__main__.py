@@ -111,21 +111,23 @@ def _explore(name: str, jobs: Sequence[Job], say: Callable[[str], None]) -> int:
 
 
 def _show_bugs(say: Callable[[str], None]) -> int:
-    """Each bug and its shortest schedule, as ``docs/consistency.md`` has them."""
+    """Each bug and its shortest schedule, as ``schedules.toml`` has them."""
     missed = 0
+    say("# The seeded bugs, and for each a short schedule that shows it.")
+    say("# `python -m tests.explorer --bugs` prints this file.")
     for bug in BUGS:
         found = find_bug(bug)
-        say(f"### {bug.name[0].upper()}{bug.name[1:]}\n")
         if found is None:
             missed += 1
-            say("not found\n")
+            say(f"\n# {bug.title}: not found")
             continue
         with opened(Job(bug.scenario, bug.model, bug.faults), bug) as machine:
             programs = [program.name for program in machine.setting.programs]
             lines = summarise(list(tell(machine, found.schedule)))
         who = ", ".join(f"{letter_of(n)} = {name}" for n, name in enumerate(programs))
-        say(f"Store: {bug.model}. Programs: {who}. Schedule: `{found.schedule}`\n")
-        say("<!-- checked: schedule -->\n```text\n" + "\n".join(lines) + "\n```\n")
+        say(f'\n["{bug.title}"]\nstore = "{bug.model}"\nprograms = "{who}"')
+        say(f'schedule = "{found.schedule}"')
+        say("\n".join(["calls = '''", *lines, "'''"]))
     return 1 if missed else 0
 
 

@@ -22,3 +22,8 @@ class Bug:
     model: Model = "conditional"
     faults: int = 0
     kinds: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """The name in pages and in ``schedules.toml``."""
+        return f"{self.name[0].upper()}{self.name[1:]}"
