@@ -99,7 +99,7 @@ def _copy(name: str, target: Path) -> Table:
 def _rewrite_everything(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimize with every file in a bin, worth it or not: each must survive being rewritten."""
     monkeypatch.setattr(optimize_bins, "pack", lambda weights, *_: [np.arange(len(weights))])
-    is_clustered = lambda log, snapshot, files: np.zeros(files.num_rows, np.bool_)  # noqa: E731
+    is_clustered = lambda log, snapshot, files, z_orders: np.zeros(files.num_rows, np.bool_)  # noqa: E731
     monkeypatch.setattr(optimize_groups, "clustered_mask", is_clustered)
     table.optimize(OptimizeOptions(min_input_files=1, min_file_bytes=1 << 40, verify="full"))
 
