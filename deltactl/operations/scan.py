@@ -11,6 +11,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.parquet.data_file import iter_data_files
 from deltactl.parquet.reader import RowReader
+from deltactl.protocol.column_names import find_column, format_column
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.schema import StructType
 
@@ -61,11 +62,11 @@ def _choose(schema: StructType, columns: Sequence[str] | None) -> StructType:
         return schema
     chosen = []
     for name in columns:
-        field = schema.find(name)
-        if field is None:
-            known = ", ".join(f.name for f in schema.fields)
+        fields = find_column(schema, name)
+        if fields is None or len(fields) > 1:
+            known = ", ".join(format_column([f.name]) for f in schema.fields)
             raise UsageError(
                 f"the table has no column {name!r}", hint=f"Choose from these columns: {known}."
             )
-        chosen.append(field)
+        chosen.append(fields[0])
     return StructType(tuple(chosen))

@@ -6,12 +6,11 @@ and ``delta.dataSkippingNumIndexedCols``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.column_names import parse_column_list
 from deltactl.protocol.features import DELETION_VECTORS, has_feature
 from deltactl.protocol.properties import DEFAULT_STRING_PREFIX, TableProperties
 from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
@@ -31,7 +30,6 @@ _KINDS = {
     "variant": "variant",
     "void": "void",
 }
-_PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _UNBOUNDED = frozenset({"variant", "nested", "void", "other"})
 
 
@@ -142,45 +140,3 @@ def _property_filter(
 
 def _fold(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in path)
-
-
-def format_column(path: Sequence[str]) -> str:
-    """Return a column path as Delta on Spark writes it: unusual names are in backticks."""
-    quoted = (
-        name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
-        for name in path
-    )
-    return ".".join(quoted)
-
-
-def parse_column_list(text: str, *, keep_spaces: bool = False) -> list[tuple[str, ...]]:
-    """Return column paths from ``a, b.c, `odd.name`.d``; two backticks mean one.
-
-    If Delta on Spark refuses a string, the result does not match any column. Spaces that are not in
-    backticks are dropped. With ``keep_spaces``, only spaces around a name are dropped.
-    """
-    paths: list[tuple[str, ...]] = []
-    names: list[str] = []
-    name, quoted, position = "", False, 0
-    is_open = True  # so far, the name has no backticks
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if quoted and character == "`" and text[position : position + 1] == "`":
-            name, position = name + "`", position + 1
-        elif character == "`":
-            name = name.strip() if is_open else name
-            quoted, is_open = not quoted, False
-        elif quoted:
-            name += character
-        elif character not in ".,":
-            is_kept = keep_spaces and is_open
-            name += character if is_kept or not character.isspace() else ""
-        else:
-            names.append(name.strip() if is_open else name)
-            name, is_open = "", True
-            if character == ",":
-                paths.append(tuple(names))
-                names = []
-    paths.append((*names, name.strip() if is_open else name))
-    return [path for path in paths if any(path)]

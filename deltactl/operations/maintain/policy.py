@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
+from deltactl.protocol.column_names import Columns
 from deltactl.units import parse_duration, parse_size
 
 ActionName: TypeAlias = Literal["optimize", "checkpoint", "manifest", "log-cleanup", "vacuum"]
@@ -132,7 +133,7 @@ class MaintainPolicy:
     target_bytes: int | None = None
     min_file_bytes: int | None = None
     max_deleted_rows_ratio: float = 0.05
-    cluster_columns: str | None = None
+    cluster_columns: Columns | None = None
     retain_ms: int | None = None
     list_files: Listing = "auto"
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
+from deltactl.protocol.column_names import Columns
 from deltactl.units import GIB, MIB
 
 CODEC_LEVELS: Mapping[str, range] = {
@@ -53,7 +54,7 @@ class OptimizeOptions:
     ``partitions``: only these, by the names of their Hive directories, such as ``day=2024-01-31``
     (empty for a table without partitions); ``None``: all.
 
-    ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``, by which rows are placed.
+    ``cluster_by`` and ``zorder_by`` are columns, as in ``["a", "b.c"]``, by which rows are placed.
     ``layout`` is the layout of ``cluster_by``. ``full``: also files that have this layout already.
     Clusters of fewer than ``min_cluster_bytes`` are rewritten together with new files. Rows that
     do not fit the memory are written to ``spill_dir`` in between.
@@ -79,8 +80,8 @@ class OptimizeOptions:
     since_table_id: str | None = None
     need: Need | None = None
     partitions: frozenset[str] | None = None
-    cluster_by: str | None = None
-    zorder_by: str | None = None
+    cluster_by: Columns | None = None
+    zorder_by: Columns | None = None
     layout: Layout | None = None
     full: bool = False
     min_cluster_bytes: int = DEFAULT_MIN_CLUSTER_BYTES

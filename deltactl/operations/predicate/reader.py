@@ -200,8 +200,10 @@ class PredicateReader:
         node = strip_parentheses(node)
         if not isinstance(node, exp.Column):
             raise refuse(node)
+        # Without backticks, a name with dots is the name of a column, as in other options.
+        is_path = len(node.parts) > 1 and any(part.args.get("quoted") for part in node.parts)
         name = ".".join(part.name for part in node.parts)
-        found = self._fields.find(node.name) if len(node.parts) == 1 else None
+        found = None if is_path else self._fields.find(name)
         if found is None:
             raise self._no_partition_column(name)
         known = self.columns.get(found.name)
@@ -222,7 +224,7 @@ class PredicateReader:
                 f"the predicate uses {name!r}, but the table is not partitioned",
                 hint="Omit the predicate: the table has no partitions to select.",
             )
-        names = ", ".join(f.name for f in self._fields.fields)
+        names = ", ".join(spell_name(f.name) for f in self._fields.fields)
         return PredicateError(
             f"{name!r} is not a partition column; the table is partitioned by {names}",
             hint="Use only partition columns: a predicate selects whole partitions. "

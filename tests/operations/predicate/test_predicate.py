@@ -258,6 +258,18 @@ def test_keywords_are_spelled_in_backticks() -> None:
     assert parse_predicate(text, fields).sql == text
 
 
+@pytest.mark.parametrize("text", ["geo.country = 'x'", "GEO.country = 'x'", "`geo.country` = 'x'"])
+def test_names_with_dots_need_no_backticks(text: str) -> None:
+    fields = (Field("geo.country", PrimitiveType("string")),)
+    assert parse_predicate(text, fields).sql == "`geo.country` = 'x'"
+
+
+def test_hints_print_names_that_can_be_typed() -> None:
+    fields = (Field("geo.country", PrimitiveType("string")),)
+    assert "'geo.x' is not a partition column" in refusal("geo.x = 'x'", fields)
+    assert "partitioned by `geo.country`" in refusal("`geo`.country = 'x'", fields)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

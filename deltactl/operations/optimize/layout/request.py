@@ -15,14 +15,14 @@ from deltactl.operations.optimize.options import (
     OptimizeOptions,
 )
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.schema import DeltaType, Field, StructType
-from deltactl.protocol.stats_columns import (
-    StatsLeaf,
-    choose_stats_columns,
+from deltactl.protocol.column_names import (
+    Columns,
+    find_column,
     format_column,
-    list_leaves,
-    parse_column_list,
+    list_columns,
+    parse_column,
 )
+from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns, list_leaves
 
 Kind: TypeAlias = Literal["cluster", "zorder", "liquid"]
 Path: TypeAlias = tuple[str, ...]
@@ -32,7 +32,7 @@ _MOST_COLUMNS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class LayoutColumn:
-    """A column to place rows by: its name as given, nested ones dotted, and its physical path."""
+    """A column to place rows by: its name as it can be typed, and its physical path."""
 
     name: str
     path: Path
@@ -53,7 +53,7 @@ class LayoutRequest:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the columns as they were given."""
+        """Return the names of the columns, as they can be typed."""
         return [column.name for column in self.columns]
 
     @property
@@ -126,45 +126,46 @@ def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColum
     return tuple(columns)
 
 
-def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutColumn, ...]:
-    """Return the columns that an option names, as in ``a, b.c``.
+def resolve_columns(snapshot: Snapshot, option: str, columns: Columns) -> tuple[LayoutColumn, ...]:
+    """Return the columns that an option names, each as in ``a`` or ``b.c``.
 
     Raises:
         SafetyError: no query skips files by a column.
         UsageError: a column cannot be used.
     """
-    paths = parse_column_list(text, keep_spaces=True)
-    if not paths:
+    texts = list_columns(columns)
+    if not texts:
         raise UsageError(f"{option} needs at least one column")
-    if len(paths) > _MOST_COLUMNS:
+    if len(texts) > _MOST_COLUMNS:
         raise UsageError(
-            f"{option} names {len(paths)} columns; at most {_MOST_COLUMNS} are allowed",
+            f"{option} names {len(texts)} columns; at most {_MOST_COLUMNS} are allowed",
             hint="Keep the columns that queries use most often in filters. Each added column makes "
             "filters on the other columns less effective.",
         )
     found: dict[Path, LayoutColumn] = {}
-    for path in paths:
-        column = _resolve(snapshot, option, path)
+    for text in texts:
+        column = _resolve(snapshot, option, text)
         if column.path in found:
             raise UsageError(f"{option} names column {column.name!r} twice")
         found[column.path] = column
     return tuple(found.values())
 
 
-def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
+def _resolve(snapshot: Snapshot, option: str, text: str) -> LayoutColumn:
     metadata = snapshot.metadata
-    name = ".".join(path)
-    if name.lower() in map(str.lower, metadata.partition_columns):
+    fields = find_column(metadata.schema, text)
+    if fields is None:
+        known = ", ".join(format_column([field.name]) for field in metadata.data_schema.fields)
+        name = format_column(parse_column(text))
+        raise UsageError(
+            f"{option}: the table has no column {name!r}", hint=f"Choose from: {known}."
+        )
+    name = format_column([field.name for field in fields])
+    if fields[0] in metadata.known_partition_fields:
         raise UsageError(
             f"{option} names the partition column {name!r}: in this column, all rows of a file "
             "have the same value",
             hint=f"Omit this column from {option}: deltactl arranges rows within each partition.",
-        )
-    fields = _find(metadata.data_schema, path)
-    if fields is None:
-        known = ", ".join(field.name for field in metadata.data_schema.fields)
-        raise UsageError(
-            f"{option}: the table has no column {name!r}", hint=f"Choose from: {known}."
         )
     physical = tuple(field.physical_name for field in fields)
     leaves = {leaf.path: leaf for leaf in list_leaves(metadata.data_schema)}
@@ -188,16 +189,3 @@ def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLea
             hint="Add the column to the table property delta.dataSkippingStatsColumns, or raise "
             "delta.dataSkippingNumIndexedCols.",
         )
-
-
-def _find(struct: StructType, path: Path) -> list[Field] | None:
-    """Return the fields of the path to a column."""
-    level: DeltaType = struct
-    fields = []
-    for name in path:
-        field = level.find(name) if isinstance(level, StructType) else None
-        if field is None:
-            return None
-        fields.append(field)
-        level = field.type
-    return fields

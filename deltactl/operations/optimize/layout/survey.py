@@ -27,12 +27,13 @@ from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.column_names import Columns
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 OPTION: Final = "--layout"
 
 
-def survey_layout(snapshot: Snapshot, columns: str | None) -> LayoutReport:
+def survey_layout(snapshot: Snapshot, columns: Columns | None) -> LayoutReport:
     """Estimate how many files a lookup skips.
 
     The columns are the given ones, else the clustering columns of the table, else those of the tags
@@ -71,7 +72,7 @@ def _form_sets(snapshot: Snapshot, batches: Sequence[pa.Table]) -> RewrittenSets
     return RewrittenSets(groups.ids, count_outputs(totals, target))
 
 
-def _choose_request(snapshot: Snapshot, columns: str | None) -> LayoutRequest | None:
+def _choose_request(snapshot: Snapshot, columns: Columns | None) -> LayoutRequest | None:
     defined = clustering_columns(snapshot.domains)
     if columns is not None:
         chosen = resolve_columns(snapshot, OPTION, columns)

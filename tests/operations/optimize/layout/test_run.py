@@ -138,7 +138,7 @@ def test_the_commit_is_that_of_delta_on_spark_with_a_digest() -> None:
     assert info["operation"] == "OPTIMIZE"
     assert info["operationParameters"] == {
         "predicate": "[]",
-        "zOrderBy": '["id","W"]',
+        "zOrderBy": '["id","w"]',
         "clusterBy": "[]",
         "auto": False,
     }
@@ -355,6 +355,31 @@ def test_layout_options_that_do_not_fit_are_usage_errors(
 def test_columns_by_which_no_query_skips_files_are_refused(column: str, message: str) -> None:
     with pytest.raises(SafetyError, match=f"column '{column}' .*{message}"):
         run(build_odd_columns().store, dry_run=True, zorder_by=column)
+
+
+ODD_NAMES = ("id.num", "a b", "a,b", "c`d")
+
+
+def build_odd_names() -> TableBuilder:
+    builder = TableBuilder(fresh_store(), [Column("id"), *map(Column, ODD_NAMES)])
+    builder.append([{"id": 1, **dict.fromkeys(ODD_NAMES, 2)}])
+    builder.append([{"id": 0, **dict.fromkeys(ODD_NAMES, 1)}])
+    return builder
+
+
+@pytest.mark.parametrize("column", ["id.num", "`id.num`", "a b", "`a,b`", ["a,b"], "`c``d`"])
+def test_columns_with_odd_names_are_named_as_in_spark(column: str | list[str]) -> None:
+    report = run(build_odd_names().store, zorder_by=column)
+    assert len(report.versions) == 1
+
+
+def test_the_hint_has_names_that_can_be_typed() -> None:
+    builder = build_odd_names()
+    with pytest.raises(UsageError, match="no column 'id.nom'") as caught:
+        run(builder.store, zorder_by="id.nom")
+    assert caught.value.hint == "Choose from: id, `id.num`, `a b`, `a,b`, `c``d`."
+    shown = caught.value.hint.removeprefix("Choose from: ").removesuffix(".")
+    assert run(builder.store, cluster_by=shown).versions
 
 
 def build_odd_columns() -> TableBuilder:
