@@ -121,12 +121,14 @@ KNOWS_THE_LOG = ("deltactl/log/", "deltactl/protocol/")
 
 
 def list_log_names(text: str) -> list[str]:
-    """Return where code names files of the log: by imports, or in strings."""
+    """Return where code names files of the log, or uses a listing of them."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module == "deltactl.protocol.names":
             names = sorted({alias.name for alias in node.names} & LOG_NAMES)
             found += [f"line {node.lineno}: {name}" for name in names]
+        elif isinstance(node, ast.Attribute) and node.attr == "listing":
+            found.append(f"line {node.lineno}: .listing")
         elif isinstance(node, ast.Constant) and _IN_LOG.match(str(node.value)):
             found.append(f"line {node.lineno}: {node.value!r}")
     return found
@@ -147,6 +149,7 @@ def test_a_name_of_a_file_of_the_log_is_found() -> None:
     assert list_log_names("raise ValueError('it has no _delta_log')") == []
     text = "from deltactl.protocol.names import LOG_DIR, commit_name"
     assert list_log_names(text) == ["line 1: LOG_DIR", "line 1: commit_name"]
+    assert list_log_names("log.listing.commits") == ["line 1: .listing"]
     assert list_log_names("f'{root}/_delta_log/{name}'") == ["line 1: '/_delta_log/'"]
 
 

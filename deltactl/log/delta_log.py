@@ -154,6 +154,35 @@ class DeltaLog:
         if not self.exists:
             raise no_table_error(self.store)
 
+    @property
+    def commit_files(self) -> Mapping[int, FileInfo]:
+        """Return the commits in the log by version."""
+        return self.listing.commits
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Return the complete checkpoints in the log, by version."""
+        return self.listing.checkpoints
+
+    @property
+    def compacted_files(self) -> Mapping[tuple[int, int], FileInfo]:
+        """Return the log compaction files by their first and last version."""
+        return self.listing.compacted
+
+    @property
+    def checksum_files(self) -> Mapping[int, FileInfo]:
+        """Return the checksum files in the log by version."""
+        return self.listing.checksums
+
+    @property
+    def first_commit(self) -> int:
+        """Return the oldest version from which no commit is missing, up to the latest version."""
+        return self.listing.first_commit
+
+    def ignore_compacted(self, first: int, last: int) -> None:
+        """Rebuild no version from this log compaction file."""
+        del self.listing.compacted[first, last]
+
     def has_versions_from(self, version: int) -> bool:
         """Return whether the log now has a version or a later one; lists only those."""
         return self.list_from(version).latest_version is not None

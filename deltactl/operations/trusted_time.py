@@ -51,7 +51,7 @@ def trusted_now(
         return now_ms
     files = [*_newest_files(snapshot)]
     if asks_store:
-        files += [info for checkpoint in log.listing.checkpoints for info in checkpoint.files]
+        files += [info for checkpoint in log.checkpoints for info in checkpoint.files]
     dated_ms = max(info.modified_ms for info in files)
     if asks_store and dated_ms < now_ms - _FRESH_MS:
         dated_ms = ask_store(store)
@@ -79,7 +79,7 @@ def _find_proven_ms(log: DeltaLog, snapshot: Snapshot, run_id: str | None, now_m
     oldest = _newest_files(snapshot)[0]
     if snapshot.segment.commit is not None and _counts(snapshot, oldest, run_id, now_ms):
         return oldest.modified_ms
-    commits = log.listing.commits
+    commits = log.commit_files
     for version in sorted(commits, reverse=True):
         if version < snapshot.version:
             oldest = commits[version]

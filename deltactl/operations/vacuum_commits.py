@@ -29,7 +29,7 @@ def find_open_vacuums(log: DeltaLog) -> tuple[int, ...]:
 
     An END with the id of a run belongs to that run; another one to the first that began.
     """
-    latest = log.listing.latest_version or 0
+    latest = log.latest_version if log.exists else 0
     unfinished: list[tuple[int, str | None]] = []
     for version, operation, run in _vacuum_commits(log, latest - _MOST_COMMITS + 1):
         if operation == VACUUM_START:
@@ -41,14 +41,14 @@ def find_open_vacuums(log: DeltaLog) -> tuple[int, ...]:
 
 def describe_start(log: DeltaLog, version: int) -> str:
     """Return the version and the time in which a vacuum began, for a message."""
-    return f"version {version}, {format_timestamp(log.listing.commits[version].modified_ms)}"
+    return f"version {version}, {format_timestamp(log.commit_files[version].modified_ms)}"
 
 
 def _vacuum_commits(log: DeltaLog, first: int) -> Iterator[tuple[int, str, str | None]]:
     """Yield version, operation and run of the commits of vacuums, which are small, in order."""
     small = [
         version
-        for version, file in sorted(log.listing.commits.items())
+        for version, file in sorted(log.commit_files.items())
         if version >= first and file.size_bytes <= _MOST_BYTES
     ]
     for version, commit in zip(small, log.commits(small), strict=True):

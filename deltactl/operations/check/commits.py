@@ -53,16 +53,15 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
     Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
     that it stops at, so if commits are left, the commit of the newest checkpoint is one of them.
     """
-    listing = log.listing
-    anchors = {c.version for c in listing.checkpoints} | ({0} & listing.commits.keys())
+    anchors = {c.version for c in log.checkpoints} | ({0} & log.commit_files.keys())
     oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
-    known = sorted({oldest, *(version for version in listing.commits if version > oldest)})
+    known = sorted({oldest, *(version for version in log.commit_files if version > oldest)})
     for before, after in pairwise(known):
         if after - before > 1:
             code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
             where = f"before version {after}" if before < 0 else f"between {before} and {after}"
             _add_gap(code, before + 1, after - 1, where, findings)
-    last = max(listing.commits, default=newest)
+    last = max(log.commit_files, default=newest)
     if last < newest:
         where = f"up to the newest checkpoint, of version {newest}"
         _add_gap("HISTORY_GAP", max(last + 1, oldest), newest, where, findings)
@@ -80,9 +79,8 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
 
 def check_newest(log: DeltaLog, findings: Findings) -> None:
     """Find missing newest commits: a version checksum is written after its commit."""
-    listing = log.listing
-    latest, newest = listing.latest_version, max(listing.checksums, default=-1)
-    if latest is not None and newest > latest:
+    latest, newest = log.latest_version, max(log.checksum_files, default=-1)
+    if newest > latest:
         findings.add(
             "LOG_GAP",
             f"the log ends at version {latest}, but there is a checksum of version {newest}",
@@ -94,7 +92,7 @@ def check_newest(log: DeltaLog, findings: Findings) -> None:
 def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Checkpoint]:
     """Open every complete checkpoint; return the unusable ones."""
     store, broken = log.store, set()
-    for checkpoint in log.listing.checkpoints:
+    for checkpoint in log.checkpoints:
         if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
             broken.add(checkpoint)
             version, name = checkpoint.version, checkpoint.names[0]
@@ -127,7 +125,7 @@ class CommitChecker(Visitor):
         vectors: VectorIndex,
     ) -> None:
         super().__init__()
-        self._log, self._listing, self._findings = log, log.listing, findings
+        self._log, self._findings = log, findings
         self._path_texts, self._vectors = path_texts, vectors
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
@@ -143,7 +141,7 @@ class CommitChecker(Visitor):
         Raises:
             StorageError: one cannot be read.
         """
-        self._log.scan(sorted(self._listing.commits), self, on_broken=self._add_broken)
+        self._log.scan(sorted(self._log.commit_files), self, on_broken=self._add_broken)
         self._check_missing_schemas()
 
     def see(self, commit: CommitBytes) -> bool:
@@ -177,7 +175,7 @@ class CommitChecker(Visitor):
     @property
     def unread(self) -> set[int]:
         """Return the versions whose commits are missing, or cannot be parsed."""
-        known = self._listing.commits
+        known = self._log.commit_files
         return self.broken | set(range(max(known, default=-1))) - known.keys()
 
     def check_times(self, metadata: Metadata) -> None:
@@ -237,7 +235,7 @@ class CommitChecker(Visitor):
 
     def _check_missing_schemas(self) -> None:
         """Find metaData actions without a schema, unless readers start from a later checkpoint."""
-        newest = max((c.version for c in self._listing.checkpoints), default=-1)
+        newest = max((c.version for c in self._log.checkpoints), default=-1)
         schemas = [v for v, metadata in self.metadata.items() if metadata.schema_string is not None]
         for version, metadata in self.metadata.items():
             if metadata.schema_string is not None:
@@ -262,7 +260,7 @@ class CommitChecker(Visitor):
                 )
 
     def _add(self, code: str, problem: str, version: int) -> None:
-        name = self._listing.commits[version].name
+        name = self._log.commit_files[version].name
         self._findings.add(code, problem, version=version, file=name)
 
 

@@ -176,7 +176,7 @@ def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
 
 def _take_commits(log: DeltaLog, path_texts: PathTextIndex) -> None:
     """Add the removes of all commits: checkpoints do not keep expired tombstones."""
-    versions = sorted(log.listing.commits)
+    versions = sorted(log.commit_files)
     for commits in log.parsed_commits(versions, on_broken=lambda *_: None):
         path_texts.take_removed(commits.removes)
 

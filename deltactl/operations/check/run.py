@@ -89,10 +89,9 @@ class _Run:
 
     def check(self) -> CheckReport:
         self.log.ensure_exists()
-        listing = self.log.listing
         commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
         commits.run()
-        self.counts.num_commits = len(listing.commits)
+        self.counts.num_commits = len(self.log.commit_files)
         check_gaps(self.log, self.findings)
         broken = self._check_redundant()
         snapshot = self._load(broken)
@@ -126,14 +125,13 @@ class _Run:
 
         Wrong compacted files are removed from the listing, so that no version is rebuilt from them.
         """
-        listing = self.log.listing
-        self.counts.num_compacted = len(listing.compacted)
+        self.counts.num_compacted = len(self.log.compacted_files)
         for span in check_compacted(self.log, self.findings):
-            del listing.compacted[span]
+            self.log.ignore_compacted(*span)
         before = len(self.findings.rows)
         wrong: frozenset[Checkpoint] = frozenset()
         broken = check_checkpoint_heads(self.log, self.findings)
-        self.counts.num_checkpoints = len(listing.checkpoints)
+        self.counts.num_checkpoints = len(self.log.checkpoints)
         if self.options.checkpoints:
             del self.findings.rows[before:]  # the full check reports them again, with more detail
             wrong = check_all_checkpoints(self.log, self.findings)

@@ -103,7 +103,7 @@ def find_all_files(
     Raises:
         CorruptLogError: the oldest version cannot be rebuilt, or a schema is invalid.
     """
-    first, listing = log.first_rebuildable(), log.listing
+    first = log.first_rebuildable()
     oldest = log.snapshot(first)
     readable = _check_states(oldest, latest, commits, findings)
     if readable is Readable.NOTHING:
@@ -112,7 +112,7 @@ def find_all_files(
     for version in range(first + 1, latest.version + 1):
         if (metadata := commits.metadata.get(version)) is not None:
             runs.append(_Run(metadata, []))
-        if version in listing.commits and version not in commits.broken:
+        if version in log.commit_files and version not in commits.broken:
             runs[-1].versions.append(version)
     files = AllFiles(log, latest, oldest, runs)
     files.check_partitions(findings)
@@ -148,7 +148,7 @@ def check_older_checksums(
 ) -> int:
     """Compare each checksum with its version, rebuilt; return the number of checksums."""
     first, num_checksums = log.first_rebuildable(), 0
-    for version in sorted(log.listing.checksums):
+    for version in sorted(log.checksum_files):
         if not first <= version < latest.version:
             continue
         try:

@@ -98,7 +98,7 @@ def repair_checkpoints(
     store = log.store
     compacted = [v for v in check_compactions(log) if v.problem is not None]
     for wrong in compacted:  # no version may be rebuilt from these
-        del log.listing.compacted[wrong.first, wrong.last]
+        log.ignore_compacted(wrong.first, wrong.last)
     verdicts = check_checkpoints(log)
     bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
     latest = log.snapshot(skip=bad)
@@ -206,8 +206,8 @@ def _repair_hint(log: DeltaLog, hint: HintVerdict, dry_run: bool) -> list[Findin
     if dry_run:
         return [finding]
     log.update()
-    store, listing = log.store, log.listing
-    if not listing.checkpoints:
+    store = log.store
+    if not log.checkpoints:
         return [_remove_wrong(store, HINT_NAME, hint.version or 0, hint.problem, dry_run)]
-    newest = max(listing.checkpoints, key=lambda c: c.version)
+    newest = max(log.checkpoints, key=lambda c: c.version)
     return [replace(finding, repaired=move_hint(store, hint_of(store, newest)))]

@@ -83,7 +83,7 @@ def describe_clone(
 
 def find_past_clone(target: DeltaLog) -> PastClone | None:
     """Return the latest commit of a clone by deltactl in the target's log, if there is one."""
-    for version in sorted(target.listing.commits, reverse=True):
+    for version in sorted(target.commit_files, reverse=True):
         [commit] = target.commits([version])
         found = _parse(version, commit.info)
         if found is not None:

@@ -54,6 +54,6 @@ def _named(log: DeltaLog, snapshot: Snapshot, events: EventCollector) -> Iterato
     store = snapshot.store
     for batches in (snapshot.kept_batches, snapshot.tombstone_batches):
         yield from (file_names(store, batch) for batch in batches(_REFERENCE))
-    first = log.listing.first_commit
+    first = log.first_commit
     if first <= snapshot.version:
         yield event_names(store, log.events(snapshot, first, events).events)

@@ -60,7 +60,7 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
         NotATableError: there is no log.
         CorruptLogError: the latest version cannot be rebuilt, so its columns are unknown.
     """
-    commits = log.listing.commits
+    commits = log.commit_files
     snapshot = log.snapshot()
     asked = parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
     blame = _Blame(asked)
@@ -84,7 +84,7 @@ def _known_values(
     """Yield the ``partition_values`` of live files and of all commits that can be read."""
     for batch in snapshot.file_batches(["partition_values"]):
         yield batch["partition_values"]
-    for commits in log.parsed_commits(log.listing.commits, asked.keys, on_broken=lambda *_: None):
+    for commits in log.parsed_commits(log.commit_files, asked.keys, on_broken=lambda *_: None):
         yield commits.adds["partition_values"]
         yield commits.removes["partition_values"]
 

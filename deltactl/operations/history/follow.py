@@ -23,7 +23,7 @@ def follow_history(
         VersionNotFoundError: the first version was cleaned up, so that commits would be missed.
         StorageError: the log cannot be listed.
     """
-    latest = log.listing.latest_version
+    latest = log.latest_version if log.exists else None
     following = (-1 if latest is None else latest) + 1 if first_version is None else first_version
     if latest is None or following <= latest:
         log.ensure_has(following)

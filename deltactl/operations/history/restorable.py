@@ -59,11 +59,11 @@ def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int
 
 
 def _find(log: DeltaLog, damaged: frozenset[str]) -> dict[int, Restorable]:
-    store, listing = log.store, log.listing
+    store = log.store
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     first = log.first_rebuildable()
-    scan = log.events(snapshot, listing.first_commit, events)
+    scan = log.events(snapshot, log.first_commit, events)
     lifetimes = _with_untouched(Lifetimes.of(scan, first), snapshot)
     names = list_names(store)
     if damaged:
@@ -72,7 +72,7 @@ def _find(log: DeltaLog, damaged: frozenset[str]) -> dict[int, Restorable]:
     gone |= ~_present(store, lifetimes.files["vector_file"], names)
     total = lifetimes.count(np.ones(len(gone), np.bool_))
     missing = lifetimes.count(gone)
-    found = dict.fromkeys(listing.commits, _NOT_REBUILDABLE)
+    found = dict.fromkeys(log.commit_files, _NOT_REBUILDABLE)
     for index, (num_files, num_gone) in enumerate(
         zip(total.tolist(), missing.tolist(), strict=True)
     ):

@@ -84,9 +84,9 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
 
 def _check_checkpoint(log: DeltaLog) -> None:
     """Warn of a truncated newest checkpoint: readers of the table start there."""
-    if not log.listing.checkpoints:
+    if not log.checkpoints:
         return
-    checkpoint = log.listing.checkpoints[-1]
+    checkpoint = log.checkpoints[-1]
     try:
         truncated = log.truncated_file(checkpoint)
     except StorageError as error:
@@ -142,7 +142,7 @@ def _search_in_commit_timestamps(log: DeltaLog, timestamp_ms: int) -> int | None
 
 def _before_all(log: DeltaLog, timestamp_ms: int) -> VersionNotFoundError:
     asked = format_timestamp(timestamp_ms)
-    commits = log.listing.commits
+    commits = log.commit_files
     if not commits:
         return VersionNotFoundError(
             f"the log of {log.uri} has no commits, so no version can be found for {asked}"
@@ -180,7 +180,7 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     from deltactl.log.commits.changes import count_partitions
 
     log.ensure_has(version)
-    if version not in log.listing.commits:
+    if version not in log.commit_files:
         raise LogGapError(
             f"the commit of version {version} is missing: there is no "
             f"{log.commit_file(version)} in {log.uri}",

@@ -70,7 +70,7 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
     with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
         cutoff_ms = subject.expiry_ms - snapshot.properties.log_retention_ms
     newest = snapshot.segment.checkpoint_version
-    old = sum(1 for v, i in log.listing.commits.items() if v < newest and i.modified_ms < cutoff_ms)
+    old = sum(1 for v, i in log.commit_files.items() if v < newest and i.modified_ms < cutoff_ms)
     if old < _MIN_LOG_FILES:
         return old, []
     plan = plan_cleanup(log, snapshot, subject.expiry_ms)
@@ -187,7 +187,7 @@ def _may_list(subject: TableSubject, cutoff_ms: int) -> bool:
     """Return whether a listing of all files is allowed, and could find old files."""
     if subject.policy.list_files != "auto":
         return subject.policy.list_files == "always"
-    commits = subject.log.listing.commits
+    commits = subject.log.commit_files
     if commits and min(commits) == 0:
         return commits[0].modified_ms <= cutoff_ms
     return True  # older commits are gone

@@ -53,7 +53,7 @@ def _z_ordered_paths(
     def search() -> pa.ChunkedArray:
         versions = [
             version
-            for version, file in sorted(log.listing.commits.items())
+            for version, file in sorted(log.commit_files.items())
             if version <= snapshot.version and file.modified_ms >= since_ms
         ]
         log.scan(versions, z_orders)

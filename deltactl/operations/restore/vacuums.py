@@ -71,7 +71,7 @@ def find_ends(log: DeltaLog, current: Snapshot, target: Snapshot, now_ms: int) -
         last = log.version_at(current.metadata, cutoff_ms, allow_later=True)
     except VersionNotFoundError:
         return ()
-    first = max(target.version + 1, log.listing.first_commit)
+    first = max(target.version + 1, log.first_commit)
     if first > min(last, current.version - 1):
         return ()
     lifetimes = Lifetimes.of(log.events(current, first, EventCollector()), target.version)

@@ -134,7 +134,7 @@ class OtherTables:
         yield from _files_of(latest)
         for batch in latest.tombstone_batches(_REFERENCE):
             yield _names(batch)
-        first = log.listing.first_commit
+        first = log.first_commit
         if first > latest.version:
             return
         scan = log.events(latest, first, events)
@@ -155,8 +155,7 @@ def _names(files: pa.Table) -> Sequence[pa.ChunkedArray]:
 
 def _older_versions(log: DeltaLog, before: int) -> list[int]:
     """Return the versions before ``before`` that can be rebuilt; only a log with gaps has any."""
-    listing = log.listing
-    versions = {*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)}
+    versions = {*log.commit_files, *(checkpoint.version for checkpoint in log.checkpoints)}
     older = {version for version in versions if version < before}
     return sorted(log.rebuildable(older)) if older else []
 

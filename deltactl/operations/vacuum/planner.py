@@ -76,7 +76,7 @@ class Planner:
         """
         vacuumed_version = self._read_last_vacuum_info()
         start = 0 if vacuumed_version is None else vacuumed_version + 1
-        oldest = self.log.listing.first_commit
+        oldest = self.log.first_commit
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
@@ -102,7 +102,7 @@ class Planner:
         return self._lists(self._read_last_vacuum_info())
 
     def _lists(self, vacuumed_version: int | None) -> bool:
-        first = self.log.listing.first_commit
+        first = self.log.first_commit
         covered = vacuumed_version is not None and vacuumed_version + 1 >= first
         return self.options.needs_listing or not (covered or self.options.mode == "lite")
 
@@ -159,7 +159,7 @@ class Planner:
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows:
-            whole = self._scan(min(start, max(first, self.log.listing.first_commit)))
+            whole = self._scan(min(start, max(first, self.log.first_commit)))
             horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
             plan = replace(plan, horizon=horizon)
         return plan
@@ -170,7 +170,7 @@ class Planner:
         listing = self._list(hidden)
         current = self._current_at_cutoff()
         first = self._first_rebuildable()
-        scan = self._scan(self.log.listing.first_commit)
+        scan = self._scan(self.log.first_commit)
         keep = self._keep_batches(scan, current, first)
         kept_directories: set[str] = set()
         if self.options.inventory is not None:
@@ -244,7 +244,7 @@ class Planner:
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
             if oldest_kept + 1 < scan.first:
-                scan = self._scan(max(oldest_kept + 1, self.log.listing.first_commit))
+                scan = self._scan(max(oldest_kept + 1, self.log.first_commit))
         rules = KeepRules(
             self.log,
             self.snapshot,

@@ -108,7 +108,7 @@ class PathHistory:
     def _find_first(self) -> int:
         """Return the oldest version from which no commit up to the snapshot's is missing."""
         first = self._snapshot.version + 1
-        while first - 1 in self._log.listing.commits:
+        while first - 1 in self._log.commit_files:
             first -= 1
         return first
 
@@ -116,7 +116,7 @@ class PathHistory:
         """Return the oldest version to start from: every later commit is in the log."""
         versions = {
             c.version
-            for c in self._log.listing.checkpoints
+            for c in self._log.checkpoints
             if c not in skip and first - 1 <= c.version <= self._snapshot.version
         }
         if not versions:
