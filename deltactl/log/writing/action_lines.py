@@ -104,20 +104,19 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
             yield line(action, body)
 
 
-def as_removes(
-    files: pa.Table, deletion_timestamp_ms: int, *, data_change: bool = False
-) -> pa.Table:
+def as_removes(files: pa.Table, *, data_change: bool = False) -> pa.Table:
     """Return live files as rows of ``REMOVE_SCHEMA``, with the same path texts as their adds.
+
+    They get the time of their deletion when they are committed.
 
     Args:
         files: rows of ``ADD_SCHEMA``. If they have ``num_records``, it replaces the statistics,
             which need not be there.
-        deletion_timestamp_ms: when the run began, ms since 1970 UTC.
         data_change: whether the rows of the files are removed from the table.
     """
     rows = files.num_rows
     new = {
-        "deletion_timestamp_ms": pa.array(np.full(rows, deletion_timestamp_ms), pa.int64()),
+        "deletion_timestamp_ms": pa.nulls(rows, pa.int64()),
         "data_change": pa.array(np.full(rows, data_change, np.bool_)),
         "extended_file_metadata": pa.array(np.ones(rows, np.bool_)),
     }

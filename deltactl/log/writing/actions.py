@@ -24,6 +24,7 @@ from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, RowIds, assign_row_ids
 from deltactl.protocol.action_nodes import encode_metadata, encode_protocol, encode_txn
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
 
 ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
@@ -41,7 +42,7 @@ class Actions:
         enables_timestamps: whether ``metadata`` turns on in-commit timestamps, from this commit on.
         added: the files to add: new ones, or rows of ``ADD_SCHEMA``, which keep their row ids.
         adds_rows: whether ``added`` changes the rows of the table; for new files.
-        removed: the files to remove: rows of ``REMOVE_SCHEMA``.
+        removed: the files to remove: rows of ``REMOVE_SCHEMA``, without the time of the deletion.
         domains: the domain metadata to write.
         txn: the transaction identifier to write.
     """
@@ -58,16 +59,27 @@ class Actions:
     txn: Txn | None = None
 
     def dated(self, base: CommitBase, times: Mapping[str, Any]) -> Actions:
-        """Return the actions with the properties that say from when timestamps are enabled."""
-        if not self.enables_timestamps:
-            return self
-        assert self.metadata is not None
-        configuration = {
-            **self.metadata.configuration,
-            ENABLEMENT_VERSION: str(base.version + 1),
-            ENABLEMENT_TIMESTAMP: str(times["inCommitTimestamp"]),
-        }
-        return replace(self, metadata=replace(self.metadata, configuration=configuration))
+        """Return the actions with the times that depend on the commit.
+
+        They are the time at which files are removed, and the properties that say from when
+        timestamps are enabled. Any vacuum deletes the removed files a retention later. So a clock
+        that is behind must not date a deletion before the previous commit.
+        """
+        removed, metadata = self.removed, self.metadata
+        if removed is not None:
+            place = REMOVE_SCHEMA.get_field_index("deletion_timestamp_ms")
+            deleted_ms = pa.scalar(max(times["timestamp"], base.dated_ms), pa.int64())
+            dates = pa.repeat(deleted_ms, removed.num_rows)
+            removed = removed.set_column(place, REMOVE_SCHEMA.field(place), dates)
+        if self.enables_timestamps:
+            assert metadata is not None
+            configuration = {
+                **metadata.configuration,
+                ENABLEMENT_VERSION: str(base.version + 1),
+                ENABLEMENT_TIMESTAMP: str(times["inCommitTimestamp"]),
+            }
+            metadata = replace(metadata, configuration=configuration)
+        return replace(self, removed=removed, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)

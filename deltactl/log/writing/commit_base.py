@@ -22,7 +22,8 @@ class CommitBase:
     """The state of the table at ``version``, on which the next commit is based.
 
     ``version`` is -1 for a table that does not exist yet. ``commit_file`` is the latest commit that
-    is known to exist; after a log cleanup it is ``None``.
+    is known to exist; after a log cleanup it is ``None``. ``dated_ms`` is the time of this file, by
+    the clock of the store; 0 if it is not known.
     """
 
     version: int
@@ -30,6 +31,7 @@ class CommitBase:
     metadata: Metadata
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict, repr=False)
     commit_file: str | None = None
+    dated_ms: int = 0
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> CommitBase:
@@ -41,6 +43,7 @@ class CommitBase:
             snapshot.metadata,
             snapshot.domains,
             None if commit is None else commit.name,
+            0 if commit is None else commit.modified_ms,
         )
 
     def ensure_table_is_there(self, log: DeltaLog) -> bool:

@@ -32,6 +32,7 @@ def read_concurrent_commits(log: DeltaLog, base: CommitBase) -> tuple[CommitBase
         metadata=news.metadata or base.metadata,
         domains={**base.domains, **news.domains},
         commit_file=commits[-1].name if commits else base.commit_file,
+        dated_ms=commits[-1].modified_ms if commits else base.dated_ms,
     )
     return after, tail
 

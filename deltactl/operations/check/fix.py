@@ -226,7 +226,7 @@ class _RemoveCommit:
         self._uri, self._report, self._context = uri, report, context
         chosen = files.take(pa.array([it.row for it in report.chosen], pa.int64()))
         chosen = chosen.append_column("num_records", num_records(chosen["stats"]))
-        self._removed = as_removes(chosen, context.clock.now_ms(), data_change=True)
+        self._removed = as_removes(chosen, data_change=True)
 
     def prepare(self, base: CommitBase) -> Actions:
         """See ``Draft.prepare``."""

@@ -124,7 +124,6 @@ def sync_clone(
                     **describe_clone(plan, options.properties, context, counts, removed)
                 ),
                 read_version=before,
-                started_ms=context.clock.now_ms(),
                 ensure=_ensure_may_write,
                 added=_without_versions(update.added),
                 removed=update.removed,

@@ -323,7 +323,6 @@ def _describe_commits(
         parameters=parameters,
         measure=commit_metrics,
         read_version=snapshot.version,
-        deletion_timestamp_ms=context.clock.now_ms(),
         engine_info=engine_info(context.engine.name, context.engine.reason),
         tags={**preserved, **run_tags(context.run_id)},
         prove=digest_tags,

@@ -44,7 +44,6 @@ class RewriteDescription(Description):
     measure: Callable[[Sequence[Bin]], Mapping[str, str]]
     prove: Callable[[Sequence[Bin]], Mapping[str, str]] = lambda bins: {}  # noqa: E731
     read_version: int
-    deletion_timestamp_ms: int
     isolation_level: str = "SnapshotIsolation"
 
     def of(self, bins: Sequence[Bin]) -> Description:
@@ -192,7 +191,7 @@ class RewriteCommit:
         bins, described = self.chosen, self._description
         is_tagged = may_write_vectors(base.protocol, base.metadata)
         removed = [tag_removes(bin_) if is_tagged else bin_.removed for bin_ in bins]
-        tombstones = [as_removes(files, described.deletion_timestamp_ms) for files in removed]
+        tombstones = [as_removes(files) for files in removed]
         return Actions(
             description=described.of(bins),
             read_version=described.read_version,

@@ -257,7 +257,6 @@ def _commit(
         RestoreCommit(
             description=_describe_commit(plan, options, context),
             read_version=current.version,
-            started_ms=context.clock.now_ms(),
             added=plan.added,
             removed=plan.removed,
             state=plan.state,

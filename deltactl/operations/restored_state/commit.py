@@ -27,7 +27,6 @@ class RestoreCommit:
     Attributes:
         description: of the commit.
         read_version: the version with which the files were compared.
-        started_ms: when the run began, ms since 1970 UTC.
         added: the files to add.
         removed: the files to remove.
         state: the state to restore; ``None``: it stays as it is.
@@ -38,7 +37,6 @@ class RestoreCommit:
 
     description: Description
     read_version: int
-    started_ms: int
     added: pa.Table = field(repr=False)
     removed: pa.Table = field(repr=False)
     state: RestoredState | None
@@ -57,7 +55,7 @@ class RestoreCommit:
             metadata=None if state is None else state.metadata,
             enables_timestamps=state is not None and state.enables_timestamps,
             added=all_change_data(self.added),
-            removed=as_removes(self.removed, self.started_ms, data_change=True),
+            removed=as_removes(self.removed, data_change=True),
             domains=() if state is None else state.domains,
             txn=self.txn,
         )

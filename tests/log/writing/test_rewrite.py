@@ -27,6 +27,7 @@ from deltactl.operations.optimize.rewrite_commit import BinCommitter, RewriteDes
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
+from deltactl.units import DAY_MS
 from tests.support.clock import FixedClock
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -43,7 +44,6 @@ DRAFT = RewriteDescription(
     parameters={"auto": False},
     measure=no_metrics,
     read_version=1,
-    deletion_timestamp_ms=77,
     engine_info="test",
     tags={"a": "b"},
 )
@@ -101,6 +101,19 @@ def test_the_lines_of_a_commit() -> None:
         }
     }
     assert [line["remove"]["path"] for line in removes] == list(builder.data)[:2]
+
+
+@pytest.mark.parametrize("behind_ms", [-5, 0, 40 * DAY_MS])
+def test_a_clock_that_is_behind_does_not_date_a_deletion_before_the_last_commit(
+    behind_ms: int,
+) -> None:
+    builder = build()
+    now_ms = FixedClock().now_ms()
+    assert isinstance(builder.store, MemoryStore)
+    builder.store.set_modified(commit_path(1), now_ms + behind_ms)
+    commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
+    removes = [line["remove"] for line in read(builder.store, 2) if "remove" in line]
+    assert {it["deletionTimestamp"] for it in removes} == {now_ms + max(behind_ms, 0)}
 
 
 def test_a_commit_costs_two_looks_a_put_and_a_read() -> None:
