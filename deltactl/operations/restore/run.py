@@ -28,6 +28,7 @@ from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
+from deltactl.operations.missing_files.away import find_away_refusal
 from deltactl.operations.missing_files.find import (
     PRESENCE_COLUMNS,
     Missing,
@@ -145,6 +146,8 @@ def _find_refusal(
         refusal = find_downgrade_refusal(
             versions.current, plan.state.protocol, plan.removed, context.clock.now_ms()
         )
+    if refusal is None and plan.missing:
+        refusal = find_away_refusal(versions.current.store, plan.missing)
     if refusal is None and plan.missing and not options.ignore_missing:
         refusal = _explain_missing(versions, plan)
     return refusal

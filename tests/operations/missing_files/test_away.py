@@ -1,0 +1,62 @@
+"""A shallow clone whose source is away: a restore must not omit all rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import SafetyError
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.run import clone_table
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.local.store import LocalStore
+from tests.support.restores import bodies, ids, latest, restore
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> LocalStore:
+    """Version 1 of a shallow clone of two files, below two directories of partitions."""
+    columns = [Column("p", "string"), Column("id")]
+    source = TableBuilder(LocalStore(str(tmp_path / "source")), columns, partition_by=["p"])
+    source.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
+    target = LocalStore(str(tmp_path / "clone"))
+    context = RunContext(warn=lambda _: None, sleep=lambda _: None)
+    clone_table(source.store, target, CloneOptions(deep=False), context)
+    [metadata] = bodies(target, 0, "metaData")
+    changed = {"metaData": metadata | {"configuration": {"a": "b"}}}
+    target.put_if_absent(commit_path(1), json.dumps(changed).encode())
+    return target
+
+
+@pytest.mark.parametrize("ignore_missing", [False, True])
+def test_a_source_that_was_moved(clone: LocalStore, tmp_path: Path, ignore_missing: bool) -> None:
+    (tmp_path / "source").rename(tmp_path / "moved")
+    (tmp_path / "source").mkdir()  # as the place of a mount
+    with pytest.raises(SafetyError, match=r"uses 2 files of another table .*/source/p=a/") as found:
+        restore(clone, 0, ignore_missing=ignore_missing)
+    assert "Make the old address lead to the other table" in (found.value.hint or "")
+    assert "--ignore-missing" not in (found.value.hint or "")
+    assert latest(clone) == 1
+    (tmp_path / "source").rmdir()
+    (tmp_path / "source").symlink_to(tmp_path / "moved")
+    restore(clone, 0, ignore_missing=ignore_missing)
+    assert (latest(clone), ids(clone)) == (2, [1, 2])
+
+
+def test_a_source_that_lost_all_files_of_a_partition(clone: LocalStore, tmp_path: Path) -> None:
+    for path in (tmp_path / "source" / "p=a").iterdir():
+        path.unlink()
+    restore(clone, 0, ignore_missing=True)
+    assert ids(clone) == [2]
+
+
+def test_a_directory_without_a_log_that_lost_a_file(clone: LocalStore, tmp_path: Path) -> None:
+    for path in (tmp_path / "source" / "_delta_log").iterdir():
+        path.unlink()
+    [path] = (tmp_path / "source" / "p=a").iterdir()
+    path.rename(path.with_name("another.parquet"))
+    restore(clone, 0, ignore_missing=True)
+    assert ids(clone) == [2]
