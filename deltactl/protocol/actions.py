@@ -114,11 +114,8 @@ def is_same_metadata(one: Metadata, other: Metadata) -> bool:
         return False
 
 
-CONVERSION_APP_ID: Final = "deltactl-convert"
-"""The application of the ``txn`` that marks a table as converted from a directory of files.
-
-Files of other programs may be in that directory, so no retention removes the mark.
-"""
+CONVERTED: Final = "deltactl.converted"
+"""The table property that marks a table as converted from a directory of Parquet files."""
 
 
 @dataclass(frozen=True, slots=True)

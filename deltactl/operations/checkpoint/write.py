@@ -51,10 +51,11 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.actions import CONVERSION_APP_ID
 from deltactl.storage.store import FileInfo
 
 _TASK_MEMORY_BYTES = 512 << 20
+# Each `clone --sync` continues from the transaction of the one before, however old it is.
+_OWN_APPS = "deltactl."
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _live_non_file_actions(snapshot: Snapshot, now_ms: int) -> NonFileActions:
         txns = {
             app: txn
             for app, txn in txns.items()
-            if app == CONVERSION_APP_ID or (txn.last_updated_ms or 0) > oldest
+            if app.startswith(_OWN_APPS) or (txn.last_updated_ms or 0) > oldest
         }
     return NonFileActions(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
 

@@ -22,7 +22,7 @@ from deltactl.operations.convert.partitions import (
 )
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup
-from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.actions import CONVERTED, Metadata, Protocol
 from deltactl.protocol.features import COLUMN_MAPPING
 from deltactl.protocol.new_tables import (
     choose_protocol,
@@ -217,7 +217,7 @@ def _describe(
     now_ms: int,
 ) -> tuple[Protocol, Metadata]:
     features = set(list_property_features(options.properties) | list_type_features(schema))
-    configuration = dict(options.properties)
+    configuration = {**options.properties, CONVERTED: "true"}
     if options.column_mapping:
         features.add(COLUMN_MAPPING.name)
         schema, last = _map_columns(schema)

@@ -25,7 +25,6 @@ from deltactl.operations.convert.plan import ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.actions import CONVERSION_APP_ID, Txn
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.log_store import DynamoDbLogStore
@@ -141,17 +140,19 @@ def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> Con
     # A conversion does not need these modules.
     from deltactl.log.commits.events import EventCollector
     from deltactl.operations.convert.unnamed_files import count_unnamed_files
+    from deltactl.operations.converted import was_converted
 
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
+    scan = log.events(snapshot, log.first_commit, events)
     return ConvertReport(
         None,
         context.engine.name,
         snapshot.version,
         snapshot.version,
         dry_run,
-        unnamed_files=count_unnamed_files(log, snapshot, events),
-        vacuum_keeps_them=CONVERSION_APP_ID in snapshot.txns,
+        unnamed_files=count_unnamed_files(snapshot, scan),
+        vacuum_keeps_them=was_converted(snapshot, scan),
     )
 
 
@@ -187,5 +188,4 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> Actio
         protocol=plan.protocol,
         metadata=plan.metadata,
         added=plan.files,
-        txn=Txn(CONVERSION_APP_ID, 0, plan.metadata.created_time_ms),
     )

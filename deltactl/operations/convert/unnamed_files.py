@@ -9,8 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.events import EventCollector
-from deltactl.log.delta_log import DeltaLog
+from deltactl.log.commits.events import CommitScan
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.convert.directory import PARQUET_ENDINGS
@@ -21,11 +20,10 @@ _HIDDEN: Final = r"(?:^|/)[._](?:[^/=]*/|[^/]*$)"
 """A hidden file, or a directory in its path, as ``list_directory`` decides."""
 
 
-def count_unnamed_files(log: DeltaLog, snapshot: Snapshot, events: EventCollector) -> int:
+def count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
     """Return the number of Parquet files under the root that no action names.
 
-    Actions that a log cleanup deleted are unknown. ``events`` visited the commits
-    that were read for the snapshot.
+    Actions that a log cleanup deleted are unknown. ``scan`` has all commits that are in the log.
 
     Raises:
         SafetyError: a file of the log cannot be located.
@@ -33,7 +31,7 @@ def count_unnamed_files(log: DeltaLog, snapshot: Snapshot, events: EventCollecto
     """
     parts = snapshot.store.walk_tree(lambda directory: not _is_hidden(f"{directory}/"))
     names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())
-    for batch in _named(log, snapshot, events):
+    for batch in _named(snapshot, scan):
         names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
     return len(names)
 
@@ -49,11 +47,9 @@ def _is_hidden(directory: str) -> bool:
     return re.search(_HIDDEN, directory) is not None
 
 
-def _named(log: DeltaLog, snapshot: Snapshot, events: EventCollector) -> Iterator[pa.ChunkedArray]:
+def _named(snapshot: Snapshot, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
     """Yield the physical names in the adds and removes of the log."""
     store = snapshot.store
     for batches in (snapshot.kept_batches, snapshot.tombstone_batches):
         yield from (file_names(store, batch) for batch in batches(_REFERENCE))
-    first = log.first_commit
-    if first <= snapshot.version:
-        yield event_names(store, log.events(snapshot, first, events).events)
+    yield event_names(store, scan.events)

@@ -15,6 +15,7 @@ from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
+from deltactl.operations.converted import was_converted
 from deltactl.operations.leases import list_leases
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.candidates import CONVERTED, HIDDEN, UNATTENDED, Filters
@@ -39,8 +40,7 @@ from deltactl.operations.vacuum.plan import (
 )
 from deltactl.operations.vacuum.retention import Retention
 from deltactl.operations.vacuum.spellings import ensure_not_needed, find_missing
-from deltactl.protocol.actions import CONVERSION_APP_ID
-from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots, writer_mask
+from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS
 
@@ -176,9 +176,8 @@ class Planner:
         if self.options.inventory is not None:
             keep = _note_directories(keep, kept_directories)
         names, unlisted = without(listing.files, keep)
-        named, is_delta = self._named(scan, names)
-        filters = self._filters(named)
-        filters.spared = self._find_reason_to_spare(scan, listing, names, is_delta)
+        filters = self._filters(self._named(scan, names))
+        filters.spared = self._find_reason_to_spare(scan)
         filters.foreign = frozenset(
             foreign_roots(
                 names, [*listing.directories, *listing.links], iceberg=not hidden.hides_metadata
@@ -280,36 +279,20 @@ class Planner:
         changes = scan.change_files.filter(pc.less_equal(scan.change_files["version"], current))
         return locate(self.store, changes["path"]).drop_null()
 
-    def _named(self, scan: CommitScan, wanted: pa.ChunkedArray) -> tuple[pa.ChunkedArray, bool]:
-        """Return those of the wanted names that are in an action of the log.
-
-        Also return whether a Delta writer gave all names in these actions. This is found out only
-        if files that no action names may be removed.
-        """
+    def _named(self, scan: CommitScan, wanted: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return those of the wanted names that are in an action of the log."""
         parts = [event_names(self.store, scan.events)]
         parts.append(self._change_files(scan, scan.last))
-        found, is_delta = [], True
+        found: list[pa.Array] = []
         for names in (*parts, *self._tombstones()):
             found += names.filter(pc.is_in(names, value_set=wanted)).chunks
-            if self.options.include_orphans and is_delta:
-                is_delta = not pc.any(pc.invert(writer_mask(names))).as_py()
-        return pa.chunked_array(found, pa.string()), is_delta
+        return pa.chunked_array(found, pa.string())
 
-    def _find_reason_to_spare(
-        self, scan: CommitScan, listing: Listing, unneeded: pa.ChunkedArray, is_delta: bool
-    ) -> str | None:
-        """Return why all files that no action names are kept; ``None`` if they may be removed.
-
-        In the directory of a converted table, other programs may write files. The plain Parquet
-        writer of Spark gives them the names of a Delta writer.
-        """
+    def _find_reason_to_spare(self, scan: CommitScan) -> str | None:
+        """Return why all files that no action names are kept; ``None`` if they may be removed."""
         if not self.options.include_orphans:
             return UNATTENDED
-        if not is_delta or scan.has_conversion or CONVERSION_APP_ID in self.snapshot.txns:
-            return CONVERTED
-        others = listing.files.filter(pc.invert(writer_mask(listing.files)))
-        is_needed = pc.invert(pc.is_in(others, value_set=unneeded))
-        return CONVERTED if pc.any(is_needed).as_py() else None
+        return CONVERTED if was_converted(self.snapshot, scan) else None
 
     def _tombstones(self) -> Iterator[pa.ChunkedArray]:
         for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):

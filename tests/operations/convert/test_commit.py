@@ -21,7 +21,7 @@ from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_tab
 from deltactl.operations.convert.partition_by import PartitionColumn
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.actions import CONVERSION_APP_ID
+from deltactl.protocol.actions import CONVERTED
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
@@ -143,24 +143,13 @@ def test_a_put_that_lies_is_settled_by_reading_back(store: MemoryStore) -> None:
         ConvertOptions(),
         ConvertOptions(statistics=False, schema_mode="widen", name="n"),
         ConvertOptions(partition_by=(PartitionColumn("p"),), column_mapping=True),
-        ConvertOptions(properties={"delta.setTransactionRetentionDuration": "interval 1 hour"}),
+        ConvertOptions(properties={CONVERTED: "false"}),
         ConvertOptions(properties={"delta.checkpointPolicy": "v2"}),
     ],
 )
-def test_each_converted_table_has_a_mark_that_does_not_expire(
-    store: MemoryStore, options: ConvertOptions
-) -> None:
-    run(store, options, now_ms=1_600_000_000_000)
-    assert CONVERSION_APP_ID in Table(store.uri, store=store).snapshot().txns
-    other = {"txn": {"appId": "other", "version": 1, "lastUpdated": 1}}
-    store.put(f"_delta_log/{1:020d}.json", json.dumps(other).encode())
-    checkpoint_table(
-        DeltaLog(store, ignore_warning), CheckpointOptions(), context(1_700_000_100_000 + _YEAR_MS)
-    )
-    store.delete_many([f"_delta_log/{version:020d}.json" for version in range(2)])
-    expires = "delta.setTransactionRetentionDuration" in options.properties
-    found = Table(store.uri, store=store).snapshot().txns
-    assert set(found) == {CONVERSION_APP_ID, *(() if expires else ("other",))}
+def test_each_converted_table_has_a_mark(store: MemoryStore, options: ConvertOptions) -> None:
+    run(store, options)
+    assert Table(store.uri, store=store).snapshot().metadata.configuration[CONVERTED] == "true"
 
 
 def commit(store: MemoryStore, version: int, *actions: Mapping[str, Any]) -> None:

@@ -119,8 +119,7 @@ def test_one_commit_that_says_what_spark_says(tmp_path: Path) -> None:
         "maxValues": {"id": 2, "s": "x"},
         "nullCount": {"id": 0, "s": 1, "extra": 2},
     }
-    (txn,) = found["txn"]
-    assert (txn["appId"], txn["version"]) == ("deltactl-convert", 0)
+    assert found["metaData"][0]["configuration"] == {"deltactl.converted": "true"}
     assert_all_read(
         tmp_path,
         [
@@ -199,7 +198,7 @@ def test_name_and_properties_are_written_to_the_metadata(tmp_path: Path) -> None
     convert(str(tmp_path), ConvertOptions(properties=properties, name="events"))
     found = actions(tmp_path)
     assert found["metaData"][0]["name"] == "events"
-    assert found["metaData"][0]["configuration"] == properties
+    assert found["metaData"][0]["configuration"] == {**properties, "deltactl.converted": "true"}
     assert found["protocol"][0]["minWriterVersion"] == 7
     assert set(found["protocol"][0]["writerFeatures"]) == {
         "appendOnly",
@@ -699,6 +698,7 @@ def test_names_that_need_column_mapping(tmp_path: Path) -> None:
     assert metadata["configuration"] == {
         "delta.columnMapping.mode": "name",
         "delta.columnMapping.maxColumnId": "4",
+        "deltactl.converted": "true",
     }
     assert_all_read(tmp_path, [{"a b": 1, "s": {"x;y": 2}, "p q": 1}])
 

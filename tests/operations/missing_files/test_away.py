@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.run_context import RunContext
@@ -24,7 +25,8 @@ def clone(tmp_path: Path) -> LocalStore:
     source.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
     target = LocalStore(str(tmp_path / "clone"))
     context = RunContext(warn=lambda _: None, sleep=lambda _: None)
-    clone_table(source.store, target, CloneOptions(deep=False), context)
+    logs = [DeltaLog(store, ignore_warning) for store in (source.store, target)]
+    clone_table(logs[0], logs[1], CloneOptions(deep=False), context)
     [metadata] = bodies(target, 0, "metaData")
     changed = {"metaData": metadata | {"configuration": {"a": "b"}}}
     target.put_if_absent(commit_path(1), json.dumps(changed).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -99,18 +100,50 @@ def test_include_unknown_removes_all(written: Path) -> None:
     assert not found.kept
 
 
+def test_a_log_that_was_cleaned_shows_that_a_table_was_not_converted(written: Path) -> None:
+    clean_log(written)
+    age(written)
+    found = plan(written, include_orphans=True)
+    assert set(WRITTEN) <= paths_of(found)
+    assert found.kept == {UNKNOWN: len(STRANGE)}
+
+
 def land(root: Path, name: str) -> None:
     root.mkdir()
     pq.write_table(pa.table({"id": [1]}), root / name)
 
 
 def convert_ours(root: Path) -> None:
-    """The names are those of a Delta writer: only the txn shows the conversion."""
+    """The names are those of a Delta writer: only the property shows the conversion."""
     land(root, LEFTOVER.replace("00000-", "00001-"))
     convert(str(root), ConvertOptions())
+    clean_log(root)
+
+
+def clean_log(root: Path) -> None:
+    """Write a checkpoint, and delete the commits before it."""
     write_deltalake(root, pa.table({"id": [2]}), mode="append")
     DeltaTable(root).create_checkpoint()
-    (root / "_delta_log" / f"{0:020}.json").unlink()
+    first, *_ = sorted((root / "_delta_log").glob("*.json"))
+    first.unlink()
+
+
+def convert_older_files(root: Path) -> None:
+    """The names are those of a Delta writer: only the time of a file shows the conversion."""
+    land(root, LEFTOVER.replace("00000-", "00001-"))
+    age(root)
+    convert_to_deltalake(str(root))
+    clean_log(root)
+
+
+def write_without_creation_time(root: Path) -> None:
+    """Nothing shows whether the table was converted."""
+    write_deltalake(root, pa.table({"id": [2]}))
+    first = root / "_delta_log" / f"{0:020}.json"
+    text, count = re.subn(r',?"createdTime":\d+', "", first.read_text())
+    assert count == 1
+    first.write_text(text)
+    clean_log(root)
 
 
 def convert_with_delta_rs(root: Path) -> None:
@@ -142,6 +175,8 @@ def convert_long_ago(root: Path, *, is_live: bool, has_checkpoint: bool) -> None
     [
         convert_ours,
         convert_with_delta_rs,
+        convert_older_files,
+        write_without_creation_time,
         partial(convert_long_ago, is_live=True, has_checkpoint=False),
         partial(convert_long_ago, is_live=False, has_checkpoint=False),
         partial(convert_long_ago, is_live=True, has_checkpoint=True),
