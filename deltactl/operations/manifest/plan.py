@@ -15,6 +15,7 @@ from deltactl.operations.manifest.compare import has_same_lines, is_large, is_sa
 from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
 from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.spellings import Alike, find_alike
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.operations.trusted_time import planning_now
@@ -51,7 +52,8 @@ class PartitionManifest:
 class ManifestPlan:
     """The plan of a run; ``stale`` are names of files to delete.
 
-    ``leftovers`` are hidden files of killed runs.
+    ``leftovers`` are hidden files of killed runs. ``alike`` are directories that some file systems
+    take for one.
     """
 
     version: int
@@ -59,6 +61,7 @@ class ManifestPlan:
     partitions: tuple[PartitionManifest, ...]
     stale: tuple[str, ...]
     leftovers: tuple[str, ...]
+    alike: Alike
     _lines: ManifestLines = field(repr=False)
     _indices: tuple[int, ...] = field(repr=False)
 
@@ -143,6 +146,7 @@ def plan_manifests(
         tuple(partitions),
         tuple(stale),
         _find_leftovers(log, snapshot, output, found_names, context),
+        find_alike(sorted({*folders, *map(_folder_of, there)})),
         lines,
         tuple(wanted),
     )

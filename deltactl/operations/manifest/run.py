@@ -59,7 +59,8 @@ def generate_manifests(
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
-        SafetyError: the schema lacks required columns.
+        SafetyError: the schema lacks required columns, or the file system takes the directories of
+            two partitions for one.
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from deltactl.errors import InterruptedRunError, StorageError
 from deltactl.operations.manifest.plan import ManifestPlan
+from deltactl.operations.manifest.spellings import ensure_distinct
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -19,7 +20,13 @@ _log: Final = logging.getLogger(__name__)
 
 
 def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> int | None:
-    """Write, then delete; return how long that took, ``None`` if there was nothing to do."""
+    """Write, then delete; return how long that took, ``None`` if there was nothing to do.
+
+    Raises:
+        SafetyError: the file system takes the directories of two partitions for one.
+        InterruptedRunError: ``cancel`` was set.
+        StorageError: the store failed.
+    """
     left = output.delete_many(plan.leftovers) if plan.leftovers else {}
     if left:
         context.warn(
@@ -28,6 +35,7 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
         )
     if plan.is_empty:
         return None
+    ensure_distinct(output, plan.alike)
     started = context.clock.monotonic()
     _log.info("%s: writing manifests of version %d", output.uri, plan.version)
     output.put_many(_until_cancelled(plan.iter_writes(), context))
