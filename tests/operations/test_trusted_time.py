@@ -16,6 +16,7 @@ import pytest
 from deltactl.errors import SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain
@@ -23,6 +24,7 @@ from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.waiting import WAITING
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
@@ -240,11 +242,26 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
         )
         assert report.files_removed == 0
         assert report.plan.retention.rule.endswith("add --force-retention to remove more")
+        assert report.to_dict()["kept"] == {WAITING: 1}
         options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)
         assert (
             vacuum_table(DeltaLog(disk, ignore_warning), options, machine.context()).files_removed
             == 1
         )
+
+
+def test_maintain_says_what_waits_for_a_commit(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    paths = machine.append(2)
+    machine.builder.remove(*paths)
+    machine.builder.checkpoint(2)
+    policy = MaintainPolicy.of({"list-files": "always"})
+    with machine.running() as disk:
+        facts = observe_table(
+            "t", DeltaLog(disk, machine.said.append), policy, machine.context()
+        ).facts
+    assert (facts.reclaimable_files, facts.waiting_files) == (0, 2)
+    assert (facts.expired_log_files, facts.waiting_log_files) == (0, 2)
 
 
 def object_table() -> tuple[TableBuilder, MemoryStore]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.maintain.actions import Action, Effect
+    from deltactl.operations.maintain.observe import TableFacts
     from deltactl.operations.maintain.report import Outcome, TableReport
 
 _SHOWN: Final = 20
@@ -93,6 +95,21 @@ def _list_facts(report: TableReport) -> Iterator[tuple[str, str]]:
     if facts.reclaimable_bytes is not None:
         files = format_count(facts.reclaimable_files or 0, "file")
         yield "removable", f"{files} ({format_size(facts.reclaimable_bytes)})"
+    if facts.waiting_files:
+        yield "waiting", _describe_waiting(facts, facts.waiting_files, "file")
+    if facts.waiting_log_files:
+        yield "waiting", _describe_waiting(facts, facts.waiting_log_files, "commit")
+
+
+def _describe_waiting(facts: TableFacts, count: int, what: str) -> str:
+    table = shlex.quote(facts.table)
+    command = f"vacuum {table} --force-retention"
+    if what == "commit":
+        command = f"checkpoint {table} --cleanup-only --yes"
+    return (
+        f"{format_count(count, what)} past the retention by this machine's clock only. If it is "
+        f"right, run `deltactl {command}`"
+    )
 
 
 def _render_actions(page: Page, actions: Sequence[Action], most: int, *, with_table: bool) -> None:

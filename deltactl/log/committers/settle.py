@@ -95,8 +95,8 @@ def settle_commit(
     raise CommitOutcomeUnknownError(
         f"it is not known whether {name} was committed: {error}",
         hint="Run `deltactl describe-history` to see whether the version exists, then rerun. "
-        "deltactl kept the new files. If they were not committed, `deltactl vacuum` removes "
-        "them.",
+        "deltactl kept the new files. If they were not committed, `deltactl vacuum` on a terminal "
+        "removes them after the retention.",
     ) from error
 
 

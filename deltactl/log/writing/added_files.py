@@ -121,13 +121,15 @@ class AddedFiles:
                 hint=f"Run `deltactl check {shlex.quote(self._store.uri)}`.",
             ) from error
         if gone:
+            where = shlex.quote(self._store.uri)
             raise CommitDamagedError(
                 f"version {version} of {self._store.uri} is committed, but of the files that it "
                 f"adds, {_list(gone)}",
-                hint=f"Run `deltactl restore {shlex.quote(self._store.uri)} --to-version "
-                f"{version - 1}`."
+                hint=f"Run `deltactl restore {where} --to-version {version - 1}`."
                 if version
-                else f"Delete {self._store.uri}/_delta_log, then rerun.",
+                else f"Run `deltactl check {where}`, which lists these files. Copy them back, or "
+                f"run `deltactl restore {where} --to-version 0 --ignore-missing`, which drops them "
+                "from the table.",
             )
 
     def _is_fresh(self, seen_s: float | None) -> bool:

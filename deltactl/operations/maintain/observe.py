@@ -44,8 +44,10 @@ class TableFacts:
     """Facts about a table; sizes in bytes, times in ms since 1970 UTC.
 
     A fact is ``None`` if it was not examined, because the policy disables it or there was no
-    listing. ``problems``: actions that are enabled but not possible. ``requests``: number of
-    requests of the observation.
+    listing. ``waiting_files`` and ``waiting_log_files`` (commits) have expired by this machine's
+    clock only.
+    ``problems``: actions that are enabled but not possible. ``requests``: number of requests of the
+    observation.
     """
 
     table: str
@@ -68,6 +70,8 @@ class TableFacts:
     reclaimable_files: int | None = None
     reclaimable_bytes: int | None = None
     orphans: int | None = None
+    waiting_files: int | None = None
+    waiting_log_files: int | None = None
     has_manifests: bool | None = None
     stale_manifests: int | None = None
     last_run_ms: int | None = None
@@ -82,7 +86,7 @@ class TableFacts:
             "deleted_rows",
             "files_a_day", "hot_partitions", "unclustered_bytes", "expected_skipping",
             "tail_commits", "expired_log_files", "reclaimable_files", "reclaimable_bytes",
-            "orphans", "stale_manifests",
+            "orphans", "waiting_files", "waiting_log_files", "stale_manifests",
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
@@ -193,8 +197,9 @@ def _note_log(facts: TableFacts, subject: TableSubject, actions: list[Action]) -
     if "log-cleanup" in policy.actions:
 
         def clean() -> None:
-            facts.expired_log_files, found = find_cleanup(subject)
-            actions.extend(found)
+            found = find_cleanup(subject)
+            facts.expired_log_files, facts.waiting_log_files = found.files, found.waiting
+            actions.extend(found.actions)
 
         _try(facts, "log-cleanup", clean)
     if "manifest" in policy.actions:
@@ -214,7 +219,7 @@ def _note_deletions(facts: TableFacts, subject: TableSubject, actions: list[Acti
     def plan() -> None:
         found = find_vacuum(subject)
         facts.reclaimable_files, facts.reclaimable_bytes = found.files, found.size_bytes
-        facts.orphans = found.orphans
+        facts.orphans, facts.waiting_files = found.orphans, found.waiting
         actions.extend(found.actions)
 
     _try(facts, "vacuum", plan)

@@ -19,6 +19,7 @@ from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.run import find_refusal
+from deltactl.operations.vacuum.waiting import WAITING, with_waiting
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import ensure_valid_property
@@ -56,8 +57,17 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     return [Action(table=subject.table, name="checkpoint", reason=reason, predicted=cost + benefit)]
 
 
-def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
-    """Return the number of expired log files, and their deletion if there are enough.
+@dataclass(frozen=True, slots=True)
+class CleanupFinding:
+    """The number of expired log files, and of commits that wait for a proof of the time."""
+
+    files: int = 0
+    waiting: int = 0
+    actions: tuple[Action, ...] = ()
+
+
+def find_cleanup(subject: TableSubject) -> CleanupFinding:
+    """Return the expired log files, and their deletion if there are enough.
 
     If there are too few old commits, only the listing is examined.
 
@@ -66,17 +76,22 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
     """
     log, snapshot = subject.log, subject.snapshot
     if not snapshot.properties.expired_log_cleanup:
-        return 0, []
+        return CleanupFinding()
     with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
-        cutoff_ms = subject.expiry_ms - snapshot.properties.log_retention_ms
+        kept_ms = snapshot.properties.log_retention_ms
     newest = snapshot.segment.checkpoint_version
-    old = sum(1 for v, i in log.commit_files.items() if v < newest and i.modified_ms < cutoff_ms)
+    times = [info.modified_ms for v, info in log.commit_files.items() if v < newest]
+    old, old_by_clock = (
+        sum(time < now_ms - kept_ms for time in times)
+        for now_ms in (subject.expiry_ms, subject.now_ms)
+    )
+    waiting = old_by_clock - old
     if old < _MIN_LOG_FILES:
-        return old, []
+        return CleanupFinding(old, waiting)
     plan = plan_cleanup(log, snapshot, subject.expiry_ms)
     number = len(plan.files)
     if number < _MIN_LOG_FILES:
-        return number, []
+        return CleanupFinding(number, waiting)
     requests = _REQUESTS_A_RUN + number // _NAMES_A_REQUEST
     cost = subject.predict(requests=requests)
     benefit = Effect(files_removed=number, bytes_freed=plan.size_bytes)
@@ -85,7 +100,7 @@ def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
     action = Action(
         table=subject.table, name="log-cleanup", reason=reason, predicted=cost + benefit
     )
-    return number, [action]
+    return CleanupFinding(number, waiting, (action,))
 
 
 def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]]:
@@ -129,11 +144,15 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
 
 @dataclass(frozen=True, slots=True)
 class VacuumFinding:
-    """The files that a vacuum would remove; ``None`` if a listing is needed to find them."""
+    """The files that a vacuum would remove; ``None`` if a listing is needed to find them.
+
+    ``waiting``: the files that it keeps because only this machine's clock says that they expired.
+    """
 
     files: int | None = None
     size_bytes: int | None = None
     orphans: int | None = None
+    waiting: int | None = None
     actions: tuple[Action, ...] = ()
 
 
@@ -161,12 +180,13 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     planner = Planner(subject.log, snapshot, options, retention, context, clones, subject.events)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return VacuumFinding()
-    plan = planner.plan()
+    plan = with_waiting(planner, planner.plan(), subject.now_ms)
+    waiting = plan.kept.get(WAITING, 0)
     files, size = plan.files.num_rows, plan.size_bytes
     orphans = None if plan.listed_files is None else plan.unnamed_kept
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
     if not ((files and size) or is_first):
-        return VacuumFinding(files, size, orphans)
+        return VacuumFinding(files, size, orphans, waiting)
     refusal = find_refusal(plan)
     if refusal is not None:
         raise refusal
@@ -180,7 +200,7 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     if not files:
         reason = "no vacuum is recorded; after this one, later runs need not list the files"
     action = Action(table=subject.table, name="vacuum", reason=reason, predicted=cost + benefit)
-    return VacuumFinding(files, size, orphans, (action,))
+    return VacuumFinding(files, size, orphans, waiting, (action,))
 
 
 def _may_list(subject: TableSubject, cutoff_ms: int) -> bool:

@@ -49,7 +49,7 @@ def _explain(store: Store, name: str, count: int) -> SafetyError:
     return SafetyError(
         f"{store.uri} uses {count:,} files of another table that do not exist, such as {name!r}, "
         "and no table is at this address: it was moved, or its storage is not mounted",
-        hint="Make the old address lead to the other table, for example with a symbolic link, and "
-        "rerun. If that table was deleted, the rows in these files are lost: restore a version "
-        "that does not use them.",
+        hint="Rerun when the old address leads to the other table, for example by a symbolic link. "
+        "If that table was deleted, the rows in these files are lost: restore a version that does "
+        "not use them.",
     )

@@ -29,7 +29,7 @@ from deltactl.protocol.features import (
     merge_protocols,
 )
 from deltactl.protocol.properties import DEFAULT_RETENTION_MS
-from deltactl.units import format_timestamp
+from deltactl.units import format_duration, format_timestamp
 
 _WITHOUT = "Restore without --allow-protocol-downgrade"
 
@@ -53,7 +53,7 @@ def downgraded_protocol(current: Snapshot, target: Snapshot) -> Protocol:
 
 
 def find_downgrade_refusal(
-    current: Snapshot, protocol: Protocol, removed: pa.Table, now_ms: int
+    current: Snapshot, protocol: Protocol, removed: pa.Table
 ) -> SafetyError | None:
     """Return the reason why readers of the older protocol would misread the log, if any.
 
@@ -61,7 +61,6 @@ def find_downgrade_refusal(
         current: the latest version.
         protocol: the one to write.
         removed: the files that the restore removes.
-        now_ms: ms since 1970 UTC.
     """
     dropped = list_features(current.protocol) - list_features(protocol)
     readers = sorted(name for name in dropped if name not in REGISTRY or REGISTRY[name].reader)
@@ -83,7 +82,7 @@ def find_downgrade_refusal(
             f"--allow-protocol-downgrade.",
         )
     if DELETION_VECTORS.name in dropped:
-        return _find_vectors(current, removed, readers, now_ms)
+        return _find_vectors(current, removed, readers)
     return None
 
 
@@ -92,18 +91,16 @@ def _has_v2_checkpoint(current: Snapshot) -> bool:
     return (checkpoint is not None and checkpoint.kind == "uuid") or bool(head and head.sidecars)
 
 
-def _find_vectors(
-    current: Snapshot, removed: pa.Table, readers: list[str], now_ms: int
-) -> SafetyError | None:
+def _find_vectors(current: Snapshot, removed: pa.Table, readers: list[str]) -> SafetyError | None:
     retention_ms = _retention_ms(current)
     if removed["deletion_vector"].null_count < removed.num_rows:
-        from_ms = now_ms + retention_ms
         return _refuse(
             readers,
             "the restore would remove files with deletion vectors, and their tombstones would "
             "stay in the log",
-            hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)}, run `deltactl checkpoint "
-            f"{current.store.uri}`, then restore with --allow-protocol-downgrade.",
+            hint=f"{_WITHOUT} now. When the retention of {format_duration(retention_ms)} has "
+            f"passed, run `deltactl checkpoint {current.store.uri}`, then restore with "
+            "--allow-protocol-downgrade.",
         )
     newest = _newest_vector_tombstone(current)
     if newest is None:

@@ -8,7 +8,7 @@ of the table give the same result, and only files of the plan are deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -106,9 +106,11 @@ class VacuumRun:
         self.state = self._base = CommitBase.of(snapshot)
         self._origin = snapshot.metadata
         self._totals = _Totals()
-        self._skew_ms: int | None = None
+        self._skew_ms = 0
         started = context.clock.now_ms()
-        until = started + options.quarantine_ms if options.quarantine else None
+        # This machine's clock may be behind; see also `_date_quarantine`.
+        not_before = max(started, self._base.dated_ms)
+        until = not_before + options.quarantine_ms if options.quarantine else None
         self._record = RunRecord(
             run_id=new_run_id(started, context.run_id or context.clock.new_id()),
             table_id=snapshot.metadata.id,
@@ -135,6 +137,7 @@ class VacuumRun:
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
             cutoff_ms = self._correct_cutoff(put_at)
+            self._date_quarantine()
         except DeltactlError:
             self._end(completed=False)
             raise
@@ -204,6 +207,14 @@ class VacuumRun:
                 hint="Correct the clocks, then rerun; nothing was removed.",
             )
         return self._plan.retention.cutoff_ms - behind
+
+    def _date_quarantine(self) -> None:
+        """Count the time in quarantine from the store's time if this machine's clock is behind."""
+        until = self._record.quarantined_until_ms
+        later = self._record.started_ms - self._skew_ms + self._options.quarantine_ms
+        if until is not None and later > until + _NO_SKEW_MS:
+            self._record = replace(self._record, quarantined_until_ms=later)
+            write_record(self._store, self._record)
 
     def _remove(self, cutoff_ms: int) -> DeltactlError | None:
         """Remove files, then directories; return the error that stopped the run, for the report."""

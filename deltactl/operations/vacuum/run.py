@@ -27,6 +27,7 @@ from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vacuum
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
+from deltactl.operations.vacuum.waiting import with_waiting
 from deltactl.units import HOUR_MS, format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
@@ -106,20 +107,20 @@ def _make_plan(
     snapshot = log.snapshot(visitors=[events])
     ensure_may_vacuum(CommitBase.of(snapshot))
     clones = read_notes(log.store)
-    retention = _find_retention(log, snapshot, options, context)
+    now_ms = context.clock.now_ms()
+    retention = _find_retention(log, snapshot, options, context, now_ms)
+    planner = Planner(log, snapshot, options, retention, context, clones, events)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
-        dated = replace(retention, cutoff_ms=cutoff_ms)
-        return Planner(log, snapshot, options, dated, context, clones, events).plan()
+        return replace(planner, retention=replace(retention, cutoff_ms=cutoff_ms)).plan()
 
-    return snapshot, plan_by, plan_by(retention.cutoff_ms)
+    return snapshot, plan_by, with_waiting(planner, planner.plan(), now_ms)
 
 
 def _find_retention(
-    log: DeltaLog, snapshot: Snapshot, options: VacuumOptions, context: RunContext
+    log: DeltaLog, snapshot: Snapshot, options: VacuumOptions, context: RunContext, now_ms: int
 ) -> Retention:
     """Return the retention, from the trusted time; with ``force_retention``, from the clock's."""
-    now_ms = context.clock.now_ms()
     if options.force_retention:
         return resolve_retention(snapshot.properties, options, now_ms)
     proven_ms = planning_now(log, snapshot, context, now_ms)

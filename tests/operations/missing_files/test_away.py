@@ -39,7 +39,7 @@ def test_a_source_that_was_moved(clone: LocalStore, tmp_path: Path, ignore_missi
     (tmp_path / "source").mkdir()  # as the place of a mount
     with pytest.raises(SafetyError, match=r"uses 2 files of another table .*/source/p=a/") as found:
         restore(clone, 0, ignore_missing=ignore_missing)
-    assert "Make the old address lead to the other table" in (found.value.hint or "")
+    assert "the old address leads to the other table" in (found.value.hint or "")
     assert "--ignore-missing" not in (found.value.hint or "")
     assert latest(clone) == 1
     (tmp_path / "source").rmdir()

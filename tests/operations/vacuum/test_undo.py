@@ -14,12 +14,14 @@ from deltactl.errors import DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_runs,
     quarantine_name,
     write_record,
 )
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
@@ -165,6 +167,17 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     assert list_runs(scene.store)[-1].status == "purged"
     again = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
     assert (again.runs, again.waiting) == ((), ())
+
+
+def test_time_in_quarantine_counts_from_the_time_of_the_store() -> None:
+    scene, _ = scene_with_work()
+    # The clock of this machine is behind.
+    scene.store.advance(NOW + 40 * DAY - ask_store(scene.store))
+    options = VacuumOptions(mode="full", quarantine=True, quarantine_ms=3 * DAY)
+    log = DeltaLog(scene.store, pytest.fail)
+    until = vacuum_table(log, options, at(NOW)).quarantined_until_ms
+    assert until is not None and 0 <= until - (NOW + 43 * DAY) < 60_000
+    assert list_runs(scene.store)[-1].quarantined_until_ms == until
 
 
 @pytest.mark.parametrize("keep", [0, 4, 60, -9])
