@@ -7,7 +7,7 @@ nulls that it read are those that were written. This module uses only footers th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, SafetyError, VerificationError
 from deltactl.log.snapshot import Snapshot
+from deltactl.parquet.format import END_BYTES
 from deltactl.parquet.nested import walk_leaves
-from deltactl.parquet.null_counts import count_chunk_nulls
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import RowReader
 from deltactl.parquet.splice.copy_conditions import chunks_of, null_count
 from deltactl.parquet.splice.source import Source
+from deltactl.parquet.stored_nulls import read_stored_nulls
+from deltactl.parquet.thrift import ThriftError
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void, walk_fields
 
@@ -84,12 +86,12 @@ class InputColumns:
         path: str,
         *,
         counts: bool,
-        source: Source | DataFileError | None = None,
+        source: Source | DataFileError | pa.NativeFile,
     ) -> None:
         """Find the columns of a file; with ``counts``, add the nulls of all its rows.
 
-        If ``source`` is given, counts are read from it, and none from a footer that is not valid:
-        invalid bounds of a footer would end the process in Arrow.
+        The null counts are read from ``source``: the parsed footer, or the file. If the footer is
+        not valid, nothing is counted.
 
         Raises:
             SafetyError: the file lacks some column, and has values of a column that fits it, and
@@ -103,8 +105,14 @@ class InputColumns:
             _ensure_none(path, suspects)
             self.uncounted |= places.keys()
             return
-        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-        sum_nulls = partial(_sum_nulls, groups) if source is None else partial(_sum_copied, source)
+        if not (counts or suspects):
+            return
+        try:
+            sum_nulls = _counting(source, footer)
+        except ThriftError:  # Arrow ignores what this does not accept
+            _ensure_none(path, suspects)
+            self.uncounted |= places.keys()
+            return
         for name, place in places.items() if counts else ():
             nulls = footer.num_rows if place is None else sum_nulls(place)
             if nulls is None:
@@ -182,19 +190,29 @@ def _list_places(schema: pa.Schema) -> Iterator[_Place]:
         leaf += sum(1 for _ in walk_leaves(member.type))
 
 
-def _sum_nulls(groups: Sequence[pq.RowGroupMetaData], place: _Place) -> int | None:
-    """Return the nulls of a flat column; ``None`` if it is nested, or the footer has no count."""
-    if not _is_flat(place):
-        return None
-    return _sum_counts([count_chunk_nulls(group.column(place.leaf)) for group in groups])
+def _counting(
+    source: Source | pa.NativeFile, footer: pq.FileMetaData
+) -> Callable[[_Place], int | None]:
+    """Return a function that gives the nulls of a column; ``None`` if it is nested, or unknown."""
+    if isinstance(source, Source):
+        return partial(_sum_copied, source)
+    size = footer.serialized_size
+    found = read_stored_nulls(source.read_at(size, source.size() - END_BYTES - size))
+    # Writers omit the statistics of an empty row group.
+    is_empty = [not footer.row_group(index).num_rows for index in range(len(found))]
+    groups = [group for group, empty in zip(found, is_empty, strict=True) if not empty]
+    return partial(_sum_stored, groups)
 
 
 def _sum_copied(source: Source, place: _Place) -> int | None:
-    """Return the same from a file whose row groups may be copied."""
     if not _is_flat(place):
         return None
     column = source.columns[place.name]
     return _sum_counts([null_count(chunks_of(group, column)[0]) for group in source.groups])
+
+
+def _sum_stored(groups: Sequence[Sequence[int | None]], place: _Place) -> int | None:
+    return _sum_counts([group[place.leaf] for group in groups]) if _is_flat(place) else None
 
 
 def _is_flat(place: _Place) -> bool:

@@ -189,7 +189,7 @@ class _Counts:
         self,
         footer: pq.FileMetaData,
         path: str,
-        source: Source | DataFileError | None,
+        source: Source | DataFileError | pa.NativeFile,
         *,
         is_whole: bool,
     ) -> Iterator[None]:
@@ -298,7 +298,9 @@ def _rewrite_file(
             steps = _plan_steps(store, spec, source, deleted, writer=writer, counts=counts)
         is_whole = deleted is None and all(isinstance(step, Encode) for step in steps)
         footer = source.metadata if isinstance(source, Source) else opened().metadata
-        stack.enter_context(counts.comparing(footer, file.path, source, is_whole=is_whole))
+        counted = data if source is None else source
+        assert counted is not None
+        stack.enter_context(counts.comparing(footer, file.path, counted, is_whole=is_whole))
         for step in steps:
             if isinstance(step, Skip):
                 physical_rows += step.num_rows

@@ -176,7 +176,7 @@ def test_wrong_null_counts_in_footers_do_not_stop_a_rewrite(
 ) -> None:
     table = MappedTable(tmp_path, "none")
     table.append()
-    monkeypatch.setattr(input_columns, "count_chunk_nulls", lambda chunk: 0)
+    monkeypatch.setattr(input_columns, "read_stored_nulls", lambda data: [[0, 0, 0]])
     table.optimize(options)
     read = Table(str(tmp_path), warn=lambda message: None).scan().read_all()
     assert read["v"].null_count == 2 * NUM_FILES

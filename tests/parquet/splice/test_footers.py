@@ -170,6 +170,23 @@ def test_what_arrow_reads_is_encoded(tmp_path: Path, lie: str) -> None:
     assert rows["text"].to_pylist() == [f"t{i % 9}" for i in wanted]
 
 
+@pytest.mark.parametrize("options", [{"rewrite": "encode"}, {"cluster_by": "other"}])
+@pytest.mark.parametrize(
+    "lie", ["a bound that is too short", "more nulls than values", "fewer nulls than none"]
+)
+def test_bounds_of_files_that_are_not_considered_for_copying_are_not_decoded(
+    tmp_path: Path, lie: str, options: dict[str, str]
+) -> None:
+    """Arrow would end the process."""
+    paths = _write(tmp_path)
+    change, _ = _READABLE[lie]
+    change_footer(paths[1], change)
+    _correct_sizes(tmp_path)
+    optimize(tmp_path, **{"rewrite": "auto", "verify": "counts", **options})
+    rows = pq.read_table(find_output(tmp_path))["id"].to_pylist()
+    assert sorted(rows) == [start + i for start in (0, 10_000, 20_000) for i in range(2000)]
+
+
 def _no_pages(footer: ThriftStruct) -> None:
     metadata = chunk_of(footer, 1, 1).struct(ColumnChunk.META_DATA)
     metadata.set(_SIZE, Kind.I64, 0)

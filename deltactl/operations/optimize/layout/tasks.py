@@ -212,7 +212,7 @@ class _Job:
             deleted = read_deletion_vector(self.store, file)
             live_rows = physical_rows = 0
             with rewrite.reader.open(self.store, file, source) as parquet:
-                columns.add(parquet.metadata, file.path, counts=deleted is None)
+                columns.add(parquet.metadata, file.path, counts=deleted is None, source=source)
                 rows_at_once = choose_batch_rows(parquet.metadata, _READ_BYTES)
                 for live in rewrite.reader.read_groups(
                     parquet, file, deleted, batch_rows=rows_at_once
