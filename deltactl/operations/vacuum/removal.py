@@ -144,6 +144,7 @@ class VacuumRun:
         stopped = self._remove(cutoff_ms)
         is_whole = not (stopped or self._totals.failures or self._context.is_cancelled)
         try:
+            self._date_quarantine()
             self._end(completed=is_whole)
             self._finish(is_whole)
         except DeltactlError as error:
@@ -209,9 +210,10 @@ class VacuumRun:
         return self._plan.retention.cutoff_ms - behind
 
     def _date_quarantine(self) -> None:
-        """Count the time in quarantine from the store's time if this machine's clock is behind."""
+        """Count the time in quarantine from now, by the store if this machine's clock is behind."""
         until = self._record.quarantined_until_ms
-        later = self._record.started_ms - self._skew_ms + self._options.quarantine_ms
+        now_ms = self._context.clock.now_ms() - min(self._skew_ms, 0)
+        later = now_ms + self._options.quarantine_ms
         if until is not None and later > until + _NO_SKEW_MS:
             self._record = replace(self._record, quarantined_until_ms=later)
             write_record(self._store, self._record)
