@@ -97,7 +97,7 @@ fleet: $(STAMP) ## maintain against optimize, 300 tables on a local disk and Min
 pictures: $(STAMP) ## run commands on sample tables, and draw their screens for the README
 	$(BIN)/python -m dev.pictures
 
-generate: $(STAMP) ## write completions/, man/ and the texts that have the address of the project
+generate: $(STAMP) ## write completions/, man/, the table of packages and the texts that have the address of the project
 	$(BIN)/python -m dev.generate_files
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed

@@ -1,6 +1,7 @@
 """``python -m dev.generate_files``: write what is made from the commands and the README.
 
-These are completions/ and man/, and the texts that have the address of the project.
+These are completions/ and man/, the texts that have the address of the project, and the table of
+packages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from deltactl.cli.reference.program import describe_program
 from dev.completions import render_completion
 from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
+from dev.package_map import PAGE, render_package_map
 
 
 def render_files() -> dict[str, str]:
@@ -28,7 +30,8 @@ def render_files() -> dict[str, str]:
 
 def main(directory: str = ".") -> None:
     """Write the files below a directory, by default the working directory."""
-    for name, text in {**render_files(), **render_hosted(read_repository())}.items():
+    files = {**render_files(), **render_hosted(read_repository()), PAGE: render_package_map()}
+    for name, text in files.items():
         path = Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")

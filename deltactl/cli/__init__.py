@@ -1,0 +1,1 @@
+"""Start the program: the table of commands, global options, sessions, exit statuses, signals."""

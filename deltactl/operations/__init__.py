@@ -1,0 +1,1 @@
+"""One package for each command, and the modules that several commands use."""

@@ -1,0 +1,1 @@
+"""Data files: read live rows, write files with statistics."""

@@ -1,0 +1,1 @@
+"""Rules of PROTOCOL.md for values and Arrow columns, without I/O."""

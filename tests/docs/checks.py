@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator
@@ -197,14 +196,6 @@ def _check_workflow(block: Block, box: Sandbox, document: dict[Any, Any]) -> Non
                 run(block, box, f"deltactl {step['with']['run']}", set(map(int, told)))
 
 
-def check_dockerfile(block: Block, box: Sandbox) -> None:
-    lines = read_commands(block.text)
-    assert lines[0].startswith("FROM python:")
-    assert {line.split()[0] for line in lines} <= {"FROM", "COPY", "RUN", "ENTRYPOINT", "USER"}
-    (entry,) = (line for line in lines if line.startswith("ENTRYPOINT "))
-    assert json.loads(entry.removeprefix("ENTRYPOINT ")) == ["deltactl"]
-
-
 def check_text(block: Block, box: Sandbox) -> None:
     match block.said.get("checked"):
         case "synopsis":
@@ -248,6 +239,5 @@ CHECKS: Final[dict[str, Callable[[Block, Sandbox], None]]] = {
     "toml": check_toml,
     "crontab": check_crontab,
     "yaml": check_yaml,
-    "dockerfile": check_dockerfile,
     "text": check_text,
 }

@@ -39,7 +39,6 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
         "```crontab\n1 2 * * *  deltactl optimise x\n```",
         "```yaml\nname: x\non: push\njobs: {a: {steps: [{run: deltactl check x}]}}\n```",
         "```json\n{}\n```",
-        '```dockerfile\nFROM python:3.13\nENTRYPOINT ["delta"]\n```',
         "```text\nanything\n```",
         "<!-- checked: synopsis -->\n```text\ndeltactl vacuum TABLE --force\n```",
         "<!-- checked: modules -->\n```text\noperations/nothing.py\n```",

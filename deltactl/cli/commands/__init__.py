@@ -1,0 +1,1 @@
+"""One module for each command: parse the options, print the report."""

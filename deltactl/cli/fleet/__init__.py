@@ -1,0 +1,1 @@
+"""Run a command on several tables."""

@@ -1,0 +1,1 @@
+"""``--report``: write the report as one HTML page."""

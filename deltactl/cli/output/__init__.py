@@ -1,0 +1,1 @@
+"""Print text, JSON, csv, GitHub annotations or JUnit; progress; logs."""

@@ -1,0 +1,1 @@
+"""The command line as the user typed it, suggestions, usage errors."""

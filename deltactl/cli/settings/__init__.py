@@ -1,0 +1,1 @@
+"""Values of options from the environment and from ``deltactl.toml``."""

@@ -1,0 +1,1 @@
+"""Run tasks on Spark."""

@@ -1,0 +1,1 @@
+"""Compare checkpoints, compacted files and checksums with the commits; find repeated paths."""

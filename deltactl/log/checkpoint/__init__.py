@@ -1,0 +1,1 @@
+"""Read, write and verify checkpoints."""

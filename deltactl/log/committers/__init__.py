@@ -1,0 +1,1 @@
+"""Decide which commit is the next version: by put-if-absent, or by DynamoDB."""

@@ -1,0 +1,1 @@
+"""The commits and the timestamps of versions."""

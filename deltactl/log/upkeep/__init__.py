@@ -1,0 +1,1 @@
+"""Log cleanup and log compaction."""

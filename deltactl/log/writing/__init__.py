@@ -1,0 +1,1 @@
+"""Build commits, check them for conflicts, and write them."""

@@ -1,0 +1,1 @@
+"""``checkpoint``, and ``checkpoint --repair``."""

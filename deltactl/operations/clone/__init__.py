@@ -1,0 +1,1 @@
+"""``clone``, and ``clone --sync``."""

@@ -1,0 +1,1 @@
+"""``describe-history``, also with ``--diff``, ``--blame`` and ``--restorable``."""

@@ -1,0 +1,1 @@
+"""Find files of a version that are missing or have a wrong size."""

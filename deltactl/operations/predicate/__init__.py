@@ -1,0 +1,1 @@
+"""``--where``: SQL predicates on partition columns."""

@@ -1,0 +1,1 @@
+"""Protocol, metadata and domains after a ``restore`` or a ``clone --sync``."""

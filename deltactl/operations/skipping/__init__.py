@@ -1,0 +1,1 @@
+"""Estimate the share of files that a lookup skips."""

@@ -1,0 +1,1 @@
+"""``vacuum``, and ``vacuum --undo``."""

@@ -1,0 +1,1 @@
+"""The store for local file systems."""

@@ -1,0 +1,1 @@
+"""Retry requests, limit their rate, count them."""

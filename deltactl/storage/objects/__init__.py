@@ -1,0 +1,1 @@
+"""Object stores through the file systems of fsspec."""

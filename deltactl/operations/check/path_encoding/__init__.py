@@ -1,0 +1,1 @@
+"""Find files that have several path texts in the log."""

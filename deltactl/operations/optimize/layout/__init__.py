@@ -1,0 +1,1 @@
+"""``--cluster-by`` and ``--zorder-by``: choose the output file of each row."""
