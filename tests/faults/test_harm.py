@@ -1,8 +1,7 @@
 """Tables made to do harm: sizes that nobody has, names that lead elsewhere.
 
 Each is answered by an error of ours or by right behaviour, in little time and memory, and nothing
-outside the table is read, written or deleted. The real sizes of what is small here were tried by
-hand: see ``docs/security.md``.
+outside the table is read, written or deleted: see ``docs/security.md``.
 """
 
 from __future__ import annotations
