@@ -154,15 +154,6 @@ def test_a_name_of_a_file_of_the_log_is_found() -> None:
     assert list_log_names("f'{root}/_delta_log/{name}'") == ["line 1: '/_delta_log/'"]
 
 
-def test_directories_stay_small(record_property: RecordProperty) -> None:
-    folders = {path.parent for path in FILES}
-    counts = {
-        str(folder.relative_to(REPOSITORY)): len([*folder.glob("*.py")]) for folder in folders
-    }
-    record_property("modules_of_a_directory", f"max {max(counts.values())}")
-    assert {folder: count for folder, count in counts.items() if count > 24} == {}
-
-
 def test_the_map_of_packages_is_the_tree() -> None:
     """Each package has a docstring and a row; `make generate` writes the rows."""
     page = (REPOSITORY / PAGE).read_text("utf-8")
