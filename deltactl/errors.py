@@ -11,13 +11,14 @@
     │   │   ├── MissingActionError             no protocol or metaData
     │   │   └── MissingLogFileError            a file that the log names does not exist
     │   ├── DataFileError                      a data file or deletion vector is not valid
+    │   │   └── FileMissingError               it does not exist
     │   ├── VerificationError                  rewritten rows do not equal the live input rows
     │   └── CommitDamagedError                 what this run committed was overwritten or deleted
     ├── ConflictError                 exit 4   a concurrent writer won; a retry may succeed
     │   ├── CommitOutcomeUnknownError          the store did not say whether it committed
     │   ├── FilesGoneError                     files to commit were deleted during the run
     │   └── LeaseHeldError                     the same command is running on this table
-    ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
+    ├── PartialSuccessError           exit 5   the rest needs a rerun, nothing is broken
     │   ├── TimeLimitError                     the time limit is over (exit 1 if nothing finished)
     │   └── NotBegunError                      one of several tables, which was not started
     ├── SafetyError                   exit 6   a safety rule refuses the request
@@ -37,7 +38,7 @@ A message says what failed, on which file or version, and why; ``hint`` says wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, TypeAlias
 
 Warn: TypeAlias = Callable[[str], None]
@@ -67,7 +68,7 @@ def ignore_warning(message: str) -> None:
 class DeltactlError(Exception):
     """Base of all errors that deltactl raises on purpose."""
 
-    code: ClassVar[str] = "FAILED"
+    code: str = "FAILED"
     exit_code: int = 1
     retryable: ClassVar[bool] = False
 
@@ -138,6 +139,12 @@ class DataFileError(TableError):
     code = "DATA_FILE"
 
 
+class FileMissingError(DataFileError):
+    """A data file or deletion vector that the log references does not exist."""
+
+    code = "FILE_MISSING"
+
+
 class VerificationError(TableError):
     """Rewritten rows do not equal the live rows of the input files; nothing was committed."""
 
@@ -190,7 +197,11 @@ class LeaseHeldError(ConflictError):
 
 
 class PartialSuccessError(DeltactlError):
-    """Some tasks failed, or conflicted with another writer; finished tasks are committed."""
+    """A part of the work is committed, and a rerun does the rest.
+
+    Other writers changed the files of the rest, or the time or budget of the run was used up. If
+    something is broken, the error is that of the cause.
+    """
 
     code = "PARTIAL"
     exit_code = 5
@@ -324,6 +335,23 @@ class InternalError(DeltactlError):
     """A bug in deltactl; the program raises it in place of an unexpected exception."""
 
     code = "INTERNAL"
+
+
+# First failures that need a person, then those that a rerun finishes.
+_FROM_WORST: Final = (130, 143, 1, 8, 7, 6, 9, 2, 5, 4)
+
+
+def find_worst_error(errors: Iterable[DeltactlError]) -> DeltactlError:
+    """Return the error that matters most, by its exit status; the first of several alike."""
+    rank = {code: number for number, code in enumerate(_FROM_WORST)}
+    return min(errors, key=lambda error: rank.get(error.exit_code, -1))
+
+
+def explain_rest(cause: DeltactlError, message: str, *, hint: str | None = None) -> DeltactlError:
+    """Return an error about a part of the work, with the code and exit status of its cause."""
+    error = DeltactlError(message, hint=hint)
+    error.code, error.exit_code = cause.code, cause.exit_code
+    return error
 
 
 def explain_foreign(what: str, error: Exception) -> DeltactlError:

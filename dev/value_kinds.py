@@ -7,6 +7,7 @@ from typing import Final
 
 from deltactl.cli.help import ArgumentDoc, OptionDoc
 from deltactl.cli.reference.explanations import EXPLANATIONS
+from deltactl.operations.check.codes import CODES
 
 
 class ValueKind(StrEnum):
@@ -49,4 +50,8 @@ def kind_of(doc: OptionDoc | ArgumentDoc) -> ValueKind:
 
 def choices_of(doc: OptionDoc | ArgumentDoc) -> tuple[str, ...]:
     """Return all values, if they can be listed."""
-    return tuple(EXPLANATIONS) if doc.value == "CODE" else doc.choices
+    return (
+        (*EXPLANATIONS, *(code for code in CODES if code not in EXPLANATIONS))
+        if doc.value == "CODE"
+        else doc.choices
+    )

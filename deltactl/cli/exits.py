@@ -59,6 +59,22 @@ _FROM_WORST: Final = (
 )
 
 
+_WORDS: Final = {
+    ExitCode.DONE: "done",
+    ExitCode.WORK_NEEDED: "needed",
+    ExitCode.CONFLICT: "conflict",
+    ExitCode.PARTIAL: "partial",
+    ExitCode.REFUSED: "refused",
+    ExitCode.INTERRUPTED: "stopped",
+    ExitCode.TERMINATED: "stopped",
+}
+
+
+def status_word(exit_code: int) -> str:
+    """Return an exit status in one word; those without a word of their own are failures."""
+    return next((word for code, word in _WORDS.items() if code == exit_code), "failed")
+
+
 def find_worst(codes: Iterable[int]) -> int:
     """Return the exit status of several runs: the worst one."""
     present = set(codes)

@@ -24,7 +24,7 @@ from deltactl.cli.options.common import (
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
-from deltactl.cli.output.envelope import Envelope, ErrorInfo
+from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
 from deltactl.cli.output.output import (
     LogFormat,
@@ -311,7 +311,10 @@ class Session:
             DeltactlError: ``error``, which is also in the envelope.
         """
         envelope = self.envelope(**parts)
-        envelope.error = None if error is None else ErrorInfo.of(error)
+        if error is not None:
+            envelope.fail(error)
+        if is_work_needed:
+            envelope.exit_code = ExitCode.WORK_NEEDED
         self.output.emit(envelope, render_table=render_table, rows=rows, headline=headline)
         if is_work_needed:
             raise typer.Exit(ExitCode.WORK_NEEDED)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from deltactl.errors import NotATableError, UsageError
+from deltactl.errors import NotATableError, StorageError, UsageError
 from deltactl.log.table_probe import LOG_MARKERS, has_log, log_directory
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -36,7 +36,7 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
     Raises:
         UsageError: the bucket is a glob.
         NotATableError: no table matches.
-        StorageError: the storage cannot be listed.
+        StorageError: the directory of the glob cannot be listed.
     """
     root, parts = split_glob(pattern)
     if is_table(open_store(pattern)):
@@ -86,18 +86,45 @@ def split_glob(pattern: str) -> tuple[str, list[str]]:
 
 
 def _search(store: Store, parts: Sequence[str]) -> set[str]:
-    """Return the names of the tables below the root of ``store`` that match ``parts``."""
+    """Return the names of the tables below the root of ``store`` that match ``parts``.
+
+    A directory that cannot be read counts as a table: then the run on it fails, and not the others.
+    """
     found: set[str] = set()
     # Directories of one depth, and the part that their children must match.
     level = {("", at) for at in _positions(parts, 0)}
     while level:
         ended = sorted({folder for folder, at in level if at == len(parts) and folder})
-        is_a_table = each_in_parallel(lambda folder: is_table(store, folder), ended)
+        is_a_table = each_in_parallel(lambda folder: _may_be_table(store, folder), ended)
         found |= {folder for folder, yes in zip(ended, is_a_table, strict=True) if yes}
         going_on = sorted((f, at) for f, at in level if at < len(parts) and f not in found)
-        below = each_in_parallel(lambda state: _step(store, parts, *state), going_on)
-        level = {state for states in below for state in states}
+        below = each_in_parallel(lambda state: _try_step(store, parts, *state), going_on)
+        level = set()
+        for (folder, _), states in zip(going_on, below, strict=True):
+            if states is None:
+                found.add(folder)
+            else:
+                level.update(states)
     return found
+
+
+def _may_be_table(store: Store, folder: str) -> bool:
+    try:
+        return is_table(store, folder)
+    except StorageError:
+        return True
+
+
+def _try_step(
+    store: Store, parts: Sequence[str], folder: str, at: int
+) -> list[tuple[str, int]] | None:
+    """Return the directories below; ``None`` if this one, below the root, cannot be read."""
+    try:
+        return _step(store, parts, folder, at)
+    except StorageError:
+        if not folder:
+            raise
+        return None
 
 
 def _positions(parts: Sequence[str], at: int) -> Iterator[int]:

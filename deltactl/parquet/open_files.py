@@ -12,7 +12,13 @@ from typing import Final, overload
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError, first_line
+from deltactl.errors import (
+    DataFileError,
+    DeltactlError,
+    FileMissingError,
+    ObjectNotFoundError,
+    first_line,
+)
 from deltactl.parquet.data_file import DataFile
 from deltactl.protocol.deletion_vectors import (
     FRAME_OVERHEAD,
@@ -122,7 +128,7 @@ def naming_file(path: str) -> Iterator[None]:
     try:
         yield
     except ObjectNotFoundError as error:
-        raise DataFileError(
+        raise FileMissingError(
             f"data file {path!r} is in the log but not in the store",
             hint="Restore the file, or restore an older version of the table. The file was "
             "deleted without a commit, for example by a lifecycle rule or a vacuum with a "
@@ -131,7 +137,7 @@ def naming_file(path: str) -> Iterator[None]:
     except DataFileError as error:
         if path in error.message:
             raise
-        raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
+        raise type(error)(f"{path!r}: {error.message}", hint=error.hint) from error
     except (DeltactlError, MemoryError):  # Arrow can raise a MemoryError
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # or a non-UTF-8 name

@@ -113,6 +113,8 @@ def test_global_options_stand_before_or_after_the_command(
         "result": [{"key": "k", "value": "v"}],
         "warnings": [],
         "error": None,
+        "exit_code": 0,
+        "status": "done",
     }
 
 

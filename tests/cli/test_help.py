@@ -17,6 +17,7 @@ from deltactl.cli.help import CommandDoc, describe_command, split_examples
 from deltactl.cli.options.groups import Group
 from deltactl.cli.parsing.suggest import find_nearest
 from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
+from deltactl.operations.check.codes import CODES
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
 
@@ -143,7 +144,7 @@ def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
             ["optimize", "t", "--codec", "zst:3"],
             "--codec 'zst:3' is not NAME or NAME:LEVEL. Did you mean 'zstd'?",
         ),
-        (["explain", "LOG_GPA"], "there is no error code 'LOG_GPA'. Did you mean 'LOG_GAP'?"),
+        (["explain", "LOG_GPA"], "there is no code 'LOG_GPA'. Did you mean 'LOG_GAP'?"),
     ],
 )
 def test_a_wrong_word_is_answered_with_the_nearest(
@@ -180,6 +181,15 @@ def test_commands_and_options_in_explanations_exist() -> None:
         assert set(re.findall(r"--([a-z][a-z-]+)", text)) <= every
 
 
+def test_explain_knows_the_findings_of_check(cli: RunCli) -> None:
+    for code in CODES:
+        ran = cli("explain", code)
+        assert ran.code == 0, code
+        assert "What to do" in ran.out
+    assert "exit status 3" in cli("explain", "STATS_NULLS").out
+    assert "--restorable" in cli("explain", "FILE_MISSING").out
+
+
 @pytest.mark.parametrize("code", ["LOG_GAP", "log-gap", " log_gap "])
 def test_explain_shows_the_causes_and_the_exit_status_of_a_code(cli: RunCli, code: str) -> None:
     ran = cli("explain", code)
@@ -191,6 +201,7 @@ def test_explain_shows_the_causes_and_the_exit_status_of_a_code(cli: RunCli, cod
 
 
 def test_explain_lists_all(cli: RunCli) -> None:
-    assert len(cli("explain").out.splitlines()) == len(EXPLANATIONS) + 1
-    assert len(cli("explain", "-o", "ndjson").out.splitlines()) == len(EXPLANATIONS)
+    known = {*EXPLANATIONS, *CODES}
+    assert len(cli("explain").out.splitlines()) == len(known) + 1
+    assert len(cli("explain", "-o", "ndjson").out.splitlines()) == len(known)
     assert "can be retried" in cli("explain", "CONFLICT").out

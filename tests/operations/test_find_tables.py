@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltactl.errors import NotATableError, UsageError
+from deltactl.errors import AccessDeniedError, NotATableError, UsageError
 from deltactl.operations.find_tables import find_tables, is_glob, split_glob
+from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.store import ObjectStore
@@ -161,3 +162,17 @@ def test_a_bucket_is_no_glob(pattern: str) -> None:
 )
 def test_a_wildcard_makes_a_glob_and_a_query_string_does_not(address: str, answer: bool) -> None:
     assert is_glob(address) is answer
+
+
+def test_a_directory_that_cannot_be_read_fails_alone(lake: tuple[str, OpenStore]) -> None:
+    root, open_inner = lake
+
+    class Locked(ForwardingStore):
+        def list_directories(self, prefix: str = "") -> list[str]:
+            if prefix == "bronze/deep":
+                raise AccessDeniedError("not allowed")
+            return super().list_directories(prefix)
+
+    found = find_tables(f"{root}/**", lambda uri: Locked(open_inner(uri)))
+    others = [name for name in TABLES if not name.startswith("bronze/deep/")]
+    assert found == sorted(f"{root}/{name}" for name in [*others, "bronze/deep"])

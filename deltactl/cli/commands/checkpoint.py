@@ -11,7 +11,7 @@ from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import CorruptLogError, DeltactlError, StorageError, UsageError
 from deltactl.log.checkpoint.compat import Compat
 from deltactl.operations.checkpoint.options import (
     NO_PARTS,
@@ -188,7 +188,7 @@ def _checkpoint(
                 _present(session, report, stopped)
     error = None
     if report.failed:
-        error = PartialSuccessError(
+        error = StorageError(
             f"{len(report.failed)} log files were not deleted: {report.failed[0][1]}",
             hint="Fix the cause, then rerun with --cleanup-only.",
         )
@@ -221,7 +221,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     error = None
     if not (dry_run or report.all_repaired):
         left = [finding for finding in report.findings if not finding.repaired]
-        error = PartialSuccessError(
+        error = CorruptLogError(
             f"{left[0].name} was not repaired. Problem: {left[0].problem}. Repair: "
             f"{left[0].remedy}",
             hint="Run `deltactl check --checkpoints` for details.",

@@ -1,4 +1,4 @@
-"""``deltactl explain``: the meaning of an error code, and what to do."""
+"""``deltactl explain``: the meaning of a code, and what to do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, UsageError
+from deltactl.operations.check.codes import CODES, CheckCode
 
 
 def command(
@@ -20,12 +22,12 @@ def command(
         str | None,
         typer.Argument(
             metavar="CODE",
-            help="Error code, such as LOG_GAP; without a code, list all codes",
+            help="Code of an error or a finding, such as LOG_GAP; without a code, list all codes",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Explain an error code: its meaning and causes, the state of the table, and what to do.
+    """Explain the code of an error, or of a finding of check: its meaning, and what to do.
 
     \b
     Examples:
@@ -33,18 +35,19 @@ def command(
       deltactl explain
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    errors = load_error_classes()
+    known = {name: _row(name, error) for name, error in load_error_classes().items()}
+    known = {**{name: _finding_row(it) for name, it in CODES.items()}, **known}
     if code is None:
-        rows = [_row(name, error) for name, error in errors.items()]
+        rows = sorted(known.values(), key=lambda row: (row["exit_code"], row["code"]))
         session.present(lambda page: _render_all(page, rows), rows=rows, result=rows)
         return
     name = code.strip().upper().replace("-", "_")
-    if name not in errors:
+    if name not in known:
         raise UsageError(
-            with_suggestion(f"there is no error code {code!r}", name, errors),
+            with_suggestion(f"there is no code {code!r}", name, known),
             hint="Run `deltactl explain` for a list.",
         )
-    row = _row(name, errors[name])
+    row = known[name]
     session.present(lambda page: _render_one(page, row), rows=[row], result=row)
 
 
@@ -54,6 +57,20 @@ def _row(code: str, error: type[DeltactlError]) -> dict[str, Any]:
         "exit_code": error.exit_code,
         "retryable": error.retryable,
         **asdict(EXPLANATIONS[code]),
+    }
+
+
+def _finding_row(finding: CheckCode) -> dict[str, Any]:
+    repair = finding.repair.format(table="TABLE", file="the file")
+    is_command = repair.startswith("deltactl ")
+    return {
+        "code": finding.name,
+        "exit_code": int(ExitCode.WORK_NEEDED),
+        "retryable": False,
+        "meaning": f"check found a problem: {finding.meaning}.",
+        "causes": (),
+        "table": "check changes nothing.",
+        "remedies": (f"Run `{repair}`." if is_command else f"{repair[0].upper()}{repair[1:]}.",),
     }
 
 
@@ -75,6 +92,8 @@ def _render_one(page: Page, row: dict[str, Any]) -> None:
         ("The table", [row["table"]]),
         ("What to do", row["remedies"]),
     ):
+        if not texts:
+            continue
         page.line(Styled(heading, Tone.STRONG))
         for text in texts:
             page.wrapped(text, indent="  ")

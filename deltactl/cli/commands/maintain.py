@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltactl.cli.exits import ExitCode, find_worst
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError
+from deltactl.errors import DeltactlError, StorageError, find_worst_error
 from deltactl.operations.maintain.budget import parse_budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
@@ -183,8 +183,7 @@ def _find_error(session: Session, report: TableReport) -> DeltactlError | None:
             return stopped
     if not report.errors:
         return None
-    worst = find_worst(error.exit_code for error in report.errors)
-    return next(error for error in report.errors if error.exit_code == worst)
+    return find_worst_error(report.errors)
 
 
 def _note(fleet: _Fleet, table: str, code: int, report: TableReport | None) -> None:
@@ -201,7 +200,7 @@ def plan_ahead(
 
     Raises:
         UsageError: an option or the policy of a table is invalid.
-        PartialSuccessError: the run succeeded, and the metrics could not be written.
+        StorageError: the run succeeded, and the metrics could not be written.
     """
     from deltactl.operations.maintain.run import Maintenance
 
@@ -228,7 +227,7 @@ def plan_ahead(
         try:
             _write_metrics(metrics, fleet)
         except DeltactlError as error:
-            raise PartialSuccessError(
+            raise StorageError(
                 f"the run succeeded, but the --metrics file could not be written: {error.message}",
                 hint=error.hint,
             ) from error

@@ -17,7 +17,7 @@ from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, join_reasons
+from deltactl.errors import DeltactlError, PartialSuccessError, explain_rest, join_reasons
 from deltactl.operations.optimize.options import (
     DEFAULT_LAYOUT,
     DEFAULT_MIN_ROW_GROUP_BYTES,
@@ -306,7 +306,7 @@ def _run(
     return report
 
 
-def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessError | None:
+def _what_is_left(session: Session, report: OptimizeReport) -> DeltactlError | None:
     """Return the error for failed bins, else for bins whose files other writers changed.
 
     Such a run is not complete: schedulers and ``--min-interval`` must see an error.
@@ -316,11 +316,12 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
     if report.failures:
         for conflict in report.conflicts:
             session.output.warn(f"{_left(conflict.files)}: {conflict.reason}")
+        cause = report.find_worst_failure()
         lost = sum(failure.files for failure in report.failures)
         files = format_count(lost, "file was", "files were")
-        return PartialSuccessError(
-            f"{files} not rewritten: {report.failures[0].reason}",
-            hint=f"Fix the cause, then rerun. {committed}.",
+        todo = cause.hint or "Fix the cause, then rerun."
+        return explain_rest(
+            cause, f"{files} not rewritten: {cause.message}", hint=f"{todo} {committed}."
         )
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)

@@ -14,7 +14,7 @@ from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgum
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
-from deltactl.errors import DeltactlError, PartialSuccessError
+from deltactl.errors import DeltactlError, FileMissingError, StorageError
 from deltactl.operations.vacuum.options import Mode, VacuumOptions
 from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import format_count, format_duration, format_size, parse_duration
@@ -302,7 +302,7 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             f"another writer started using {format_count(len(report.lost), 'file', 'files')} "
             f"during the deletion: {report.lost[0]}"
         )
-        return PartialSuccessError(
+        return FileMissingError(
             found if failed is None else f"{found}; and {failed}",
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
             f"these files: the table needs them."
@@ -317,7 +317,7 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
         return None
     removed = format_count(report.files_removed, "file was", "files were")
     hint = f"Fix the cause, then rerun. {removed} removed."
-    return PartialSuccessError(failed, hint=hint)
+    return StorageError(failed, hint=hint)
 
 
 def _describe_failures(report: VacuumReport) -> str | None:

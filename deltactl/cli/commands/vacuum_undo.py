@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltactl.cli.confirm import ask
 from deltactl.cli.session import Session
-from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
+from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
 from deltactl.units import format_count
 
 
@@ -24,8 +24,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))
         count = format_count(len(report.impossible), "file", "files")
-        kind = PartialSuccessError if report.restored else DeltactlError
-        error = kind(f"{count} cannot be restored: {path}: {reason}")
+        error = FileMissingError(f"{count} cannot be restored: {path}: {reason}")
     session.present(
         lambda page: render_undo(page, report),
         error=error,
@@ -70,7 +69,7 @@ def purge_quarantined(
 
     Raises:
         SafetyError: the user answered no, or there is no terminal to ask on.
-        PartialSuccessError: some files were not deleted.
+        StorageError: some files were not deleted.
     """
     from deltactl.cli.pages.vacuum import render_purge
     from deltactl.operations.run_context import RunContext
@@ -83,12 +82,16 @@ def purge_quarantined(
     log = session.open_table(table, read_only=dry_run)
     context = RunContext(warn=session.output.warn)
     report = purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
-    session.present(
-        lambda page: render_purge(page, report), dry_run=dry_run, result=report.to_dict()
-    )
+    error = None
     if report.failures:
         path, reason = next(iter(report.failures.items()))
         files = format_count(len(report.failures), "file was", "files were")
-        raise PartialSuccessError(
+        error = StorageError(
             f"{files} not deleted, such as {path}: {reason}", hint="Fix the cause, then rerun."
         )
+    session.present(
+        lambda page: render_purge(page, report),
+        error=error,
+        dry_run=dry_run,
+        result=report.to_dict(),
+    )

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
+from deltactl.cli.exits import find_worst
+from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, dump_json
 from deltactl.cli.output.github import iterate_annotations
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import LogFormat, Output, OutputFormat
@@ -59,7 +60,7 @@ class TableOutput(Output):
         if self.envelope is None:
             envelope.warnings = [*envelope.warnings, *self.warnings]
             self.envelope = envelope
-        self.envelope.error = ErrorInfo.of(error)
+        self.envelope.fail(error)
         self.say_error(error)
 
     def say(self, label: str, message: str, tone: Tone) -> None:
@@ -96,7 +97,13 @@ class FleetOutput:
         """
         if self._output.form is OutputFormat.JSON:
             runs = [outcome.envelope.to_json() for outcome in outcomes]
-            document = {"schema_version": SCHEMA_VERSION, "command": self._command, "runs": runs}
+            document = {
+                "schema_version": SCHEMA_VERSION,
+                "command": self._command,
+                "exit_code": find_worst(outcome.exit_code for outcome in outcomes),
+                "tables": dict(Counter(outcome.status[0] for outcome in outcomes)),
+                "runs": runs,
+            }
             if totals is not None:
                 document["totals"] = totals
             self._output.print_text(dump_json(document, indent=2))

@@ -19,7 +19,7 @@ from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
 from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.clock import SystemClock
-from deltactl.errors import DeltactlError, PartialSuccessError
+from deltactl.errors import DeltactlError, StorageError
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
@@ -88,7 +88,7 @@ def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
     If the run itself failed, its error is raised, and a page that cannot be written is a warning.
 
     Raises:
-        PartialSuccessError: the run succeeded, and its page could not be written.
+        StorageError: the run succeeded, and its page could not be written.
     """
     if report is None:
         yield
@@ -101,7 +101,7 @@ def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
     try:
         report.write(session, None)
     except DeltactlError as error:
-        raise PartialSuccessError(
+        raise StorageError(
             f"the run succeeded, but the --report file could not be written: {error.message}",
             hint=error.hint,
         ) from error

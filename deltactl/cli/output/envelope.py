@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any, Final
 
+from deltactl.cli.exits import status_word
 from deltactl.errors import DeltactlError
 
 SCHEMA_VERSION: Final = 1
@@ -43,7 +44,8 @@ class Envelope:
 
     ``version_before`` and ``version_after`` are equal when nothing was committed. ``skipped`` is
     the reason why the run did nothing, although there may be work to do. ``result`` is the part
-    that each command defines: a dataclass, a mapping or a list of them.
+    that each command defines: a dataclass, a mapping or a list of them. ``exit_code`` is the exit
+    status of a run over this table alone.
     """
 
     command: str | None
@@ -57,10 +59,16 @@ class Envelope:
     warnings: list[str] = field(default_factory=list)
     error: ErrorInfo | None = None
     skipped: str | None = None
+    exit_code: int = 0
+
+    def fail(self, error: DeltactlError) -> None:
+        """Set the error with which the run ends."""
+        self.error, self.exit_code = ErrorInfo.of(error), error.exit_code
 
     def to_json(self) -> dict[str, Any]:
         """Return the envelope as JSON values, ``schema_version`` first."""
-        return {"schema_version": SCHEMA_VERSION, **to_jsonable(self)}
+        ended = {"status": status_word(self.exit_code)}
+        return {"schema_version": SCHEMA_VERSION, **to_jsonable(self), **ended}
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.exits import ExitCode
+from deltactl.cli.exits import status_word
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.page import Cell, Styled, Tone
 
 if TYPE_CHECKING:
     from deltactl.cli.output.page import RenderTable
 
-_WORDS: Final[Mapping[int, tuple[str, Tone]]] = {
-    ExitCode.DONE: ("done", Tone.GOOD),
-    ExitCode.WORK_NEEDED: ("needed", Tone.CAUTION),
-    ExitCode.CONFLICT: ("conflict", Tone.CAUTION),
-    ExitCode.PARTIAL: ("partial", Tone.CAUTION),
-    ExitCode.REFUSED: ("refused", Tone.BAD),
-    ExitCode.INTERRUPTED: ("stopped", Tone.BAD),
-    ExitCode.TERMINATED: ("stopped", Tone.BAD),
-}
-_FAILED: Final = ("failed", Tone.BAD)
+_TONES: Final = {"done": Tone.GOOD} | dict.fromkeys(("needed", "conflict", "partial"), Tone.CAUTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +30,8 @@ class TableOutcome:
     @property
     def status(self) -> tuple[str, Tone]:
         """The status in one word, and its tone."""
-        return _WORDS.get(self.exit_code, _FAILED)
+        word = status_word(self.exit_code)
+        return word, _TONES.get(word, Tone.BAD)
 
     @property
     def headline(self) -> str:

@@ -15,7 +15,6 @@ from typing import Any, Final, TextIO
 
 from deltactl.cli.output.envelope import (
     Envelope,
-    ErrorInfo,
     dump_json,
     format_rfc3339,
     to_jsonable,
@@ -150,7 +149,7 @@ class Output:
         """Print an error on stderr; with JSON also the envelope, unless one was printed before."""
         with suppress(DeltactlError):  # stdout cannot be written, which may be the error itself
             if self.form is OutputFormat.JSON and self.envelope is None:
-                envelope.error = ErrorInfo.of(error)
+                envelope.fail(error)
                 self.emit(envelope, render_table=lambda page: None)
             if self.form is OutputFormat.GITHUB:
                 from deltactl.cli.output.github import annotate

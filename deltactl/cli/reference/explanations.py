@@ -159,6 +159,23 @@ EXPLANATIONS: Final = {
             "Restore the file from a backup.",
         ),
     ),
+    "FILE_MISSING": Explanation(
+        "A data file or deletion vector that the log references does not exist.",
+        (
+            "A vacuum whose retention was too short deleted it, or a lifecycle rule of the bucket.",
+            "A program deleted it without a commit.",
+        ),
+        _FAILED_BEFORE_COMMIT,
+        (
+            "See which versions have all their files with `deltactl describe-history TABLE "
+            "--restorable`, and restore one with `deltactl restore TABLE --to-version N`.",
+            "If a vacuum with --quarantine moved the file, or the bucket keeps object versions, "
+            "run `deltactl vacuum TABLE --undo last`.",
+            "Copy the file back from a backup or from a deep clone.",
+            "To go on without its rows, run `deltactl restore TABLE --to-version N "
+            "--ignore-missing` with the latest version.",
+        ),
+    ),
     "VERIFICATION": Explanation(
         "The written rows differ from the live rows of the input files.",
         ("A defect in memory, storage or a library, or a bug in deltactl.",),
@@ -217,13 +234,13 @@ EXPLANATIONS: Final = {
         ),
     ),
     "PARTIAL": Explanation(
-        "Some tasks failed or conflicted with another writer; finished work is committed.",
+        "A part of the work is committed. Nothing is broken, and a rerun does the rest.",
         (
-            "Files that cannot be read, or workers that were killed.",
             "Another writer changed or removed some of the files during the run.",
+            "The time or the budget of the run was used up.",
         ),
-        "All commits are complete; files that failed are unchanged.",
-        ("Fix the cause in the message, then rerun. The new run does only the remaining work.",),
+        "All commits are complete; the other files are unchanged.",
+        ("Rerun. The new run does only the remaining work.",),
     ),
     "SAFETY": Explanation(
         "A rule that protects data refused the run.",

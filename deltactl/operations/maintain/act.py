@@ -13,7 +13,9 @@ from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
     PartialSuccessError,
+    StorageError,
     explain_foreign,
+    explain_rest,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -243,9 +245,11 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
     if not lost or report.error is not None:
         return report.error
     files = format_count(sum(it.files for it in lost), "file was", "files were")
-    message = f"{files} not rewritten: {lost[0].reason}"
     if report.failures:
-        return PartialSuccessError(message, hint="Fix the cause, then rerun.")
+        cause = report.find_worst_failure()
+        text = f"{files} not rewritten: {cause.message}"
+        return explain_rest(cause, text, hint=cause.hint or "Fix the cause, then rerun.")
+    message = f"{files} not rewritten: {lost[0].reason}"
     return PartialSuccessError(message, hint="Rerun to rewrite the rest.")
 
 
@@ -297,9 +301,7 @@ def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError 
         return None
     name, reason = failed[0]
     files = format_count(len(failed), f"{noun} was", f"{noun}s were")
-    return PartialSuccessError(
-        f"{files} not deleted: {name}: {reason}", hint="Fix the cause, then rerun."
-    )
+    return StorageError(f"{files} not deleted: {name}: {reason}", hint="Fix the cause, then rerun.")
 
 
 _OPERATIONS: Final[dict[ActionName, Callable[[TableWork, Sequence[Action]], _Done]]] = {

@@ -22,6 +22,7 @@ from deltactl.errors import (
     FilesGoneError,
     InterruptedRunError,
     explain_foreign,
+    find_worst_error,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -228,7 +229,7 @@ class OptimizeRun:
             self._left.append(failure)
             self._dropped.append(failure)
         else:
-            self._failure = self._failure or error
+            self._fail_with(error)
             self._failures.append(failure)
         self._discard([bin_])
 
@@ -236,14 +237,20 @@ class OptimizeRun:
         """Record the files of a bin that cannot be rewritten, with the reason."""
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
         self._failures.append(self._describe(files, error))
-        self._failure = self._failure or error
+        self._fail_with(error)
+
+    def _fail_with(self, error: DeltactlError) -> None:
+        known = [] if self._failure is None else [self._failure]
+        self._failure = find_worst_error([*known, error])
 
     def _describe(
         self, files: pa.Table, error: DeltactlError, reason: str | None = None
     ) -> BinFailure:
         values = files["partition_values"].slice(0, 1)
         partition = group_partitions(values, self._partition_fields).label(0)
-        return BinFailure(files.num_rows, _sum_bytes(files), reason or error.message, partition)
+        return BinFailure(
+            files.num_rows, _sum_bytes(files), reason or error.message, partition, error
+        )
 
     def _discard(self, bins: Sequence[Bin]) -> None:
         """Delete the outputs that are in no commit, and cannot be in one."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.forecast import ClusterForecast
 from deltactl.operations.optimize.layout.plan import LayoutPlan
@@ -23,13 +23,24 @@ _COUNTS = (
 class BinFailure:
     """A bin that was not committed: its files are unchanged.
 
-    ``partition`` is the Hive directory name of its partition; empty without partitions.
+    ``partition`` is the Hive directory name of its partition; empty without partitions. ``error``
+    is the cause; ``None`` for a bin that other writers changed.
     """
 
     files: int
     bytes: int
     reason: str
     partition: str = ""
+    error: DeltactlError | None = field(default=None, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form of a failure in JSON; sizes in bytes."""
+        return {
+            "files": self.files,
+            "bytes": self.bytes,
+            "reason": self.reason,
+            "partition": self.partition,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +159,10 @@ class OptimizeReport:
         # Commits of other writers in between were not considered.
         return after if after - before == len(self.versions) else before
 
+    def find_worst_failure(self) -> DeltactlError:
+        """Return the cause of the failures that matters most; there must be a failure."""
+        return find_worst_error(it.error for it in self.failures if it.error is not None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""
         return {
@@ -174,9 +189,9 @@ class OptimizeReport:
                 "mode": self.options.rewrite,
                 **(self.rewritten or RewriteCounts()).to_dict(),
             },
-            "failures": list(map(asdict, self.failures)),
-            "conflicts": list(map(asdict, self.conflicts)),
-            "dropped": list(map(asdict, self.dropped)),
+            "failures": [it.to_dict() for it in self.failures],
+            "conflicts": [it.to_dict() for it in self.conflicts],
+            "dropped": [it.to_dict() for it in self.dropped],
             "interrupted": self.interrupted,
             "unfinished": self.unfinished.to_dict(),
             "run_id": self.run_id,

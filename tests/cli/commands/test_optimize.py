@@ -179,6 +179,8 @@ def test_json_describes_the_run(cli: RunCli, table: TableBuilder) -> None:
         "warnings": [],
         "error": None,
         "skipped": None,
+        "exit_code": 0,
+        "status": "done",
     }
     assert result["versions"] == [2]
     assert (result["files_removed"], result["files_added"]) == (5, 1)
@@ -249,19 +251,31 @@ def test_wrong_usage_shows_the_value_and_changes_nothing(
     assert contents(Path("events")) == before
 
 
-def test_a_failed_bin_is_partial_success(cli: RunCli, table: TableBuilder) -> None:
+def test_a_broken_file_is_a_failure_although_other_bins_are_committed(
+    cli: RunCli, table: TableBuilder
+) -> None:
     victim = Path("events") / "day=2024-01-02" / "p=a b" / "f00006.parquet"
     victim.write_bytes(b"")
     ran = cli("optimize", "events", "-o", "json")
     node = json.loads(ran.out)
-    assert ran.code == 5
-    assert node["error"]["code"] == "PARTIAL"
+    assert ran.code == 1
+    assert (node["error"]["code"], node["exit_code"]) == ("DATA_FILE", 1)
     assert "f00006.parquet" in node["error"]["message"]
     assert node["result"]["versions"] == [2]
     assert node["result"]["failures"][0]["files"] == 3
     ran = cli("optimize", "events")
     assert ran.code == 1
     assert "f00006.parquet" in ran.err
+
+
+def test_a_missing_file_is_named_by_its_code(cli: RunCli, table: TableBuilder) -> None:
+    (Path("events") / "day=2024-01-02" / "p=a b" / "f00006.parquet").unlink()
+    ran = cli("optimize", "events", "-o", "json")
+    node = json.loads(ran.out)
+    assert (ran.code, node["status"]) == (1, "failed")
+    assert node["error"]["code"] == "FILE_MISSING"
+    assert node["result"]["versions"] == [2]
+    assert ran.err.startswith("error: 3 files were not rewritten: ")
 
 
 class Rival:

@@ -68,8 +68,17 @@ def test_one_table_reads_as_ever(fake_cli: RunCli) -> None:
 def test_json_has_the_envelopes_in_the_order_of_the_tables(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/sleep", "x/raise-SafetyError", "x/warn", "-j", "3", "-o", "json")
     document = json.loads(ran.out)
-    assert (ran.code, list(document)) == (6, ["schema_version", "command", "runs"])
+    assert (ran.code, list(document)) == (
+        6,
+        ["schema_version", "command", "exit_code", "tables", "runs"],
+    )
+    assert (document["exit_code"], document["tables"]) == (6, {"done": 2, "refused": 1})
     runs = document["runs"]
+    assert [(run["status"], run["exit_code"]) for run in runs] == [
+        ("done", 0),
+        ("refused", 6),
+        ("done", 0),
+    ]
     assert [run["table"] for run in runs] == ["x/sleep", "x/raise-SafetyError", "x/warn"]
     assert [run["error"] and run["error"]["code"] for run in runs] == [None, "SAFETY", None]
     assert [run["warnings"] for run in runs] == [[], [], ["odd"]]

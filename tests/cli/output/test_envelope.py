@@ -91,6 +91,8 @@ def test_the_envelope_is_the_contract() -> None:
         ("warnings", ["w"]),
         ("error", {"code": "LOG_GAP", "message": "version 7 is missing", "hint": "restore it"}),
         ("skipped", None),
+        ("exit_code", 0),
+        ("status", "done"),
     ]
 
 

@@ -315,7 +315,7 @@ def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
     reasons = {action.name: action.why_left for action in table.left}
     assert reasons["vacuum"] == "optimize failed, and after a failure maintain deletes nothing"
     assert (tmp_path / live[0]).exists()
-    assert [error.exit_code for error in table.errors] == [5]
+    assert [error.exit_code for error in table.errors] == [1]
 
 
 @pytest.mark.usefixtures("trusted_clock")
@@ -503,7 +503,7 @@ def test_only_the_partitions_that_failed_are_marked(tmp_path: Path) -> None:
     assert states == {"part=a": "done", "part=b": "failed", "part=c": "done", "part=d": "failed"}
     for action in table.left:
         assert bad[str(action.partition)] in str(action.why_left)
-    assert [error.exit_code for error in table.errors] == [5]
+    assert [error.exit_code for error in table.errors] == [1]
     files = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files["path"].to_pylist()
     assert Counter(path[5] for path in files) == {"a": 1, "b": 12, "c": 1, "d": 12}
 
