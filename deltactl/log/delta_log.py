@@ -242,6 +242,17 @@ class DeltaLog:
         published = self.listed.published_through
         return self.latest_version if published is None else min(published, self.latest_version)
 
+    def published_up_to(self, version: int) -> int:
+        """Return the latest version, at most the given one, up to which all commits are published.
+
+        This asks the committer, and does not list the log.
+
+        Raises:
+            StorageError: this is unknown.
+        """
+        through = self._committer.tail(may_write=False).published_through
+        return version if through is None else min(through, version)
+
     def ensure_committer(self) -> Committer:
         """Return what decides commits.
 

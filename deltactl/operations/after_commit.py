@@ -57,13 +57,13 @@ def run_after_commit(
         since = before.version if before.properties.refreshes_manifests else None
         refresh_manifests(log, since, context)
     last = before.segment.checkpoint_version
-    if not is_due(last, version, properties.checkpoint_interval):
-        return None
 
     def run(options: CheckpointOptions) -> CheckpointReport:
         return checkpoint_table(log, options, context.without_cancel())
 
     try:
+        if not is_due(last, log.published_up_to(version), properties.checkpoint_interval):
+            return None
         written = run(CheckpointOptions()).written
     except Exception as error:
         context.warn(f"version {version} is committed, but its checkpoint was not written: {error}")

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
 from deltactl.log.commits.file_rows import HeldRows
-from deltactl.log.committers.settle import Outcome
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
@@ -65,8 +64,8 @@ def _skip_recheck() -> AbstractContextManager[object]:
         try:
             committer.commit(version, content, FACTS)
         except ObjectExistsError:
-            return Outcome.LOST
-        return Outcome.WON
+            return None
+        return committer.find(version)
 
     return patch.object(transaction, "settle_commit", hasty)
 
@@ -77,9 +76,9 @@ def _look_then_put() -> AbstractContextManager[object]:
     ) -> Any:
         name = committer.find(version)
         if store.stat_many([name]) != [None]:
-            return Outcome.LOST
+            return None
         store.put(name, content)
-        return Outcome.WON
+        return name
 
     return patch.object(transaction, "settle_commit", racing)
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
-from deltactl.log.committers.settle import Outcome, settle_commit
+from deltactl.log.committers.settle import settle_commit
 from deltactl.log.listing import list_log
 from deltactl.log.writing import transaction
 from deltactl.operations.checkpoint import run as checkpoint
@@ -37,10 +37,10 @@ def _answer_errors_by(
         try:
             committer.commit(version, content, FACTS)
         except ObjectExistsError:
-            return Outcome.LOST
+            return None
         except StorageError:
             act(store, committer.find(version), content)
-        return Outcome.WON
+        return committer.find(version)
 
     return patch.object(transaction, "settle_commit", hasty)
 
@@ -57,9 +57,10 @@ def _put_next(store: Store, name: str, content: bytes) -> None:
 
 def _lose_with(error: type[Exception]) -> AbstractContextManager[object]:
     def losing(*args: Any, **named: Any) -> Any:
-        if settle_commit(*args, **named) is Outcome.LOST:
+        name = settle_commit(*args, **named)
+        if name is None:
             raise error(args[1].find(args[2]))
-        return Outcome.WON
+        return name
 
     return patch.object(transaction, "settle_commit", losing)
 

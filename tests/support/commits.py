@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltactl.log.committers.committer import CommitFacts, Committer
 from deltactl.log.committers.put_if_absent import PutIfAbsent
-from deltactl.log.committers.settle import Outcome, settle_commit
+from deltactl.log.committers.settle import settle_commit
 from deltactl.protocol.names import LOG_DIR, commit_name, commit_version
 from deltactl.storage.store import Store
 
@@ -17,8 +17,8 @@ def commit_file(version: int) -> str:
 
 def settle(store: Store, committer: Committer, version: int, content: bytes) -> bool:
     """Return whether the version is this commit."""
-    outcome = settle_commit(store, committer, version, content, FACTS, sleep=lambda seconds: None)
-    return outcome is Outcome.WON
+    name = settle_commit(store, committer, version, content, FACTS, sleep=lambda seconds: None)
+    return name is not None
 
 
 def put_commit(store: Store, name: str, content: bytes) -> bool:

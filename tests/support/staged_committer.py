@@ -29,15 +29,19 @@ class StagedCommitter:
     def __init__(
         self, store: Store, latest: int, *, keep: int = 10, answer: Answer | None = None
     ) -> None:
-        self._store, self._latest, self._keep = store, latest, keep
+        self._store, self.latest, self._keep = store, latest, keep
         self._answer = answer
         self._staged: dict[int, FileInfo] = {}
         self._lock = threading.Lock()
         self.facts: dict[int, CommitFacts] = {}
 
+    @property
+    def fails_for_good(self) -> bool:
+        return False
+
     def tail(self, *, may_write: bool) -> CommitTail:
         with self._lock:
-            return CommitTail(dict(self._staged), self._latest - len(self._staged))
+            return CommitTail(dict(self._staged), self.latest - len(self._staged))
 
     def ensure_can_commit(self) -> None:
         pass
@@ -49,11 +53,11 @@ class StagedCommitter:
         if self._answer is not None:
             self._answer("before")
         with self._lock:
-            if version != self._latest + 1:
+            if version != self.latest + 1:
                 raise ObjectExistsError(f"version {version} is not the next one")
             (info,) = self._store.stat_many([name])
             assert info is not None
-            self._staged[version], self._latest = info, version
+            self._staged[version], self.latest = info, version
             self.facts[version] = facts
             while len(self._staged) > self._keep:
                 self._publish(min(self._staged))
@@ -61,9 +65,12 @@ class StagedCommitter:
             self._answer("after")
 
     def publish_all(self) -> None:
+        """Publish all commits, and remove their staged files."""
         with self._lock:
             for version in sorted(self._staged):
+                name = self._staged[version].name
                 self._publish(version)
+                self._store.delete_many([name])
 
     def _publish(self, version: int) -> None:
         content = self._store.read(self._staged[version].name)

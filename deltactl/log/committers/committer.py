@@ -47,6 +47,10 @@ class CommitFacts:
 class Committer(Protocol):
     """Decides which commit is the next version. Threads and processes may race."""
 
+    @property
+    def fails_for_good(self) -> bool:
+        """Return whether an attempt that failed without a commit cannot succeed later."""
+
     def tail(self, *, may_write: bool) -> CommitTail:
         """Return the commits that a listing may not show. Call this before a listing.
 
@@ -75,4 +79,10 @@ class Committer(Protocol):
         """
 
     def find(self, version: int) -> str:
-        """Return the name of the file that a commit of this version has, if it exists."""
+        """Return the name of the file that a commit of this version has, if it exists.
+
+        The name changes when the commit is published.
+
+        Raises:
+            StorageError: the name is unknown.
+        """

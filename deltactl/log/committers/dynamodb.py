@@ -58,6 +58,11 @@ class DynamoDb:
         self._clock = clock
         self._is_spelled_alike = False
 
+    @property
+    def fails_for_good(self) -> bool:
+        """Return ``False``: a request may arrive late."""
+        return False
+
     def tail(self, *, may_write: bool) -> CommitTail:
         """Finish the newest commit, which is part of the table already: a listing shows it then."""
         entry = self._entries.find_latest(self.uri) if may_write else None

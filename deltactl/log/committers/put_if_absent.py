@@ -15,6 +15,7 @@ from typing import Final
 from deltactl.errors import SafetyError
 from deltactl.log.committers.committer import CommitFacts, CommitTail
 from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.providers import provider_of
 from deltactl.storage.store import Store
 
@@ -30,6 +31,11 @@ class PutIfAbsent:
         """Commit to ``store``."""
         self._store = store
         self._is_safe = False
+
+    @property
+    def fails_for_good(self) -> bool:
+        """Return whether the store is local: a link was either created or not."""
+        return is_local_uri(self._store.uri)
 
     def tail(self, *, may_write: bool) -> CommitTail:
         """Return nothing: a listing shows all commits."""

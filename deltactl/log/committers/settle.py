@@ -8,7 +8,6 @@ succeeded. After a success, a writer that looks and then puts may have replaced 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
 
 from deltactl.errors import (
     AccessDeniedError,
@@ -18,19 +17,11 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.log.committers.committer import CommitFacts, Committer
-from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 
 _SETTLE_ATTEMPTS = 5
 
 Sleep = Callable[[float], None]
-
-
-class Outcome(Enum):
-    """Whose commit the version is. If this is unknown, an error is raised: it is never guessed."""
-
-    WON = auto()
-    LOST = auto()
 
 
 def settle_commit(
@@ -41,8 +32,8 @@ def settle_commit(
     facts: CommitFacts,
     *,
     sleep: Sleep,
-) -> Outcome:
-    """Commit a version; return whether it is the commit of this run.
+) -> str | None:
+    """Commit a version; return the name of its file if it is the commit of this run.
 
     Args:
         store: the store of the table.
@@ -52,11 +43,14 @@ def settle_commit(
         facts: what the commit changes.
         sleep: waits between attempts; takes seconds.
 
+    Returns:
+        ``None`` if the version is the commit of another writer.
+
     Raises:
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         CommitDamagedError: the commit succeeded, but another writer replaced or deleted it.
         AccessDeniedError: no attempt was allowed, and no commit exists.
-        StorageError: a local file system failed, and no commit exists.
+        StorageError: an attempt failed for good, and no commit exists.
         SafetyError: commits to this table could be overwritten; nothing was committed.
     """
     error: StorageError | None = None
@@ -71,33 +65,50 @@ def settle_commit(
         except StorageError as failed:
             error = failed
             denied_only = denied_only and isinstance(failed, AccessDeniedError)
-        name = committer.find(version)
         try:
-            is_ours = _begins_with_first_line(store, name, content)
+            name, is_ours = _read_back(store, committer, version, content)
             if is_ours and not is_committed:
                 store.sync_directories([name])  # the sync of the put may have failed
         except ObjectNotFoundError as missing:
             if is_committed:
-                raise _explain_damage(name, "deleted") from missing
-            if is_local_uri(store.uri):
-                raise error from None  # type: ignore[misc]  # a link was either created or not
+                raise _explain_damage(version, store, "deleted") from missing
+            if committer.fails_for_good:
+                raise error from None  # type: ignore[misc]  # it was not committed, and will not be
             continue  # the first attempt may still succeed: only another attempt can decide
         except StorageError as failed:
             error, denied_only = error or failed, False
             continue
         if is_committed and not is_ours:
-            raise _explain_damage(name, "overwritten")
-        return Outcome.WON if is_ours else Outcome.LOST
+            raise _explain_damage(version, store, "overwritten")
+        return name if is_ours else None
     assert error is not None
     if denied_only:
         raise error
-    name = committer.find(version)
     raise CommitOutcomeUnknownError(
-        f"it is not known whether {name} was committed: {error}",
+        f"it is not known whether version {version} of {store.uri} was committed: {error}",
         hint="Run `deltactl describe-history` to see whether the version exists, then rerun. "
         "deltactl kept the new files. If they were not committed, `deltactl vacuum` on a terminal "
         "removes them after the retention.",
     ) from error
+
+
+def _read_back(
+    store: Store, committer: Committer, version: int, content: bytes
+) -> tuple[str, bool]:
+    """Return the name of the commit of a version, and whether it is the given commit.
+
+    Raises:
+        ObjectNotFoundError: there is no such commit.
+        StorageError: this is not known.
+    """
+    name = committer.find(version)
+    while True:
+        try:
+            return name, _begins_with_first_line(store, name, content)
+        except ObjectNotFoundError:
+            before, name = name, committer.find(version)  # it may have been published since then
+            if name == before:
+                raise
 
 
 def _begins_with_first_line(store: Store, name: str, content: bytes) -> bool:
@@ -105,9 +116,10 @@ def _begins_with_first_line(store: Store, name: str, content: bytes) -> bool:
     return store.read_ranges(name, [(0, len(first))]) == [first]
 
 
-def _explain_damage(name: str, what: str) -> CommitDamagedError:
+def _explain_damage(version: int, store: Store, what: str) -> CommitDamagedError:
     return CommitDamagedError(
-        f"{name} was committed, but another writer has {what} it since then",
+        f"version {version} of {store.uri} was committed, but another writer has {what} it since "
+        "then",
         hint="Stop the other writers of this table. One of them does not use put-if-absent (see "
         "docs/object-store-commits.md). Run `deltactl check`, then rerun. deltactl kept the new "
         "files.",

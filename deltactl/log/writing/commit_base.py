@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.clock import Clock
-from deltactl.errors import NotATableError
+from deltactl.errors import NotATableError, ObjectNotFoundError
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import FileInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class CommitBase:
     """The state of the table at ``version``, on which the next commit is based.
 
     ``version`` is -1 for a table that does not exist yet. ``commit_file`` is the latest commit that
-    is known to exist; after a log cleanup it is ``None``. ``dated_ms`` is the time of this file, by
-    the clock of the store; 0 if it is not known.
+    is known to exist; after a log cleanup it is ``None``. It may have been published since then.
+    ``dated_ms`` is the time of this file, by the clock of the store; 0 if it is not known.
     """
 
     version: int
@@ -59,7 +61,7 @@ class CommitBase:
             NotATableError: the table does not exist, and there is no later commit.
         """
         name = self.commit_file
-        if name is None or log.store.stat_many([name]) != [None]:
+        if name is None or self._find_commit(log) is not None:
             return True
         if log.has_versions_from(self.version + 1):
             return False
@@ -93,9 +95,23 @@ class CommitBase:
             return {"timestamp": now}
         earliest = 0  # if this commit enables the timestamps, all earlier times are older
         if self.version >= 0 and TableProperties(before.configuration).in_commit_timestamps:
-            name = self.commit_file or log.commit_file(self.version)
-            earliest = log.reader.read_named(name).in_commit_timestamp + 1
+            earliest = self._read_commit(log).in_commit_timestamp + 1
         if enables and self.commit_file is not None:
-            (info,) = log.store.stat_many([self.commit_file])
+            info = self._find_commit(log)
             earliest = max(earliest, 0 if info is None else info.modified_ms + 1)
         return {"inCommitTimestamp": max(now, earliest), "timestamp": now}
+
+    def _find_commit(self, log: DeltaLog) -> FileInfo | None:
+        names = {self.commit_file or "", log.commit_file(self.version)} - {""}
+        found = log.store.stat_many(sorted(names))
+        return next((info for info in found if info is not None), None)
+
+    def _read_commit(self, log: DeltaLog) -> CommitBytes:
+        published = log.commit_file(self.version)
+        name = self.commit_file or published
+        try:
+            return log.reader.read_named(name)
+        except ObjectNotFoundError:
+            if name == published:
+                raise
+            return log.reader.read_named(published)

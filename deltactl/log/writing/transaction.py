@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError, ObjectNotFoundError
 from deltactl.log.committers.committer import CommitFacts
-from deltactl.log.committers.settle import Outcome, Sleep, settle_commit
+from deltactl.log.committers.settle import Sleep, settle_commit
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.writing.actions import Actions, EncodedCommit, encode_commit
@@ -155,12 +155,12 @@ class Transaction:
         committer = self._log.ensure_committer()
         keys = commit.after.metadata.partition_keys
         self._files.ensure_present(self._log.commit_file(version), commit.content, keys)
-        outcome = settle_commit(
+        name = settle_commit(
             self._log.store, committer, version, commit.content, attempt.facts, sleep=self._sleep
         )
-        if outcome is Outcome.LOST:
+        if name is None:
             return False
         self._files.ensure_still_present(version, self.base.metadata)
-        self.base = replace(commit.after, commit_file=committer.find(version))
+        self.base = replace(commit.after, commit_file=name)
         self._log.update()
         return True

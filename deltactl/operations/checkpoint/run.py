@@ -59,7 +59,7 @@ def check_due(log: DeltaLog) -> DueReport:
     snapshot = log.snapshot()
     last = snapshot.segment.checkpoint_version
     interval = snapshot.properties.checkpoint_interval
-    due = is_due(last, snapshot.version, interval)
+    due = is_due(last, log.published_up_to(snapshot.version), interval)
     return DueReport(snapshot.version, last, interval, due)
 
 
@@ -139,8 +139,14 @@ class _Job:
             log.ensure_exists()  # lists the whole log
         self.snapshot = log.snapshot(options.version)
         published = log.listed.published_through
-        if options.version is None and published is not None and published < self.snapshot.version:
+        if published is not None and published < self.snapshot.version:
             # Readers without the committer must not see a version before its commit is published.
+            if options.version is not None:
+                raise SafetyError(
+                    f"version {options.version} of {log.uri} cannot have a checkpoint yet: its "
+                    f"commit is not published. Commits are published up to version {published}",
+                    hint=f"Rerun with --version {published}.",
+                )
             self.snapshot = log.snapshot(published)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False

@@ -5,12 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import CommitOutcomeUnknownError, StorageError
+from deltactl.errors import (
+    CommitOutcomeUnknownError,
+    NotATableError,
+    SafetyError,
+    StorageError,
+)
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.check.run import check_table
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -31,7 +39,9 @@ from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.protocol.names import LOG_DIR
+from deltactl.storage.open import open_store
 from tests.support.clock import FixedClock
+from tests.support.commits import settle
 from tests.support.staged_committer import Answer, StagedCommitter
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -135,6 +145,82 @@ def test_a_checkpoint_stops_at_what_is_published() -> None:
     compacted = [name for name in names if "compacted" in name]
     assert max(compacted) == f"{0:020d}.{scene.published:020d}.compacted.json"
     assert scene.ids() == [0, 1, 2]
+
+
+def test_a_version_that_is_not_published_gets_no_checkpoint() -> None:
+    scene = Scene()
+    version = scene.optimize()
+    with pytest.raises(SafetyError, match="is not published"):
+        checkpoint_table(scene.log(), CheckpointOptions(version), scene.context)
+    scene.committer.publish_all()
+    report = checkpoint_table(scene.log(), CheckpointOptions(version), scene.context)
+    assert report.written is not None
+
+
+def test_a_checkpoint_is_due_when_its_version_is_published() -> None:
+    scene = Scene(keep=4)
+    for _ in range(4):
+        scene.restore(1)
+        scene.restore(2)
+    assert scene.committer.latest == scene.published + 8 >= 10
+    assert not scene.log().listing.checkpoints
+    for _ in range(4):
+        scene.restore(1)
+        scene.restore(2)
+    assert [it.version for it in scene.log().listing.checkpoints] == [10]
+
+
+def test_a_commit_may_be_published_and_its_staged_file_removed_during_a_run() -> None:
+    scene = Scene(features=["inCommitTimestamp"])
+    scene.restore(1)
+    log = scene.log()
+    base = CommitBase.of(log.snapshot())
+    assert base.commit_file is not None
+    assert "_staged_commits" in base.commit_file
+    times = base.times(scene.log(), scene.context.clock)
+    scene.committer.publish_all()
+    assert scene.store.stat_many([base.commit_file]) == [None]
+    assert base.ensure_table_is_there(log)
+    assert base.times(scene.log(), scene.context.clock) == times
+    scene.store.delete_many([log.commit_file(base.version)])
+    with pytest.raises(NotATableError):
+        base.ensure_table_is_there(log)
+
+
+def test_a_commit_that_is_published_while_it_is_read_back_is_not_lost() -> None:
+    scene = Scene()
+    found = scene.committer.find
+
+    def find(version: int) -> str:
+        name = found(version)
+        scene.committer.publish_all()
+        return name
+
+    with patch.object(scene.committer, "find", find):
+        version = scene.optimize()
+    assert scene.ids(version) == [0, 1, 2]
+    assert scene.store.stat_many([commit_path(version)]) != [None]
+
+
+def test_a_committer_that_cannot_name_the_commit_leaves_the_outcome_unknown() -> None:
+    scene = Scene()
+    failing = patch.object(scene.committer, "find", side_effect=StorageError("no answer"))
+    with failing, pytest.raises(CommitOutcomeUnknownError):
+        scene.optimize()
+    assert scene.ids() == [0, 1, 2], "its files stay"
+
+
+def test_a_failed_attempt_on_a_local_path_may_still_arrive(tmp_path: Path) -> None:
+    """Only put-if-absent on a local path is over when it fails; a committer may be elsewhere."""
+
+    def answer(now: str) -> None:
+        if now == "before":
+            raise StorageError("no answer")
+
+    store = open_store(str(tmp_path), {})
+    committer = StagedCommitter(store, -1, answer=answer)
+    with pytest.raises(CommitOutcomeUnknownError):
+        settle(store, committer, 0, b'{"commitInfo":{"txnId":"a"}}\n')
 
 
 def test_only_some_commits_are_staged() -> None:
