@@ -5,7 +5,7 @@ A comment of its own, ``<!-- word: text -->``, right before a block is about tha
 =====================  ==========================================================================
 ``exit: 3``            how the last command of a console block ends; 0 without it
 ``not run: REASON``    it cannot be run here; what can be checked without running it still is
-``checked: HOW``       ``synopsis``, ``modules``, ``walkthrough`` and others: see ``checks``
+``checked: HOW``       ``modules``, ``walkthrough`` and others: see ``checks``
 ``setup: NAME, ...``   functions of ``sample.SETUPS`` prepare the folder before the block
 =====================  ==========================================================================
 """

@@ -198,8 +198,6 @@ def _check_workflow(block: Block, box: Sandbox, document: dict[Any, Any]) -> Non
 
 def check_text(block: Block, box: Sandbox) -> None:
     match block.said.get("checked"):
-        case "synopsis":
-            check_synopsis(block.text)
         case "modules":
             _check_modules(block)
         case "systemd":

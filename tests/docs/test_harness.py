@@ -40,7 +40,6 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
         "```yaml\nname: x\non: push\njobs: {a: {steps: [{run: deltactl check x}]}}\n```",
         "```json\n{}\n```",
         "```text\nanything\n```",
-        "<!-- checked: synopsis -->\n```text\ndeltactl vacuum TABLE --force\n```",
         "<!-- checked: modules -->\n```text\noperations/nothing.py\n```",
     ],
 )
