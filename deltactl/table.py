@@ -5,59 +5,63 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from deltactl.errors import UsageError, Warn
+from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from deltactl.units import parse_timestamp
+from deltactl.units import to_timestamp_ms
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pyarrow as pa
 
     from deltactl.engine.base import CancelToken, Engine, OnProgress
+    from deltactl.keyword_types import (
+        CheckKeywords,
+        CheckpointKeywords,
+        CloneKeywords,
+        HistoryKeywords,
+        ManifestKeywords,
+        OptimizeKeywords,
+        RestoreKeywords,
+        VacuumKeywords,
+    )
     from deltactl.operations.check.fix import Confirm, PathRepairReport
     from deltactl.operations.check.options import CheckOptions
     from deltactl.operations.check.report import CheckReport
+    from deltactl.operations.checkpoint.options import CheckpointOptions
     from deltactl.operations.checkpoint.repair import RepairReport
-    from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
+    from deltactl.operations.checkpoint.report import CheckpointReport
     from deltactl.operations.clone.options import CloneOptions
     from deltactl.operations.clone.report import CloneReport
     from deltactl.operations.detail import DetailReport
-    from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
-    from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
-    from deltactl.operations.restore.run import RestoreOptions, RestoreReport
+    from deltactl.operations.history.diff import VersionDiff
+    from deltactl.operations.manifest.options import ManifestOptions
+    from deltactl.operations.manifest.report import ManifestReport
+    from deltactl.operations.optimize.options import OptimizeOptions
+    from deltactl.operations.optimize.report import OptimizeReport
+    from deltactl.operations.restore.options import RestoreOptions
+    from deltactl.operations.restore.report import RestoreReport
     from deltactl.operations.run_context import RunContext
-    from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
+    from deltactl.operations.vacuum.options import VacuumOptions
+    from deltactl.operations.vacuum.report import VacuumReport
+    from deltactl.operations.vacuum.undo import PurgeReport, UndoReport
     from deltactl.storage.log_store import DynamoDbLogStore
-
-
-Timestamp: TypeAlias = int | str | datetime
-"""Milliseconds since 1970 UTC, an RFC 3339 string, or a datetime (UTC if it has no zone)."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _to_ms(timestamp: Timestamp) -> int:
-    match timestamp:
-        case datetime():
-            zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-            return (zoned - _EPOCH) // timedelta(milliseconds=1)
-        case str():
-            return parse_timestamp(timestamp)
-        case _:
-            return timestamp
 
 
 class TableWarning(UserWarning):
     """A problem of a table that does not stop a run, such as an invalid _last_checkpoint."""
 
 
-def _warn(message: str) -> None:
+def issue_warning(message: str) -> None:
+    """Warn as Python does, with ``TableWarning``."""
     warnings.warn(message, TableWarning, stacklevel=3)
 
 
@@ -71,7 +75,7 @@ class Table:
         *,
         store: Store | None = None,
         log_store: DynamoDbLogStore | None = None,
-        warn: Warn = _warn,
+        warn: Warn = issue_warning,
     ) -> None:
         """Set the address of a table and how to access it.
 
@@ -111,13 +115,19 @@ class Table:
 
         return RunContext.of(self._warn, engine, self._storage_options, cancel, on_progress)
 
+    def __repr__(self) -> str:
+        """Return the address; the storage options may be secret."""
+        return f"Table({self.uri!r})"
+
     @property
     def uri(self) -> str:
         """Return the table's root as an absolute URI."""
         return self._log.uri
 
-    def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
-        """Return the table at a version, at a timestamp, or the latest.
+    def snapshot(
+        self, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> Snapshot:
+        """Return the table at a version, at a timestamp (UTC, without a zone), or the latest.
 
         Raises:
             DeltactlError: the table or version does not exist, or the log is not valid.
@@ -127,46 +137,56 @@ class Table:
         log = self._log_for(dry_run=False)
         if timestamp is not None:
             log.ensure_exists()
-            version = log.version_at(log.snapshot().metadata, _to_ms(timestamp))
+            version = log.version_at(log.snapshot().metadata, to_timestamp_ms(timestamp))
         return log.snapshot(version)
 
-    def history(
-        self,
-        limit: int | None = None,
-        *,
-        since: int | None = None,
-        until: int | None = None,
-        operations: Sequence[str] = (),
-    ) -> pa.Table:
+    def history(self, **keywords: Unpack[HistoryKeywords]) -> pa.Table:
         """Return commits, newest first: Delta's columns, ``reconstructible`` and ``problem``.
 
         Also reads invalid logs: a missing or invalid commit is a row with a ``problem``.
 
         Args:
-            limit: the maximum number of commits to return; older ones are not read.
-            since: only commits at or after this time, ms since 1970 UTC.
-            until: only commits at or before this time.
-            operations: only commits of these operations.
+            keywords: the commits: ``limit`` (older ones are not read), ``since`` and ``until``
+                (times), ``first_version`` and ``last_version``, and ``operations`` (names).
 
         Raises:
             DeltactlError: the table does not exist, or the store failed.
         """
+        from dataclasses import asdict
+
+        from deltactl.log.history.read import Selection
         from deltactl.operations.history.run import HistoryOptions, load_history
 
-        options = HistoryOptions(
-            limit=limit, since_ms=since, until_ms=until, operations=tuple(operations)
-        )
+        options = HistoryOptions(**asdict(build_options(Selection, None, keywords)))
         return load_history(self._log_for(dry_run=False), options).table()
 
+    def diff(self, first: int, last: int | None = None) -> VersionDiff:
+        """Compare two versions: files, columns, properties and features.
+
+        Args:
+            first: the version before.
+            last: the version after; ``None``: the latest.
+
+        Raises:
+            DeltactlError: a version does not exist, or the log is not valid.
+        """
+        from deltactl.operations.history.diff import diff_versions
+
+        return diff_versions(self._log_for(dry_run=False), first, last)
+
     def detail(
-        self, version: int | None = None, *, layout: bool = False, columns: str | None = None
+        self,
+        version: int | None = None,
+        *,
+        layout: bool = False,
+        columns: str | Sequence[str] | None = None,
     ) -> DetailReport:
         """Describe the table; ``row`` of the report has the columns of ``DESCRIBE DETAIL``.
 
         Args:
             version: the version to describe; ``None``: the latest.
             layout: also estimate the share of files that a lookup by a clustering column skips.
-            columns: use these columns instead of the clustering columns, such as ``a, b.c``.
+            columns: use these columns instead of the clustering columns, such as ``["a", "b.c"]``.
 
         Raises:
             DeltactlError: the table or version does not exist, the log is not valid, or the
@@ -187,7 +207,7 @@ class Table:
     def scan(
         self,
         version: int | None = None,
-        timestamp: Timestamp | None = None,
+        timestamp: datetime | str | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
         """Stream the live logical rows, partition columns included, in schema order.
@@ -206,21 +226,25 @@ class Table:
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        **keywords: Unpack[OptimizeKeywords],
     ) -> OptimizeReport:
-        """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
+        """Merge small files and rewrite files with many deleted rows.
 
         ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)`` with your classic
         or Spark Connect session, which is neither changed nor stopped.
+
+        The keywords are the fields of ``OptimizeOptions``; they replace those of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, other writers committed conflicting
                 changes, or every bin failed.
         """
-        from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+        from deltactl.operations.optimize.options import OptimizeOptions
+        from deltactl.operations.optimize.run import optimize_table
 
         return optimize_table(
             self._log_for(dry_run),
-            options or OptimizeOptions(),
+            build_options(OptimizeOptions, options, keywords),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
@@ -233,20 +257,63 @@ class Table:
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        **keywords: Unpack[VacuumKeywords],
     ) -> VacuumReport:
-        """Remove files that no version inside the retention needs; see ``vacuum_table``.
+        """Remove files that no version inside the retention needs.
 
         Does not ask for confirmation.
+
+        The keywords are the fields of ``VacuumOptions``; they replace those of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, or no file could be removed.
         """
-        from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+        from deltactl.operations.vacuum.options import VacuumOptions
+        from deltactl.operations.vacuum.run import vacuum_table
 
         return vacuum_table(
             self._log_for(dry_run),
-            options or VacuumOptions(),
+            build_options(VacuumOptions, options, keywords),
             self._context(engine, cancel, on_progress),
+            dry_run=dry_run,
+        )
+
+    def undo_vacuum(self, run_id: str = "last", *, dry_run: bool = False) -> UndoReport:
+        """Restore the files that a vacuum removed; an existing file is never replaced.
+
+        Files come from the quarantine, or from older versions that the object store has.
+
+        Args:
+            run_id: the id of the vacuum in its report; ``last``: the newest vacuum.
+            dry_run: return the files that can be restored; write nothing.
+
+        Raises:
+            DeltactlError: there is no such vacuum, or the store failed.
+        """
+        from deltactl.operations.vacuum.undo import undo_vacuum
+
+        return undo_vacuum(self._log_for(dry_run).store, run_id, dry_run=dry_run)
+
+    def purge_quarantine(
+        self, *, force_retention: bool = False, dry_run: bool = False
+    ) -> PurgeReport:
+        """Delete the files whose time in quarantine has ended.
+
+        Does not ask for confirmation.
+
+        Args:
+            force_retention: trust the clock of this machine, also if nothing proves its time.
+            dry_run: return what would be deleted; delete nothing.
+
+        Raises:
+            DeltactlError: the table does not exist, or the store failed.
+        """
+        from deltactl.operations.vacuum.undo import purge_quarantine
+
+        return purge_quarantine(
+            self._log_for(dry_run),
+            self._context(),
+            force_retention=force_retention,
             dry_run=dry_run,
         )
 
@@ -258,24 +325,33 @@ class Table:
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        **keywords: Unpack[CheckpointKeywords],
     ) -> CheckpointReport:
-        """Write a checkpoint, verify it, and update ``_last_checkpoint``; see ``checkpoint_table``.
+        """Write a checkpoint, verify it, and update ``_last_checkpoint``.
+
+        The keywords are the fields of ``CheckpointOptions``; they replace those of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, or the checkpoint that was written
                 differs from the snapshot.
         """
-        from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+        from deltactl.operations.checkpoint.options import CheckpointOptions
+        from deltactl.operations.checkpoint.run import checkpoint_table
 
         return checkpoint_table(
             self._log_for(dry_run),
-            options or CheckpointOptions(),
+            build_options(CheckpointOptions, options, keywords),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
 
     def repair_checkpoints(
-        self, *, engine: Engine | None = None, dry_run: bool = False
+        self,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RepairReport:
         """Check all checkpoints and ``_last_checkpoint``; rewrite those with wrong content.
 
@@ -286,7 +362,7 @@ class Table:
 
         return repair_checkpoints(
             self._log_for(dry_run),
-            self._context(engine),
+            self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
 
@@ -297,10 +373,13 @@ class Table:
         engine: Engine | None = None,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        **keywords: Unpack[CheckKeywords],
     ) -> CheckReport:
-        """Check whether log, files and statistics agree; see ``check_table``. Writes nothing.
+        """Check whether log, files and statistics agree. Writes nothing.
 
         ``report.findings`` has a row for each problem; a problem raises no error.
+
+        The keywords are the fields of ``CheckOptions``; they replace those of ``options``.
 
         Raises:
             DeltactlError: the table or version does not exist, or the store failed.
@@ -310,46 +389,35 @@ class Table:
 
         return check_table(
             self._log_for(dry_run=False),
-            options or CheckOptions(),
+            build_options(CheckOptions, options, keywords),
             self._context(engine, cancel, on_progress),
         )
 
     def restore(
         self,
-        version: int | None = None,
-        timestamp: Timestamp | None = None,
-        *,
         options: RestoreOptions | None = None,
+        *,
         engine: Engine | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        **keywords: Unpack[RestoreKeywords],
     ) -> RestoreReport:
-        """Restore an earlier version as a new version; see ``restore_table``.
+        """Restore the table to an earlier ``version`` or ``timestamp``, as a new version.
 
-        Does not ask for confirmation.
-
-        Args:
-            version: the version to restore.
-            timestamp: restore the version that was the latest at this time.
-            options: all options, instead of ``version`` or ``timestamp``.
-            engine: where the files of the version are checked.
-            dry_run: return the plan as a report; write nothing.
-            cancel: stops the run, if its commit was not written yet.
-            on_progress: called whenever a task ends.
+        Does not ask for confirmation. The keywords are the fields of ``RestoreOptions``; they
+        replace those of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, another writer changed the table, or the
                 store failed.
         """
-        from deltactl.operations.restore.run import RestoreOptions, restore_table
+        from deltactl.operations.restore.options import RestoreOptions
+        from deltactl.operations.restore.run import restore_table
 
-        if options is not None and not (version is None and timestamp is None):
-            raise UsageError("give the version to restore, or options, not both")
-        when = None if timestamp is None else _to_ms(timestamp)
         return restore_table(
             self._log_for(dry_run),
-            options or RestoreOptions(version, when),
+            build_options(RestoreOptions, options, keywords),
             self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
@@ -357,30 +425,35 @@ class Table:
     def clone(
         self,
         target: str | os.PathLike[str] | Table,
-        options: CloneOptions,
+        options: CloneOptions | None = None,
         *,
         storage_options: Mapping[str, str] | None = None,
         engine: Engine | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        **keywords: Unpack[CloneKeywords],
     ) -> CloneReport:
-        """Create a deep or shallow clone of this table; see ``clone_table``.
+        """Create a deep or shallow clone of this table.
 
         Args:
             target: the address of the new table; a ``Table`` has its own storage options.
-            options: the options of the clone, such as ``CloneOptions(deep=True)``.
+            options: the options of the clone.
             storage_options: settings for the target's file system; ``None``: those of this table.
             engine: where the files are copied.
             dry_run: return the plan as a report; write nothing.
             cancel: stops the run, if its commit was not written yet.
             on_progress: called whenever a task ends.
+            keywords: fields of ``CloneOptions``, such as ``deep=True``, instead of those of
+                ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, a file is missing, or a store failed.
         """
+        from deltactl.operations.clone.options import CloneOptions
         from deltactl.operations.clone.run import clone_table
 
+        options = build_options(CloneOptions, options, keywords)
         if not isinstance(target, Table):
             chosen = self._storage_options if storage_options is None else storage_options
             target = Table(target, chosen, warn=self._warn)
@@ -399,15 +472,21 @@ class Table:
         texts: Sequence[str] = (),
         *,
         confirm: Confirm | None = None,
+        engine: Engine | None = None,
         dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
     ) -> PathRepairReport:
-        """Remove live files whose ``remove`` has another path encoding; see ``repair_paths``.
+        """Remove live files whose ``remove`` has another path encoding.
 
         Args:
             texts: the live paths to remove, written as in the log; if empty, all paths whose
                 files were certainly meant to be removed.
             confirm: called before the commit, to allow or refuse it.
+            engine: where a checkpoint is written, if one is due after the commit.
             dry_run: return the plan as a report; write nothing.
+            cancel: stops the run, if its commit was not written yet.
+            on_progress: called whenever a task ends.
 
         Raises:
             DeltactlError: a safety rule refused the run, another writer changed the files, or the
@@ -418,7 +497,7 @@ class Table:
         return repair_paths(
             self._log_for(dry_run),
             texts,
-            self._context(),
+            self._context(engine, cancel, on_progress),
             confirm=confirm,
             dry_run=dry_run,
         )
@@ -428,28 +507,36 @@ class Table:
         options: ManifestOptions | None = None,
         *,
         output_root: str | None = None,
+        engine: Engine | None = None,
         dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+        **keywords: Unpack[ManifestKeywords],
     ) -> ManifestReport:
-        """Update the symlink manifests to match the table; see ``generate_manifests``.
+        """Update the symlink manifests to match the table.
 
         Args:
             options: the partitions to include, and the form of file addresses.
             output_root: the directory for ``_symlink_format_manifest``; ``None``: the table
                 directory.
+            engine: where files with deleted rows are rewritten (``purge_first``).
             dry_run: compare the manifests with the table; write nothing.
+            cancel: stops the run.
+            on_progress: called whenever a task ends.
+            keywords: fields of ``ManifestOptions``, instead of those of ``options``.
 
         Raises:
             DeltactlError: the table cannot have manifests (deletion vectors, column mapping), or
                 the store failed.
         """
-        from deltactl.operations.manifest.run import ManifestOptions
+        from deltactl.operations.manifest.options import ManifestOptions
         from deltactl.operations.purge_first import generate_after_purge
 
         elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
         return generate_after_purge(
             self._log_for(dry_run),
-            options or ManifestOptions(),
-            self._context(),
+            build_options(ManifestOptions, options, keywords),
+            self._context(engine, cancel, on_progress),
             output=elsewhere,
             dry_run=dry_run,
         )

@@ -9,10 +9,10 @@ would delete data.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple, NoReturn
+from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 
 from deltactl.errors import UsageError
 
@@ -171,6 +171,32 @@ def _refuse_duration(text: str) -> NoReturn:
         f"{text!r} is not a duration",
         hint='Write numbers with units, such as "7d", "168h", "30min" or "interval 7 days".',
     )
+
+
+def to_bytes(size: int | str) -> int:
+    """Return the bytes of a size: a number of bytes, or a text for ``parse_size``."""
+    return parse_size(size) if isinstance(size, str) else size
+
+
+def to_duration_ms(duration: timedelta | str) -> int:
+    """Return the milliseconds of a duration or of a text for ``parse_duration``."""
+    if isinstance(duration, str):
+        return parse_duration(duration)
+    return duration // timedelta(milliseconds=1)
+
+
+def to_timestamp_ms(timestamp: datetime | str) -> int:
+    """Return milliseconds since 1970 UTC; a time without a zone is UTC."""
+    if isinstance(timestamp, str):
+        return parse_timestamp(timestamp)
+    zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+    return (zoned - _EPOCH.replace(tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+SizeBytes: TypeAlias = Annotated[int, to_bytes]
+DurationMs: TypeAlias = Annotated[int, to_duration_ms]
+TimestampMs: TypeAlias = Annotated[int, to_timestamp_ms]
+"""Types of options: the library takes the argument of the function instead of the number."""
 
 
 def _fitting(value: int, text: str, what: str) -> int:

@@ -43,7 +43,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
             "airflow.md",
             "dagster.md",
         ),
-        *("config.md", "spark.md"),
+        *("config.md", "spark.md", "python.md"),
     ),
     "Reference": (
         "@options",

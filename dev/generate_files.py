@@ -1,7 +1,7 @@
-"""``python -m dev.generate_files``: write what is made from the commands and the README.
+"""``python -m dev.generate_files``: write what is made from commands, options and the README.
 
-These are completions/ and man/, the texts that have the address of the project, and the table of
-packages.
+These are completions/, man/, the types of keyword arguments, texts with the address of the project,
+and the table of packages.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.install import COMPLETION_FILES
 from deltactl.cli.reference.program import describe_program
+from dev import keyword_types
 from dev.completions import render_completion
 from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
@@ -25,6 +26,7 @@ def render_files() -> dict[str, str]:
         f"completions/{name}": render_completion(shell, program)
         for shell, name in COMPLETION_FILES.items()
     }
+    files[keyword_types.FILE] = keyword_types.render_keyword_types()
     return files | {f"man/{name}": text for name, text in render_manual(program).items()}
 
 

@@ -21,11 +21,11 @@ _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",
     "Functions": str.islower,
     "Options": lambda name: name.endswith(
-        ("Options", "Policy", "Budget", "PartitionColumn", "Depth")
+        ("Options", "Keywords", "Policy", "Budget", "Need", "PartitionColumn", "Depth")
     ),
-    "Reports": lambda name: name.endswith(("Report", "Snapshot")),
-    "Engines and stores": lambda name: name.endswith(("Engine", "LogStore")),
-    "Errors": lambda name: name.endswith("Error"),
+    "Reports": lambda name: name.endswith(("Report", "Snapshot", "VersionDiff")),
+    "Engines and stores": lambda name: name.endswith(("Engine", "Progress", "Store")),
+    "Errors and warnings": lambda name: name.endswith(("Error", "Warning")),
 }
 
 

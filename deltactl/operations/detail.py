@@ -10,6 +10,7 @@ from deltactl.errors import DeltactlError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.file_sizes import FileSizes, count_table_sizes
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from deltactl.operations.skipping.report import LayoutReport
 
 
-@dataclass(frozen=True, slots=True)
-class DetailReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class DetailReport(ShortRepr):
     """A table at a version. ``row`` has Delta's columns in Delta's order, times in ms.
 
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.operations.convert.run import ConvertOptions, convert
+from deltactl import convert
+from deltactl.operations.convert.options import ConvertOptions
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.symlink_reader import list_manifests

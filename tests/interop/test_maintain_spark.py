@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deltactl import maintain
 from deltactl.operations.maintain import candidates, upkeep
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.run import maintain
-from deltactl.operations.run_context import RunContext
 from tests.support.lake import SUMS, build_lake
 
 if TYPE_CHECKING:
@@ -27,9 +26,8 @@ def test_a_lake_read_by_spark(
     monkeypatch.setattr(candidates, "_MIN_FILES_FEWER", 1)
     monkeypatch.setattr(upkeep, "is_due", lambda *_: True)
     tables = [table for table in build_lake(tmp_path, 7, seed=3) if table.kind != "broken"]
-    context = RunContext(warn=lambda _: None)
     policy = MaintainPolicy(skip_hot_ms=0)
-    report = maintain([str(tmp_path / t.name) for t in tables], policy, context=context)
+    report = maintain([str(tmp_path / t.name) for t in tables], policy)
     assert not report.errors
     done = {outcome.name for table in report.tables for outcome in table.outcomes}
     assert {"optimize", "checkpoint", "vacuum"} <= done

@@ -57,7 +57,7 @@ def restore_copy(theirs: Path, ours: Path, scene: Scene) -> int:
     version = Table(str(ours)).snapshot().version
     for file in (ours / "_delta_log").glob(f"{version:020}.*"):
         file.unlink()
-    assert Table(str(ours)).restore(scene.target).version_after == version
+    assert Table(str(ours)).restore(version=scene.target).version_after == version
     return version
 
 

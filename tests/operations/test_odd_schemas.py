@@ -15,9 +15,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from deltactl import maintain
 from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.operations.maintain.run import MaintainOptions, MaintainPolicy, maintain
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.protocol.features import Operation
@@ -132,7 +132,7 @@ def test_a_table_whose_columns_are_ambiguous_is_not_rewritten(
                 table.optimize(options, dry_run=dry_run)
     with pytest.raises((SafetyError, UnsupportedFeatureError)):
         table.generate_manifest(ManifestOptions())
-    report = maintain([str(tmp_path)], MaintainPolicy(), MaintainOptions(), dry_run=True)
+    report = maintain([str(tmp_path)], dry_run=True)
     assert isinstance(report.tables[0].facts.problems["optimize"], error)
     assert list_files(tmp_path) == before
     found = table.check(CheckOptions(depth=Depth.DATA))
@@ -234,7 +234,7 @@ def test_a_type_that_cannot_be_rewritten_stops_no_other_care(
         table.optimize()
     assert problem in str(refused.value)
     assert problem in table.detail().refusals[Operation.REWRITE]
-    (report,) = maintain([str(tmp_path)], MaintainPolicy(), MaintainOptions()).tables
+    (report,) = maintain([str(tmp_path)]).tables
     assert problem in str(report.facts.problems["optimize"])
     assert not report.errors
     assert {it.name for it in report.outcomes} >= {"checkpoint"}

@@ -19,7 +19,7 @@ from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_tab
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.run import maintain
+from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
@@ -151,11 +151,11 @@ COMMANDS: dict[str, Command] = {
     "full vacuum": lambda it, disk: vacuum_table(
         DeltaLog(disk, ignore_warning), VacuumOptions(mode="full"), it.context("two")
     ),
-    "maintain": lambda it, disk: maintain(
+    "maintain": lambda it, disk: maintain_tables(
         [disk.uri],
-        MaintainPolicy(),
+        lambda _: MaintainPolicy(),
         MaintainOptions(lease=False),
-        context=it.context(None),
+        it.context(None),
     ),
 }
 

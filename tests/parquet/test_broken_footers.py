@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl import convert
 from deltactl.errors import DataFileError, DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
-from deltactl.operations.convert.run import convert
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet import broken_footers, fixed_bounds
 from deltactl.parquet.broken_footers import (

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl import convert
 from deltactl.errors import UnsupportedFeatureError
-from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.parquet.calendar import has_ambiguous_datetimes, is_in_legacy_calendar, legacy_columns
 from deltactl.storage.local.store import LocalStore

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from deltactl import convert
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.table import Table
 

@@ -128,7 +128,7 @@ def command(  # noqa: PLR0913 - one parameter an option
             metavar="TIME",
             help="With --quarantine: keep the files in quarantine for at least this time",
         ),
-    ] = format_duration(_DEFAULTS.quarantine_ms),
+    ] = format_duration(_DEFAULTS.quarantine_for_ms),
     no_journal: Annotated[
         bool,
         typer.Option(
@@ -211,7 +211,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         ignore_manifests=ignore_manifests,
         also_keep_for=tuple(also_keep_for or ()),
         quarantine=quarantine,
-        quarantine_ms=parse_duration(quarantine_for),
+        quarantine_for_ms=parse_duration(quarantine_for),
         journal=not no_journal,
         need=parse_need(if_needed),
     )

@@ -22,6 +22,7 @@ from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
 from deltactl.storage.store import FileInfo
+from deltactl.units import TimestampMs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +58,8 @@ class Selection:
     """
 
     limit: int | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
+    since_ms: TimestampMs | None = None
+    until_ms: TimestampMs | None = None
     first_version: int = 0
     last_version: int | None = None
     operations: Collection[str] = ()

@@ -38,6 +38,7 @@ from deltactl.operations.check.path_encoding.pairs import (
     find_path_pairs,
 )
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
 
@@ -46,8 +47,8 @@ _OPERATION: Final = "FSCK"
 """Delta's operation name of a commit that removes file entries from the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathRepairReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class PathRepairReport(ShortRepr):
     """The pairs found, those to remove (``chosen``), and the version that removes them.
 
     ``version_after`` is ``None`` if nothing was committed.

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltactl.operations.check.findings import count_by_severity
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.check.tasks import BatchResult
+from deltactl.operations.short_repr import ShortRepr
 
 
 @dataclass(slots=True)
@@ -41,8 +42,8 @@ class CheckedCounts:
         self.num_gone += batch.num_gone
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckReport(ShortRepr):
     """The outcome of a check.
 
     ``version`` is ``None`` if no version can be rebuilt. ``findings`` has the columns of

@@ -27,6 +27,7 @@ from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 from deltactl.storage.store import Store
 
@@ -42,8 +43,8 @@ class Finding:
     repaired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RepairReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RepairReport(ShortRepr):
     """The result of a repair.
 
     ``checked`` counts checkpoints, ``unproven`` those of them that are complete but could not be

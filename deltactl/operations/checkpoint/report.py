@@ -8,6 +8,7 @@ from typing import Any
 from deltactl.log.upkeep.cleanup import CleanupPlan
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.write import WrittenCheckpoint
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.storage.store import FileInfo
 
 
@@ -30,8 +31,8 @@ class DueReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckpointReport(ShortRepr):
     """The result of a run; of a dry run only the plans.
 
     ``hint_moved``: whether ``_last_checkpoint`` refers to the new checkpoint. ``failed`` are files

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from deltactl.errors import UsageError
 from deltactl.protocol.new_tables import list_property_features
+from deltactl.units import TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class CloneOptions:
 
     deep: bool
     version: int | None = None
-    timestamp_ms: int | None = None
+    timestamp_ms: TimestampMs | None = None
     where: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     sync: bool = False

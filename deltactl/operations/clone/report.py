@@ -7,10 +7,11 @@ from typing import Any
 
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.missing_files.find import Missing
+from deltactl.operations.short_repr import ShortRepr
 
 
-@dataclass(frozen=True, slots=True)
-class CloneReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CloneReport(ShortRepr):
     """The result of a clone; ``version_after`` of the target is ``None`` if nothing was committed.
 
     ``files_kept`` were in the target before the run: from an earlier run that did not finish, or

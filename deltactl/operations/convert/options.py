@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from deltactl.operations.convert.partition_by import PartitionColumn
+from deltactl.operations.convert.partition_by import PartitionColumn, to_partition_columns
 
 SchemaMode: TypeAlias = Literal["strict", "widen"]
 
@@ -16,7 +15,7 @@ SchemaMode: TypeAlias = Literal["strict", "widen"]
 class ConvertOptions:
     """Parsed options of ``convert``. ``partition_by`` ``None``: from the directory names."""
 
-    partition_by: tuple[PartitionColumn, ...] | None = None
+    partition_by: Annotated[tuple[PartitionColumn, ...], to_partition_columns] | None = None
     statistics: bool = True
     schema_mode: SchemaMode = "strict"
     column_mapping: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +56,11 @@ def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
         comma = rest.find(",", match.end())
         position = len(text) if comma < 0 else text.index(rest) + comma + 1
     return tuple(columns)
+
+
+def to_partition_columns(columns: str | Sequence[PartitionColumn]) -> tuple[PartitionColumn, ...]:
+    """Return partition columns, or those of a text for ``parse_partition_by``."""
+    return parse_partition_by(columns) if isinstance(columns, str) else tuple(columns)
 
 
 def _parse_type(text: str) -> PrimitiveType:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.operations.convert.plan import ConvertPlan
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.schema import render_type
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ConvertReport(ShortRepr):
     """The result of a convert.
 
     ``plan`` is ``None`` if the directory already is a table. Then ``unnamed_files`` is the number

@@ -7,10 +7,8 @@ No file is written before that commit, and no data file is changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
-from deltactl.engine.base import Engine
-from deltactl.errors import SafetyError, Warn, ignore_warning
+from deltactl.errors import SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
@@ -27,40 +25,8 @@ from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.log_store import DynamoDbLogStore
 
-__all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert", "convert_directory"]
-
-
-def convert(
-    directory: str,
-    options: ConvertOptions | None = None,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    log_store: DynamoDbLogStore | None = None,
-    warn: Warn | None = None,
-    engine: Engine | None = None,
-    dry_run: bool = False,
-) -> ConvertReport:
-    """Make a directory of Parquet files a table; see :func:`convert_directory`.
-
-    Args:
-        directory: a local path, ``file:`` URI or object store URI.
-        options: the options of the conversion.
-        storage_options: settings for the file system; never shown or logged.
-        log_store: coordinates the commits of all writers of a table on S3; S3 itself if ``None``.
-        warn: receives warnings.
-        engine: reads the footers.
-        dry_run: only plan.
-    """
-    return convert_directory(
-        DeltaLog.open(
-            directory, storage_options, log_store, warn=warn or ignore_warning, read_only=dry_run
-        ),
-        options or ConvertOptions(),
-        RunContext.of(warn or ignore_warning, engine, storage_options),
-        dry_run=dry_run,
-    )
+__all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert_directory"]
 
 
 def convert_directory(

@@ -15,6 +15,7 @@ from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import NO_COMMITS, live_batches
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import list_features
@@ -44,8 +45,8 @@ class ColumnChange:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class VersionDiff:
+@dataclass(frozen=True, slots=True, repr=False)
+class VersionDiff(ShortRepr):
     """The differences from version ``first`` to ``last``; empty for equal versions.
 
     ``added`` and ``removed`` count files live at one version only, in total and per partition, by

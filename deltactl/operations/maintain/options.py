@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.policy import ActionName
+from deltactl.units import SizeBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class MaintainOptions:
     budget: Budget = field(default_factory=Budget)
     jobs: int = 1
     lease: bool = True
-    memory_bytes: int | None = None
+    memory_bytes: SizeBytes | None = None
 
     def __post_init__(self) -> None:
         """Refuse invalid values.

@@ -11,6 +11,7 @@ from deltactl.operations.maintain.actions import Action, Effect, sum_effects
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.observe import TableFacts
 from deltactl.operations.maintain.policy import ActionName
+from deltactl.operations.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class Outcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class TableReport(ShortRepr):
     """The result for one table.
 
     ``actions``: all due actions, with their state; ``outcomes``: the finished calls. ``errors``:
@@ -154,8 +155,8 @@ class TableReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class MaintainReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class MaintainReport(ShortRepr):
     """The result for all tables; ``errors``: errors of tables that could not be handled.
 
     ``note`` is set if the budget is smaller than the smallest action.

@@ -7,7 +7,7 @@ optimize, checkpoint, manifest, log cleanup, vacuum -> compare what was predicte
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,7 +20,6 @@ from deltactl.errors import (
     UsageError,
     Warn,
     explain_foreign,
-    ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.find_tables import is_table
@@ -37,7 +36,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
-__all__ = ["MaintainOptions", "MaintainPolicy", "MaintainReport", "Maintenance", "maintain"]
+__all__ = ["MaintainOptions", "MaintainPolicy", "MaintainReport", "Maintenance", "maintain_tables"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -174,23 +173,21 @@ def _settle(
     return (*found, *settled.values(), *left)
 
 
-def maintain(
+def maintain_tables(
     tables: Sequence[str],
-    policy: MaintainPolicy | Mapping[str, MaintainPolicy] | PolicyOf | None = None,
-    options: MaintainOptions | None = None,
+    policy_of: PolicyOf,
+    options: MaintainOptions,
+    context: RunContext,
     *,
-    storage_options: Mapping[str, str] | None = None,
-    context: RunContext | None = None,
     dry_run: bool = False,
 ) -> MaintainReport:
     """Do the most useful work on some tables, within a budget; see ``docs/maintain.md``.
 
     Args:
         tables: addresses, each once.
-        policy: for all tables, by address, or a function of the address; ``None``: the defaults.
+        policy_of: returns the policy of a table.
         options: of the run.
-        storage_options: settings of the tables' storage; never logged.
-        context: engine, clock, warnings; ``None``: the defaults.
+        context: engine, clock, warnings, and the settings of the storage.
         dry_run: observe and decide only; write nothing.
 
     Raises:
@@ -198,11 +195,10 @@ def maintain(
     """
     if not tables or len(set(tables)) < len(tables):
         raise UsageError("maintain needs at least one table, and each table only once")
-    options = options or MaintainOptions()
-    context = context or RunContext.of(ignore_warning, storage_options=storage_options)
     run = Maintenance(options, context.clock)
-    logs = {table: DeltaLog.open(table, storage_options, warn=context.warn) for table in tables}
-    policy_of = _policy_function(policy)
+    logs = {
+        table: DeltaLog.open(table, context.storage_options, warn=context.warn) for table in tables
+    }
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
 
         def observe(table: str) -> None:
@@ -223,17 +219,3 @@ def maintain(
         list(pool.map(act, ordered))
     reports = tuple(found[table] for table in tables if table in found)
     return MaintainReport(reports, dict(run.errors), run.decision.note)
-
-
-def _policy_function(
-    policy: MaintainPolicy | Mapping[str, MaintainPolicy] | PolicyOf | None,
-) -> PolicyOf:
-    match policy:
-        case None:
-            return lambda _: MaintainPolicy()
-        case MaintainPolicy():
-            return lambda _: policy
-        case Mapping():
-            return lambda table: policy.get(table, MaintainPolicy())
-        case _:
-            return policy

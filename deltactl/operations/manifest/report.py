@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltactl.operations.manifest.plan import CHANGED, NEW, STALE, UNCHANGED, ManifestPlan
+from deltactl.operations.short_repr import ShortRepr
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ManifestReport(ShortRepr):
     """The result; ``root`` contains the manifests.
 
     Partitions had different versions for ``window_ms``.

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
 from deltactl.protocol.column_names import Columns
-from deltactl.units import GIB, MIB
+from deltactl.units import GIB, MIB, DurationMs, SizeBytes
 
 CODEC_LEVELS: Mapping[str, range] = {
     "zstd": range(-131072, 23),
@@ -61,21 +61,21 @@ class OptimizeOptions:
     """
 
     where: str | None = None
-    target_bytes: int | None = None
-    min_file_bytes: int | None = None
+    target_bytes: SizeBytes | None = None
+    min_file_bytes: SizeBytes | None = None
     min_input_files: int = 2
     max_deleted_rows_ratio: float = 0.05
-    max_bytes: int | None = None
-    commit_every_ms: int = 10 * 60 * 1000
-    commit_every_bytes: int = 64 * GIB
+    max_bytes: SizeBytes | None = None
+    commit_every_ms: DurationMs = 10 * 60 * 1000
+    commit_every_bytes: SizeBytes = 64 * GIB
     codec: str | None = None
     codec_level: int | None = None
     verify: Verification = "counts"
     rewrite: Rewrite = "auto"
-    min_row_group_bytes: int | None = None
+    min_row_group_bytes: SizeBytes | None = None
     purge: bool = False
-    skip_hot_ms: int | None = None
-    memory_bytes: int | None = None
+    skip_hot_ms: DurationMs | None = None
+    memory_bytes: SizeBytes | None = None
     since_version: int | None = None
     since_table_id: str | None = None
     need: Need | None = None
@@ -84,7 +84,7 @@ class OptimizeOptions:
     zorder_by: Columns | None = None
     layout: Layout | None = None
     full: bool = False
-    min_cluster_bytes: int = DEFAULT_MIN_CLUSTER_BYTES
+    min_cluster_bytes: SizeBytes = DEFAULT_MIN_CLUSTER_BYTES
     spill_dir: str | None = None
 
     def __post_init__(self) -> None:

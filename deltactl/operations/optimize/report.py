@@ -11,6 +11,7 @@ from deltactl.operations.optimize.layout.forecast import ClusterForecast
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.skipping.report import LayoutReport
 
 _COUNTS = (
@@ -66,8 +67,8 @@ class Unfinished:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizeReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class OptimizeReport(ShortRepr):
     """The outcome of an optimize.
 
     ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could

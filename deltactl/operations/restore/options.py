@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltactl.errors import UsageError
+from deltactl.units import TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class RestoreOptions:
     """
 
     version: int | None = None
-    timestamp_ms: int | None = None
+    timestamp_ms: TimestampMs | None = None
     where: str | None = None
     ignore_missing: bool = False
     allow_protocol_downgrade: bool = False

@@ -8,10 +8,11 @@ from typing import Any
 from deltactl.operations.missing_files.find import Missing
 from deltactl.operations.restore.plan import RestorePlan
 from deltactl.operations.restore.vacuums import Range
+from deltactl.operations.short_repr import ShortRepr
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RestoreReport(ShortRepr):
     """The result of a restore; ``version_after`` is ``None`` if nothing was committed.
 
     ``ends`` are versions that the next vacuum makes unreadable. ``gone`` are restored files that no

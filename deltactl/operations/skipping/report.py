@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from deltactl.operations.short_repr import ShortRepr
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnSkipping:
@@ -29,8 +31,8 @@ class ColumnSkipping:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class LayoutReport(ShortRepr):
     """The share that lookups skip in a table, and would skip in a layout by these columns."""
 
     layout: str

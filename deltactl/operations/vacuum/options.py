@@ -7,7 +7,7 @@ from typing import Literal
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
-from deltactl.units import DAY_MS
+from deltactl.units import DAY_MS, DurationMs
 
 Mode = Literal["auto", "full", "lite"]
 
@@ -26,7 +26,7 @@ class VacuumOptions:
     ``include_unknown``: all files that no action names.
     """
 
-    retain_ms: int | None = None
+    retain_ms: DurationMs | None = None
     mode: Mode = "auto"
     inventory: str | None = None
     dump_listing: str | None = None
@@ -40,7 +40,7 @@ class VacuumOptions:
     ignore_manifests: bool = False
     also_keep_for: tuple[str, ...] = ()
     quarantine: bool = False
-    quarantine_ms: int = 7 * DAY_MS
+    quarantine_for_ms: DurationMs = 7 * DAY_MS
     journal: bool = True
     need: Need | None = None
 

@@ -110,7 +110,7 @@ class VacuumRun:
         started = context.clock.now_ms()
         # This machine's clock may be behind; see also `_date_quarantine`.
         not_before = max(started, self._base.dated_ms)
-        until = not_before + options.quarantine_ms if options.quarantine else None
+        until = not_before + options.quarantine_for_ms if options.quarantine else None
         self._record = RunRecord(
             run_id=new_run_id(started, context.run_id or context.clock.new_id()),
             table_id=snapshot.metadata.id,

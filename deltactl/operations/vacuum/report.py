@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.units import format_timestamp
@@ -20,8 +21,8 @@ class FileFailure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class VacuumReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class VacuumReport(ShortRepr):
     """The result of a vacuum; only files whose removal the store confirmed count as removed.
 
     ``came_back``: files that another writer added again during the run; kept or moved back.

@@ -12,6 +12,7 @@ from deltactl.log.upkeep.last_vacuum_info import (
     write_last_vacuum_info,
 )
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.trusted_time import ask_store, planning_now
 from deltactl.operations.vacuum.journal import (
     RunRecord,
@@ -30,8 +31,8 @@ from deltactl.units import format_timestamp
 _BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class UndoReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class UndoReport(ShortRepr):
     """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others."""
 
     run_id: str
@@ -129,8 +130,8 @@ def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
         store.directories.remove_directories(sorted(folders, key=lambda name: -name.count("/")))
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class PurgeReport(ShortRepr):
     """The result of a purge: run ids, files and bytes deleted; ``waiting``: runs to keep."""
 
     dry_run: bool

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl import Table
+from deltactl import Table, convert
 from deltactl.engine.spark.engine import SparkEngine
-from deltactl.operations.convert.run import convert
 from deltactl.storage.open import open_store
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVERS

@@ -8,6 +8,7 @@ import pytest
 from deltactl.errors import CorruptLogError, VersionNotFoundError
 from deltactl.log.history.timestamps import monotonise
 from deltactl.table import Table
+from deltactl.units import format_timestamp
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
 
@@ -24,6 +25,10 @@ def build(times: list[int], *features: str) -> tuple[TableBuilder, Table]:
     return builder, Table(store.uri, store=store)
 
 
+def at(ms: int) -> str:
+    return format_timestamp(ms)
+
+
 def test_times_are_made_to_ascend() -> None:
     assert monotonise([]) == []
     assert monotonise([5, 5, 4, 9, 7]) == [5, 6, 7, 9, 10]
@@ -31,13 +36,13 @@ def test_times_are_made_to_ascend() -> None:
 
 def test_travel_by_the_times_of_files() -> None:
     _, table = build([1000, 3000, 2000, 5000])
-    assert [table.snapshot(timestamp=t).version for t in (1000, 2999, 3000, 3001, 4999, 5000)] == [
-        0, 0, 1, 2, 2, 3,
-    ]  # fmt: skip
+    times = (1000, 2999, 3000, 3001, 4999, 5000)
+    found = [table.snapshot(timestamp=at(time)).version for time in times]
+    assert found == [0, 0, 1, 2, 2, 3]
     with pytest.raises(VersionNotFoundError, match="before the first commit"):
-        table.snapshot(timestamp=999)
+        table.snapshot(timestamp=at(999))
     with pytest.raises(VersionNotFoundError, match="after the latest commit"):
-        table.snapshot(timestamp=5001)
+        table.snapshot(timestamp=at(5001))
 
 
 def test_parts_of_a_millisecond_do_not_reach_the_next_commit() -> None:
@@ -53,11 +58,11 @@ def test_travel_by_in_commit_timestamps() -> None:
     times = [START_MS + 1000, START_MS + 2001, START_MS + 3002, START_MS + 4003]
     assert [builder.commits[v][0]["commitInfo"]["inCommitTimestamp"] for v in range(4)] == times
     for version, time in enumerate(times):
-        assert table.snapshot(timestamp=time).version == version
+        assert table.snapshot(timestamp=at(time)).version == version
         assert table.snapshot(version).timestamp == time
-    assert table.snapshot(timestamp=times[3] - 1).version == 2
+    assert table.snapshot(timestamp=at(times[3] - 1)).version == 2
     with pytest.raises(VersionNotFoundError):
-        table.snapshot(timestamp=times[0] - 1)
+        table.snapshot(timestamp=at(times[0] - 1))
 
 
 def test_travel_reads_few_commits() -> None:
@@ -65,7 +70,7 @@ def test_travel_reads_few_commits() -> None:
     builder.checkpoint(63)
     counting = CountingStore(builder.store)
     table = Table(counting.uri, store=counting)
-    assert table.snapshot(timestamp=START_MS + 40_000).version in (38, 39)
+    assert table.snapshot(timestamp=at(START_MS + 40_000)).version in (38, 39)
     assert counting.calls["read"] <= 10
 
 
@@ -82,9 +87,9 @@ def test_in_commit_timestamps_that_began_later() -> None:
         },
     )
     builder.append([{"id": 1}])
-    assert [table.snapshot(timestamp=t).version for t in (1500, 2500, 9999, 10_000, 10_500)] == [
-        0, 1, 1, 2, 2,
-    ]  # fmt: skip
+    times = (1500, 2500, 9999, 10_000, 10_500)
+    found = [table.snapshot(timestamp=at(time)).version for time in times]
+    assert found == [0, 1, 1, 2, 2]
     assert table.snapshot(1).timestamp == 2000
     assert table.snapshot(2).timestamp == 10_000
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl import convert
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignore_warning
@@ -24,7 +25,6 @@ from deltactl.operations.check import files as check_files
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
-from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore

@@ -181,7 +181,7 @@ def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
     with pytest.raises(SafetyError) as raised:
         sync(source, target)
     assert "--to-version 0` to discard them" in (raised.value.hint or "")
-    Table("x", store=target).restore(0)
+    Table("x", store=target).restore(version=0)
     assert sync(source, target).files_added == 1
     assert ids(target) == [1, 2]
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl import convert
 from deltactl.errors import (
     ConversionError,
     InterruptedRunError,
@@ -25,12 +26,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert import tasks
 from deltactl.operations.convert.directory import LINKED
 from deltactl.operations.convert.partition_by import PartitionColumn, parse_partition_by
-from deltactl.operations.convert.run import (
-    ConvertOptions,
-    ConvertReport,
-    convert,
-    convert_directory,
-)
+from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local.store import LocalStore

@@ -28,6 +28,7 @@ from deltactl.operations.history.run import (
 )
 from deltactl.storage.open import open_store
 from deltactl.table import Table
+from deltactl.units import format_timestamp
 from tests.support.history_logs import (
     PROTOCOL,
     SCHEMA,
@@ -304,16 +305,16 @@ def test_files_of_other_commits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_that_makes_no_sense(tmp_path: Path, limit: int) -> None:
     with pytest.raises(UsageError):
-        Table(str(write_log(tmp_path, 3))).history(limit)
+        Table(str(write_log(tmp_path, 3))).history(limit=limit)
 
 
 def test_history_of_the_library(tmp_path: Path) -> None:
     write_log(tmp_path, 4)
     table = Table(str(tmp_path))
-    history = table.history(2)
+    history = table.history(limit=2)
     assert isinstance(history, pa.Table)
     assert history["version"].to_pylist() == [3, 2]
-    assert table.history(since=START_MS + 2000)["version"].to_pylist() == [3, 2]
+    assert table.history(since=format_timestamp(START_MS + 2000))["version"].to_pylist() == [3, 2]
     assert table.history(operations=["create table"])["version"].to_pylist() == [0]
 
 

@@ -33,7 +33,7 @@ from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, Outcome
-from deltactl.operations.maintain.run import maintain
+from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
@@ -77,12 +77,12 @@ class Fleet:
         return sum(_count_small(self.store(table)) for table in self.sound())
 
     def maintain(self, budget: int | None, *, dry_run: bool = False) -> MaintainReport:
-        return maintain(
+        policy = MaintainPolicy(skip_hot_ms=12 * 3_600_000)  # however long this takes
+        return maintain_tables(
             [self.addresses[table.name] for table in self.tables],
-            MaintainPolicy(skip_hot_ms=12 * 3_600_000),  # however long this takes
-            options=MaintainOptions(budget=Budget(bytes=budget)),
-            storage_options=self.server.options,
-            context=self.context,
+            lambda _: policy,
+            MaintainOptions(budget=Budget(bytes=budget)),
+            self.context,
             dry_run=dry_run,
         )
 

@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from deltactl import maintain
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.maintain.options import MaintainOptions
-from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.run import maintain
-from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.local.store import LocalStore
 from tests.operations.maintain.test_run import build
@@ -23,10 +20,9 @@ from tests.support.table_builder import multiset
 
 PROGRAM = """
 import sys
-from deltactl.operations.maintain.run import maintain
-from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl import maintain
 print("begun", flush=True)
-maintain(sys.argv[1:], MaintainPolicy())
+maintain(sys.argv[1:])
 """
 
 
@@ -53,10 +49,9 @@ def test_the_run_after_a_kill_ends_the_same(tmp_path: Path, after_ms: int) -> No
     time.sleep(after_ms / 1000)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    context = RunContext(warn=lambda _: None)
-    report = maintain(addresses, MaintainPolicy(), MaintainOptions(), context=context)
+    report = maintain(addresses)
     assert not report.errors, report.errors
-    again = maintain(addresses, MaintainPolicy(), MaintainOptions(), context=context)
+    again = maintain(addresses)
     assert not again.is_due
     for root, builder in zip(roots, builders, strict=True):
         assert shape(root) == [("part=a", 1), ("part=b", 1)]

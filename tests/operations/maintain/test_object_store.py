@@ -12,7 +12,7 @@ from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport
-from deltactl.operations.maintain.run import maintain
+from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
@@ -34,12 +34,11 @@ def test_a_lake_on_an_object_store(server: ObjectServer, root: str, tmp_path: Pa
     context = RunContext(warn=lambda _: None, storage_options=server.options)
 
     def run(requests: int | None, *, dry_run: bool = False) -> MaintainReport:
-        return maintain(
+        return maintain_tables(
             addresses,
-            MaintainPolicy(skip_hot_ms=0),
+            lambda _: MaintainPolicy(skip_hot_ms=0),
             MaintainOptions(budget=Budget(requests=requests)),
-            storage_options=server.options,
-            context=context,
+            context,
             dry_run=dry_run,
         )
 

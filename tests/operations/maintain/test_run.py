@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import deltactl
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
@@ -25,7 +26,7 @@ from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
-from deltactl.operations.maintain.run import Maintenance, maintain
+from deltactl.operations.maintain.run import Maintenance, maintain_tables
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.options import VacuumOptions
@@ -77,11 +78,12 @@ def run(
     context = RunContext(
         engine=engine or LocalEngine(), warn=lambda _: None, clock=clock or FixedClock(NOW_MS)
     )
-    return maintain(
+    policy_of = policy if callable(policy) else lambda _: policy
+    return maintain_tables(
         [str(root) for root in roots],
-        policy,
+        policy_of,
         MaintainOptions(**options),
-        context=context,
+        context,
         dry_run=dry_run,
     )
 
@@ -89,7 +91,7 @@ def run(
 def run_now(root: Path, **options: Any) -> MaintainReport:
     """Run by the clock of this machine, with ids of its own."""
     context = RunContext(warn=lambda _: None)
-    return maintain([str(root)], QUICK, MaintainOptions(**options), context=context)
+    return maintain_tables([str(root)], lambda _: QUICK, MaintainOptions(**options), context)
 
 
 def only(report: MaintainReport) -> TableReport:
@@ -440,9 +442,9 @@ def test_another_run_of_one_command_is_waited_for(tmp_path: Path) -> None:
 
 def test_no_table_and_twice_the_same_are_refused() -> None:
     with pytest.raises(UsageError):
-        maintain([])
+        deltactl.maintain([])
     with pytest.raises(UsageError):
-        maintain(["/a", "/a"])
+        deltactl.maintain(["/a", "/a"])
 
 
 def test_what_is_asked_of_a_store(tmp_path: Path) -> None:

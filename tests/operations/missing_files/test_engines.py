@@ -39,7 +39,7 @@ def test_the_same_files_are_missed_on_every_engine(
     refusals = []
     for engine in engines:
         with pytest.raises(SafetyError) as caught:
-            table.restore(2, engine=engine)
+            table.restore(version=2, engine=engine)
         refusals.append(caught.value.message)
     assert refusals[0] == refusals[1]
     assert all(name in refusals[0] for name in (gone, short, vector.name))

@@ -271,13 +271,13 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     options = VacuumOptions(retain_ms=0, force_retention=True, quarantine=True)
     run = table.vacuum(options).run_id
     with pytest.raises(SafetyError) as caught:
-        table.restore(1)
+        table.restore(version=1)
     assert f"vacuum {run} of" in caught.value.message
     assert f"--undo {run}`, which restores 1;" in (caught.value.hint or "")
     from deltactl.operations.vacuum.undo import undo_vacuum
 
     undo_vacuum(builder.store, "last")
-    assert table.restore(1).version_after == 6
+    assert table.restore(version=1).version_after == 6
 
 
 def test_a_vacuum_without_a_record_is_named_by_its_version() -> None:
@@ -496,7 +496,7 @@ def local(tmp_path: Path) -> Iterator[TableBuilder]:
 def test_other_readers_read_what_is_restored(local: TableBuilder, tmp_path: Path) -> None:
     table = Table(str(tmp_path))
     for version in (2, 1, 5, 3):
-        table.restore(version)
+        table.restore(version=version)
         wanted = sorted(ids(local.store, version))
         assert sorted(row["id"] for row in rows_with_duckdb(tmp_path)) == wanted
         assert sorted(row["id"] for row in rows_with_delta_rs(tmp_path)) == wanted
@@ -511,10 +511,10 @@ def test_manifests_follow(tmp_path: Path) -> None:
     (second,) = builder.append([{"id": 2}])
     table = Table(str(tmp_path))
     manifest = tmp_path / "_symlink_format_manifest" / "manifest"
-    table.restore(2)
+    table.restore(version=2)
     assert first in manifest.read_text()
     assert second not in manifest.read_text()
-    table.restore(3)
+    table.restore(version=3)
     assert second in manifest.read_text()
 
 
@@ -523,7 +523,7 @@ def test_a_checkpoint_is_written_when_it_is_due(tmp_path: Path) -> None:
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")], properties=interval)
     builder.append([{"id": 1}])
     builder.append([{"id": 2}])
-    Table(str(tmp_path)).restore(1)
+    Table(str(tmp_path)).restore(version=1)
     assert (tmp_path / "_delta_log" / f"{3:020}.checkpoint.parquet").exists()
 
 
@@ -533,10 +533,10 @@ def test_of_a_log_whose_beginning_was_cleaned_up(tmp_path: Path) -> None:
         builder.append([{"id": number}])
     builder.checkpoint(3)
     builder.forget_commits(3)
-    Table(str(tmp_path)).restore(3)
+    Table(str(tmp_path)).restore(version=3)
     assert ids(builder.store) == [1, 2, 3]
     with pytest.raises(VersionNotFoundError, match="has versions 3 to 6"):
-        Table(str(tmp_path)).restore(2)
+        Table(str(tmp_path)).restore(version=2)
 
 
 def test_an_invalid_commit_is_an_error(tmp_path: Path) -> None:
@@ -547,4 +547,4 @@ def test_an_invalid_commit_is_an_error(tmp_path: Path) -> None:
     builder.append([{"id": 2}])
     (tmp_path / commit_path(1)).write_bytes(encode_lines([{"metaData": {}}])[:-3])
     with pytest.raises(CorruptLogError):
-        Table(str(tmp_path)).restore(0)
+        Table(str(tmp_path)).restore(version=0)

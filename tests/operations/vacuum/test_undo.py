@@ -147,7 +147,7 @@ def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path
 
 def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     scene, gone = scene_with_work()
-    report = scene.vacuum(quarantine=True, quarantine_ms=3 * DAY)
+    report = scene.vacuum(quarantine=True, quarantine_for_ms=3 * DAY)
     early = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 2 * DAY))
     assert (early.files, early.waiting) == (0, ((report.run_id, NOW + 3 * DAY),))
     shown = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY), dry_run=True)

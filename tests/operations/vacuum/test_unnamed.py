@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
 
+from deltactl import convert, maintain
 from deltactl.errors import ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.convert.run import ConvertOptions, convert
+from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.run import maintain
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan

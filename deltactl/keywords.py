@@ -1,0 +1,83 @@
+"""Build the options of an operation from the keyword arguments of a method of the library.
+
+The keywords are the fields of the options class, without ``_ms``. A field of type
+``Annotated[T, function]`` takes the argument of the function: ``"7d"`` or a ``timedelta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from deltactl.errors import UsageError
+
+T = TypeVar("T")
+
+
+def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any]) -> T:
+    """Return options with the fields that keywords give; the others are those of ``options``.
+
+    Raises:
+        TypeError: there is no such keyword, or ``options`` are of another class.
+        UsageError: a value is not valid.
+    """
+    if not isinstance(options, kind | None):
+        raise TypeError(f"options must be {kind.__name__}, not {type(options).__name__}")
+    known = keyword_types(kind)
+    values = {}
+    for keyword, value in keywords.items():
+        if keyword not in known:
+            near = get_close_matches(keyword, known, n=1)
+            hint = f". Did you mean {near[0]!r}?" if near else f". Use one of: {', '.join(known)}"
+            raise TypeError(f"unexpected keyword argument {keyword!r}{hint}")
+        name, hint_of_type = known[keyword]
+        values[name] = _convert(keyword, value, hint_of_type)
+    return kind(**values) if options is None else replace(options, **values)  # type: ignore[type-var]
+
+
+def _convert(keyword: str, value: Any, hint: Any) -> Any:
+    convert = _find_converter(hint)
+    if value is None or convert is None:
+        return value
+    try:
+        return convert(value)
+    except UsageError as error:
+        raise UsageError(f"{keyword}: {error.message}", hint=error.hint) from None
+    except (TypeError, AttributeError) as error:
+        raise TypeError(f"{keyword} cannot be {value!r}: {error}") from error
+
+
+def keyword_types(kind: type) -> dict[str, tuple[str, Any]]:
+    """Return the field and the type of each keyword."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [field.name for field in fields(kind)]
+    return {name.removesuffix("_ms"): (name, hints[name]) for name in names}
+
+
+def without_none(hint: Any) -> Any:
+    """Return ``T`` for ``T | None``, and other types as they are."""
+    members = [member for member in get_args(hint) if member is not NoneType]
+    is_optional = len(members) == 1 and NoneType in get_args(hint)
+    return members[0] if is_optional else hint
+
+
+def _find_converter(hint: Any) -> Callable[[Any], Any] | None:
+    """Return the function that converts an argument to a field of this type, if one is needed."""
+    hint = without_none(hint)
+    collection = get_origin(hint)
+    if collection is Annotated:
+        converter: Callable[[Any], Any] = hint.__metadata__[0]
+        return converter
+    return _to_collection(collection) if collection in (tuple, frozenset) else None
+
+
+def _to_collection(kind: type[Any]) -> Callable[[Any], Any]:
+    def convert(values: Any) -> Any:
+        if isinstance(values, str):  # its characters would be the values
+            raise TypeError(f"a list is needed, not the text {values!r}")
+        return kind(values)
+
+    return convert

@@ -1,0 +1,124 @@
+"""The functions of the library that are not methods of one table: ``convert`` and ``maintain``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from deltactl.errors import Warn
+from deltactl.keywords import build_options
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.convert.run import convert_directory
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.run import maintain_tables
+from deltactl.operations.run_context import RunContext
+from deltactl.table import issue_warning
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from deltactl.engine.base import CancelToken, Engine, OnProgress
+    from deltactl.keyword_types import ConvertKeywords, MaintainKeywords
+    from deltactl.operations.convert.report import ConvertReport
+    from deltactl.operations.maintain.report import MaintainReport
+    from deltactl.storage.log_store import DynamoDbLogStore
+
+
+def convert(
+    directory: str | os.PathLike[str],
+    options: ConvertOptions | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    log_store: DynamoDbLogStore | None = None,
+    warn: Warn = issue_warning,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    **keywords: Unpack[ConvertKeywords],
+) -> ConvertReport:
+    """Make a directory of Parquet files a table, in place. No data file is changed.
+
+    Args:
+        directory: a local path, ``file:`` URI or object store URI.
+        options: the options of the conversion.
+        storage_options: settings for the file system; never shown or logged.
+        log_store: the DynamoDB table in which all writers of a table on S3 agree on commits.
+        warn: receives warnings.
+        engine: reads the footers.
+        dry_run: only plan.
+        cancel: stops the run, if its commit was not written yet.
+        on_progress: called whenever a task ends.
+        keywords: fields of ``ConvertOptions``, instead of those of ``options``.
+
+    Raises:
+        DeltactlError: files cannot be part of a table, a safety rule refused the run, or the
+            store failed.
+    """
+    return convert_directory(
+        DeltaLog.open(
+            os.fspath(directory), storage_options, log_store, warn=warn, read_only=dry_run
+        ),
+        build_options(ConvertOptions, options, keywords),
+        RunContext.of(warn, engine, storage_options, cancel, on_progress),
+        dry_run=dry_run,
+    )
+
+
+def maintain(
+    tables: Sequence[str],
+    policy: MaintainPolicy
+    | Mapping[str, MaintainPolicy]
+    | Callable[[str], MaintainPolicy]
+    | None = None,
+    options: MaintainOptions | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    warn: Warn = issue_warning,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    **keywords: Unpack[MaintainKeywords],
+) -> MaintainReport:
+    """Do the most useful work on some tables, within a budget.
+
+    Args:
+        tables: addresses, each once.
+        policy: for all tables, by address, or a function of the address; ``None``: the defaults.
+        options: of the run.
+        storage_options: settings of the tables' storage; never shown or logged.
+        warn: receives warnings.
+        engine: runs the tasks of all actions.
+        dry_run: observe and decide only; write nothing.
+        cancel: starts no more work; what was committed stays.
+        on_progress: called whenever a task ends.
+        keywords: fields of ``MaintainOptions``, instead of those of ``options``.
+
+    Raises:
+        UsageError: there is no table, or a table is given twice.
+    """
+    return maintain_tables(
+        tables,
+        _policy_function(policy),
+        build_options(MaintainOptions, options, keywords),
+        RunContext.of(warn, engine, storage_options, cancel, on_progress),
+        dry_run=dry_run,
+    )
+
+
+def _policy_function(
+    policy: MaintainPolicy | Mapping[str, MaintainPolicy] | Callable[[str], MaintainPolicy] | None,
+) -> Callable[[str], MaintainPolicy]:
+    match policy:
+        case None:
+            return lambda _: MaintainPolicy()
+        case MaintainPolicy():
+            return lambda _: policy
+        case Mapping():
+            return lambda table: policy.get(table, MaintainPolicy())
+        case _:
+            return policy

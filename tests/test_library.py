@@ -1,0 +1,267 @@
+"""The library as a user sees it: keyword arguments, types, texts of objects."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltactl
+from deltactl import OptimizeOptions, RestoreOptions, Table, VacuumOptions
+from deltactl.errors import UsageError
+from deltactl.keywords import build_options, keyword_types
+from deltactl.log.history.read import Selection
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.maintain.options import MaintainOptions
+from dev.keyword_types import CLASSES
+from tests.conftest import REPOSITORY
+from tests.docs.blocks import find_blocks
+
+METHODS = [
+    value
+    for name, value in vars(Table).items()
+    if inspect.isfunction(value) and (name == "__init__" or not name.startswith("_"))
+]
+FUNCTIONS: list[Callable[..., Any]] = [*METHODS, deltactl.convert, deltactl.maintain]
+LONG = (
+    "optimize", "vacuum", "checkpoint", "repair_checkpoints", "check", "restore", "clone",
+    "fix_paths", "generate_manifest", "convert", "maintain",
+)  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    for number in range(3):
+        rows = pa.table({"day": ["2026-01-01"], "id.num": [number]})
+        deltalake.write_deltalake(tmp_path / "t", rows, mode="append", partition_by=["day"])
+    return Table(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("kind", "keywords", "expected"),
+    [
+        (OptimizeOptions, {"target_bytes": "256MiB"}, {"target_bytes": 256 << 20}),
+        (OptimizeOptions, {"target_bytes": 5}, {"target_bytes": 5}),
+        (OptimizeOptions, {"skip_hot": timedelta(days=7)}, {"skip_hot_ms": 7 * 86_400_000}),
+        (OptimizeOptions, {"skip_hot": "7d"}, {"skip_hot_ms": 7 * 86_400_000}),
+        (OptimizeOptions, {"skip_hot": None}, {"skip_hot_ms": None}),
+        (OptimizeOptions, {"cluster_by": ["a,b", "c"]}, {"cluster_by": ["a,b", "c"]}),
+        (OptimizeOptions, {"partitions": ["day=1"]}, {"partitions": frozenset({"day=1"})}),
+        (VacuumOptions, {"keep_versions": [1, 2]}, {"keep_versions": (1, 2)}),
+        (RestoreOptions, {"timestamp": "1970-01-02"}, {"timestamp_ms": 86_400_000}),
+        (RestoreOptions, {"timestamp": datetime(1970, 1, 2)}, {"timestamp_ms": 86_400_000}),
+        (
+            RestoreOptions,
+            {"timestamp": datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))},
+            {"timestamp_ms": 0},
+        ),
+        (Selection, {"since": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}, {"since_ms": 1000}),
+        (MaintainOptions, {"only": ["vacuum"]}, {"only": frozenset({"vacuum"})}),
+    ],
+)
+def test_keywords_become_fields(
+    kind: type, keywords: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    options: Any = build_options(kind, None, keywords)
+    assert {name: getattr(options, name) for name in expected} == expected
+    assert options == kind(**expected)
+
+
+def test_partition_columns_may_be_a_text() -> None:
+    options = build_options(ConvertOptions, None, {"partition_by": "day date"})
+    assert [
+        (column.name, str(column.type and column.type.name))
+        for column in options.partition_by or ()
+    ] == [("day", "date")]
+
+
+def test_keywords_replace_fields_of_options() -> None:
+    options = build_options(OptimizeOptions, OptimizeOptions(purge=True), {"max_bytes": "1KiB"})
+    assert options == OptimizeOptions(purge=True, max_bytes=1024)
+
+
+def test_a_wrong_keyword_names_the_nearest(table: Table) -> None:
+    with pytest.raises(TypeError, match="'cluster_bye'. Did you mean 'cluster_by'"):
+        table.optimize(cluster_bye="id")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'x'. Use one of: version, timestamp, where"):
+        table.restore(x=1)  # type: ignore[call-arg]
+
+
+def test_a_wrong_value_names_the_keyword(table: Table) -> None:
+    with pytest.raises(UsageError, match="target_bytes: size '5' has no unit"):
+        table.optimize(target_bytes="5")
+    with pytest.raises(TypeError, match="skip_hot cannot be 7"):
+        table.optimize(skip_hot=7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"only.*a list is needed, not the text 'vacuum'"):
+        deltactl.maintain([table.uri], only="vacuum")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="options must be RestoreOptions, not int"):
+        table.restore(1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_field_has_a_typed_keyword(name: str) -> None:
+    """A new field is a keyword at once; `make generate` writes its type."""
+    kind = CLASSES[name]
+    keywords = getattr(deltactl, name).__annotations__
+    assert list(keywords) == list(keyword_types(kind))
+    assert len(keywords) == len(fields(kind))
+
+
+def test_calls_as_in_the_first_example(table: Table) -> None:
+    report = table.optimize(
+        cluster_by=["id.num"], where="day >= '2026-01-01'", skip_hot=timedelta(0)
+    )
+    assert report.files_removed == 3
+    assert table.diff(2).added.num_files == 1
+    assert table.restore(version=2).version_after == 4
+    assert table.history(limit=1)["operation"].to_pylist() == ["RESTORE"]
+    report_of_vacuum = table.vacuum(retain="0s", force_retention=True, quarantine=True)
+    assert report_of_vacuum.files_removed == 1
+    assert len(table.undo_vacuum().restored) == 1
+    assert table.purge_quarantine(dry_run=True).files == 0
+
+
+def test_objects_have_a_short_text(table: Table) -> None:
+    assert repr(table) == f"Table({table.uri!r})"
+    secret = Table(table.uri, {"password": "hidden"})
+    assert "hidden" not in repr(secret)
+    texts = [
+        repr(table.optimize(dry_run=True)),
+        repr(table.check()),
+        repr(table.detail()),
+        repr(table.diff(0)),
+    ]
+    for text in texts:
+        assert re.fullmatch(r"[A-Z]\w+\(.*\)", text)
+        assert len(text) < 400
+    assert "dry_run=True" in texts[0]
+
+
+def test_every_report_has_a_short_text() -> None:
+    reports = [name for name in deltactl.__all__ if name.endswith("Report")]
+    assert len(reports) > 10
+    for name in reports:
+        assert getattr(deltactl, name).__repr__.__qualname__ == "ShortRepr.__repr__"
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_runs_that_take_long_have_an_engine_and_can_be_stopped(name: str) -> None:
+    (function,) = [function for function in FUNCTIONS if function.__name__ == name]
+    parameters = inspect.signature(function).parameters
+    assert {"engine", "cancel", "on_progress"} <= set(parameters)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a signature; those that only type checkers import are imported here."""
+    module = import_module(function.__module__)
+    names: dict[str, Any] = {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            source = import_module(node.module)
+            names |= {it.name: getattr(source, it.name) for it in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {it.asname or it.name: import_module(it.name) for it in node.names}
+    return typing.get_type_hints(function, {**names, **vars(module)})
+
+
+def _classes(hint: Any) -> Iterator[type]:
+    """The classes of deltactl in a type."""
+    if isinstance(hint, type) and hint.__module__.startswith("deltactl."):
+        yield hint
+    parts = hint if isinstance(hint, list) else get_args(hint)
+    for part in parts:
+        yield from _classes(part)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_type_of_a_signature_is_exported(function: Callable[..., Any]) -> None:
+    found = {kind for hint in _hints(function).values() for kind in _classes(hint)}
+    assert {kind.__name__ for kind in found} <= set(deltactl.__all__)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_type_of_an_option_is_exported(name: str) -> None:
+    kind = CLASSES[name]
+    found = [k for hint in typing.get_type_hints(kind).values() for k in _classes(hint)]
+    assert {it.__name__ for it in found} <= set(deltactl.__all__)
+    assert is_dataclass(kind)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_docstrings_name_only_what_can_be_imported(function: Callable[..., Any]) -> None:
+    text = inspect.getdoc(function) or ""
+    names = re.findall(r"``([A-Za-z]\w*)(?:\([^`]*\))?``", text)
+    known = {*deltactl.__all__, *inspect.signature(function).parameters, "None", "Table"}
+    for kind in CLASSES.values():
+        known |= {field.name for field in fields(kind)} | set(keyword_types(kind))
+    known |= {"row", "problem", "reconstructible", "last", "findings", "remove"}  # of results
+    assert [name for name in names if name not in known and not name.startswith("_")] == []
+
+
+PROGRAM = """
+from datetime import timedelta
+
+from deltactl import (
+    LocalEngine, Need, OptimizeKeywords, OptimizeOptions, OptimizeReport, Table, convert, maintain,
+)
+
+table = Table("events")
+report: OptimizeReport = table.optimize(
+    cluster_by=["country", "a.b"],
+    where="day >= '2026-01-01'",
+    skip_hot=timedelta(days=7),
+    target_bytes="256MiB",
+    need=Need(files=50),
+    engine=LocalEngine(),
+)
+again = table.optimize(OptimizeOptions(purge=True), max_bytes=10)
+keywords: OptimizeKeywords = {"skip_hot": "7d"}
+table.optimize(dry_run=True, **keywords)
+table.restore(timestamp="2026-01-01")
+versions: list[object] = table.history(limit=5)["version"].to_pylist()
+convert("directory", partition_by="day date")
+maintain(["events"], jobs=2)
+"""
+WRONG = {
+    "table.optimize(cluster_bye='x')": "cluster_bye",
+    "table.optimize(skip_hot=7)": "skip_hot",
+    "table.vacuum(mode='half')": "mode",
+    "from deltactl import Tabel": "Tabel",
+    "table.restore(1)": "RestoreOptions",
+}
+
+
+def test_a_users_program_passes_mypy_and_its_errors_are_found(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM + "\n".join(WRONG) + "\n", "utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
+    done = subprocess.run(
+        [*command, program.name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    first = PROGRAM.count("\n") + 1
+    found = dict(re.findall(r"^program.py:(\d+): error: (.*)$", done.stdout, re.MULTILINE))
+    assert sorted(map(int, found)) == list(range(first, first + len(WRONG))), done.stdout
+    for line, word in enumerate(WRONG.values(), first):
+        assert word in found[str(line)]
+
+
+def test_the_page_shows_each_method() -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text("utf-8")
+    code = "\n".join(block.text for block in find_blocks("docs/python.md", page))
+    called = [node.func for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    shown = {it.attr if isinstance(it, ast.Attribute) else ast.unparse(it) for it in called}
+    assert {function.__name__ for function in FUNCTIONS} - {"__init__"} <= shown
+    assert ".uri" in code
