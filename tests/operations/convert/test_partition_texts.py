@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl import convert
-from deltactl.errors import ConversionError
+from deltactl.errors import ConversionError, ignore_warning
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partition_by import parse_partition_by
 from deltactl.table import Table
@@ -75,7 +75,8 @@ def test_texts_are_written_in_the_form_of_the_protocol(
     tmp_path: Path, kind: str, texts: list[str], written: list[str] | None, values: Any
 ) -> None:
     write(tmp_path, texts)
-    convert(str(tmp_path), ConvertOptions(partition_by=parse_partition_by(f"p {kind}")))
+    options = ConvertOptions(partition_by=parse_partition_by(f"p {kind}"))
+    convert(str(tmp_path), options, warn=ignore_warning)
     assert partition_values(tmp_path) == (written or texts)
     expected = multiset(
         [{"id": number, "p": value} for number, value in enumerate(values or texts)]
