@@ -213,7 +213,7 @@ class VacuumRun:
         """Count the time in quarantine from now, by the store if this machine's clock is behind."""
         until = self._record.quarantined_until_ms
         now_ms = self._context.clock.now_ms() - min(self._skew_ms, 0)
-        later = now_ms + self._options.quarantine_ms
+        later = now_ms + self._options.quarantine_for_ms
         if until is not None and later > until + _NO_SKEW_MS:
             self._record = replace(self._record, quarantined_until_ms=later)
             write_record(self._store, self._record)

@@ -173,7 +173,7 @@ def test_time_in_quarantine_counts_from_the_time_of_the_store() -> None:
     scene, _ = scene_with_work()
     # The clock of this machine is behind.
     scene.store.advance(NOW + 40 * DAY - ask_store(scene.store))
-    options = VacuumOptions(mode="full", quarantine=True, quarantine_ms=3 * DAY)
+    options = VacuumOptions(mode="full", quarantine=True, quarantine_for_ms=3 * DAY)
     log = DeltaLog(scene.store, pytest.fail)
     until = vacuum_table(log, options, at(NOW)).quarantined_until_ms
     assert until is not None and 0 <= until - (NOW + 43 * DAY) < 60_000
