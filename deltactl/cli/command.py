@@ -24,6 +24,7 @@ from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
+from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import fill_in_settings, settings_of
 from deltactl.cli.startup import load_arrow
@@ -34,6 +35,17 @@ PlanAhead = Callable[[Any, Session, Sequence[str], int], AbstractContextManager[
 
 The context yields the tables in the order in which to run; it ends after the last one.
 """
+
+
+def _missing_value(ctx: Any, name: str) -> UsageError:
+    """Return the error for an option without its value: it says which values there are."""
+    known = {option.name: option for option in describe_command(ctx).options}
+    option = known.get(name.removeprefix("--"))
+    hint = f"See `{ctx.command_path} --help`."
+    if option is not None:
+        value = "|".join(option.choices) or option.value
+        hint = f"Write `{name} {value}`: {option.help.rstrip('.')}. {hint}"
+    return UsageError(f"{name} needs a value", hint=hint)
 
 
 class Command(TyperCommand):
@@ -47,7 +59,13 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
         with stdout_errors():
-            return super().parse_args(ctx, args)
+            try:
+                return super().parse_args(ctx, args)
+            except typer.TyperException as error:
+                name = option_without_value(error)
+                if name is None:
+                    raise
+                raise _missing_value(ctx, name) from error
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text: examples first, options by group."""

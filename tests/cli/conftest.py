@@ -45,6 +45,7 @@ RunCli = Callable[..., Ran]
 def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the settings of whoever runs the tests out of them, and the tests out of their cache."""
     monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
+    monkeypatch.setenv("COLUMNS", "80")  # as a terminal
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 

@@ -181,6 +181,26 @@ def test_commands_and_options_in_explanations_exist() -> None:
         assert set(re.findall(r"--([a-z][a-z-]+)", text)) <= every
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("generate-manifest", "--ddl", "athena|trino"),
+        ("check", "--fix", "path-encoding"),
+        ("vacuum", "--undo", "RUN"),
+        ("describe-history", "--blame", "PARTITION"),
+        ("optimize", "--where", "SQL"),
+    ],
+)
+def test_an_option_without_its_value_says_which_there_are(
+    cli: RunCli, command: str, option: str, value: str
+) -> None:
+    ran = cli(command, "t", option)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {option} needs a value\nhint: Write `{option} ")
+    assert value in ran.err
+    assert f"See `deltactl {command} --help`." in ran.err
+
+
 def test_explain_knows_the_findings_of_check(cli: RunCli) -> None:
     for code in CODES:
         ran = cli("explain", code)

@@ -105,7 +105,11 @@ class Sandbox:
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", command],
             cwd=self.folder,
-            env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                "COLUMNS": "80",
+                "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

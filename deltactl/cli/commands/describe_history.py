@@ -263,6 +263,7 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
 
 
 def _show_history(session: Session, log: DeltaLog, options: HistoryOptions, now_ms: int) -> None:
+    is_one = options.first_version == options.last_version
     report = load_history(log, options)
     form = session.output.form
     written = (_row(row, report) for row in report.rows)
@@ -276,7 +277,7 @@ def _show_history(session: Session, log: DeltaLog, options: HistoryOptions, now_
         session,
         report.latest_version,
         rows,
-        lambda page: render_history(page, report, now_ms),
+        lambda page: render_history(page, report, now_ms, is_one=is_one),
         rows or (written if report.rows else report.table()),
     )
 

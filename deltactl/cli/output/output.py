@@ -21,7 +21,7 @@ from deltactl.cli.output.envelope import (
 )
 from deltactl.cli.output.page import Cell, Page, RenderTable, Tone
 from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
-from deltactl.cli.output.terminal import has_color, print_colored, terminal_width
+from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
 
@@ -130,7 +130,7 @@ class Output:
         rows: Rows | None,
     ) -> None:
         if self.form is OutputFormat.TABLE:
-            page = Page(terminal_width(self.stdout, self.environ))
+            page = self._new_page()
             render_table(page)
             self._print_page(page, self.stdout)
         elif self.form is OutputFormat.JSON:
@@ -191,9 +191,13 @@ class Output:
             page.line(line)
         self._print_aside(page)
 
+    def _new_page(self) -> Page:
+        is_whole = not has_width(self.stdout, self.environ)
+        return Page(terminal_width(self.stdout, self.environ), is_whole=is_whole)
+
     def print_lines(self, render: RenderTable) -> None:
         """Print a part of a result for people."""
-        page = Page(terminal_width(self.stdout, self.environ))
+        page = self._new_page()
         render(page)
         with self.lock, stdout_errors():
             self._print_page(page, self.stdout)

@@ -57,9 +57,13 @@ class Column:
 
 @dataclass(slots=True)
 class Page:
-    """Lines of styled pieces for a width in columns. Every string added is escaped here."""
+    """Lines of styled pieces for a width in columns. Every string added is escaped here.
+
+    If ``is_whole``, nothing is cut: a table may be wider than the page.
+    """
 
     width: int = 80
+    is_whole: bool = False
     lines: list[tuple[Styled, ...]] = field(default_factory=list)
 
     def line(self, *pieces: Cell) -> None:
@@ -68,6 +72,9 @@ class Page:
 
     def wrapped(self, text: str, *, indent: str = "") -> None:
         """Add text, wrapped at the width of the page."""
+        if self.is_whole:
+            self.lines.append((Styled(indent + safe_text(text)),))
+            return
         for line in textwrap.wrap(safe_text(text), max(self.width - len(indent), 20)):
             self.lines.append((Styled(indent + line),))
 
@@ -83,9 +90,11 @@ class Page:
         header = [Styled(column.header, Tone.STRONG) for column in columns]
         grid = [header, *([_safe(cell) for cell in row] for row in rows)]
         widths = [max(cell_width(cell.text) for cell in cells) for cells in zip(*grid, strict=True)]
-        kept = self._choose(columns, widths)
+        kept = list(range(len(columns))) if self.is_whole else self._choose(columns, widths)
         columns = [columns[i] for i in kept]
-        widths = self._fit(columns, [widths[i] for i in kept])
+        widths = [widths[i] for i in kept]
+        if not self.is_whole:
+            widths = self._fit(columns, widths)
         for row in grid:
             self.lines.append(tuple(_align(columns, [row[i] for i in kept], widths)))
 

@@ -29,6 +29,11 @@ def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int:
         return 80
 
 
+def has_width(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether text must fit a width: not in a pipe or a file, unless ``COLUMNS`` is set."""
+    return stream.isatty() or bool(environ.get("COLUMNS"))
+
+
 def has_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Return whether to print colours: by ``NO_COLOR``, ``FORCE_COLOR``, then ``isatty``."""
     if environ.get("NO_COLOR"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.history.columns import COLUMNS
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
 from deltactl.units import format_age, format_count, format_size, format_timestamp
@@ -20,6 +21,7 @@ Row = dict[str, Any]
 # Pages of this width also show seconds, full numbers and operation parameters.
 _WIDE: Final = 110
 _RESTORE: Final = "RESTORE"
+_IN_THE_LINE: Final = frozenset({"version", "timestamp", "operation", "reconstructible", "problem"})
 _MAX_NOTES: Final = 10
 _UNITS: Final = "KMGTPE"
 CHANGE_COLUMNS: Final = tuple(
@@ -30,12 +32,17 @@ _CUT: Final = 400
 """Longer strings are cut before their width is measured; no line is longer than this."""
 
 
-def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
-    """Render the commits, their problems, and how many more there are."""
+def render_history(page: Page, report: HistoryReport, now_ms: int, *, is_one: bool = False) -> None:
+    """Render the commits, their problems, and how many more there are.
+
+    If one version was requested (``is_one``), render everything that its commit says.
+    """
     if not report.rows:
         page.line("no commits match")
         return
     render_commits(page, report.rows, report.changes, now_ms, lambda row: _left(row, report))
+    if is_one and len(report.rows) == 1:
+        _render_commit(page, report.rows[0])
     if report.num_unread:
         page.line()
         page.line(
@@ -47,6 +54,19 @@ def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
         )
 
 
+def _render_commit(page: Page, row: Row) -> None:
+    """Render all that a commit says about itself, wrapped."""
+    for name in COLUMNS:
+        value = row.get(name)
+        if name in _IN_THE_LINE or value in (None, "", {}):
+            continue
+        texts = value if isinstance(value, dict) else {"": value}
+        page.line()
+        page.line(Styled(name, Tone.STRONG))
+        for key, text in texts.items():
+            page.wrapped(f"{key}: {text}" if key else str(text), indent="  ")
+
+
 def render_commits(
     page: Page,
     rows: Sequence[Row],
@@ -55,7 +75,7 @@ def render_commits(
     left: Callable[[Row], Cell] = lambda _row: "",
 ) -> None:
     """Add a line per commit, then their problems; ``left`` returns how many files still exist."""
-    wide = page.width >= _WIDE
+    wide = page.width >= _WIDE or page.is_whole
     lines = [
         [
             _mark(row) or "",

@@ -124,7 +124,7 @@ def _render_actions(page: Page, actions: Sequence[Action], most: int, *, with_ta
         Column("partition", elastic=True, is_path=True),
     ]
     shown = actions[:most]
-    grid = Page(page.width)
+    grid = Page(page.width, is_whole=page.is_whole)
     grid.table(columns, [_action_row(action, with_table) for action in shown])
     header, *rows = grid.lines
     page.lines.append(header)

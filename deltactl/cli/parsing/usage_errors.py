@@ -11,6 +11,7 @@ from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
+_NO_VALUE: Final = re.compile(r"Option '(\S+)' requires an argument")
 _NO_CHOICE: Final = re.compile(r"'([^']*)' is not one of (.*)", re.DOTALL)
 
 
@@ -25,6 +26,12 @@ def restate_usage_error(error: typer.TyperException, program: str) -> UsageError
     elif found := _NO_CHOICE.search(message):
         message = with_suggestion(message, found[1], re.findall(r"'([^']*)'", found[2]))
     return UsageError(message, hint=hint)
+
+
+def option_without_value(error: typer.TyperException) -> str | None:
+    """Return the option that lacks its value; ``None`` if the error is another one."""
+    found = _NO_VALUE.match(error.format_message())
+    return None if found is None else found[1]
 
 
 def _long_options(ctx: Any) -> list[str]:

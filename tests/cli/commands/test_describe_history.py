@@ -326,3 +326,44 @@ def test_tables_of_other_writers_are_shown(cli: RunCli, corpus: Path) -> None:
         if (table / "_delta_log").is_dir():
             ran = cli("describe-history", str(table), "--all")
             assert ran.code == 0, (table.name, ran.err)
+
+
+LONG = " and ".join(f"id != {number}" for number in range(200))
+
+
+def test_a_pipe_gets_every_text_whole(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path, 1)
+    parameters = {"predicate": f'["({LONG[:300]})"]'}
+    engine = "another-engine-with-a-long-name/1.2.3"
+    write_commit(
+        tmp_path, 1, info("DELETE", operationParameters=parameters, engineInfo=engine), add("x")
+    )
+    narrow = cli("describe-history", str(tmp_path)).out
+    assert max(map(len, narrow.splitlines())) <= 80
+    monkeypatch.delenv("COLUMNS")
+    whole = cli("describe-history", str(tmp_path)).out
+    assert LONG[:300] in whole
+    assert "another-engine-with-a-long-name 1.2.3" in whole
+
+
+def test_one_version_is_shown_with_all_that_its_commit_says(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    write_commit(
+        tmp_path,
+        1,
+        info(
+            "DELETE",
+            operationParameters={"predicate": f'["({LONG})"]'},
+            operationMetrics={"numDeletedRows": "34"},
+            userMetadata="ticket 12",
+        ),
+        add("x"),
+    )
+    out = cli("describe-history", str(tmp_path), "--version", "1").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert LONG in " ".join(out.split())
+    for text in ("operationParameters", "numDeletedRows: 34", "userMetadata", "ticket 12"):
+        assert text in out
+    assert "operationParameters" not in cli("describe-history", str(tmp_path)).out
