@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deltactl.errors import CorruptLogError
@@ -17,14 +16,17 @@ from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.storage.store import FileInfo, Store
 
-_KEPT_BYTES: Final = 16 << 20
+_KEPT_BYTES: Final = 8 << 20
 
 
 class SharedLineError(CorruptLogError):
     """A line of a log file has several actions."""
 
 
-@dataclass
+_UNPARSED: Final = object()
+
+
+@dataclass(slots=True)
 class CommitBytes:
     """A log file's name and content."""
 
@@ -33,20 +35,24 @@ class CommitBytes:
     # A log compaction file should have one action for each key. If it has several, the newest is
     # written first, and readers that use Delta Kernel take the first one.
     newest_first: bool = False
+    version: int | None = field(init=False, compare=False)
+    """The version of a commit; ``None`` for a log compaction file."""
+    _info: Any = field(default=_UNPARSED, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.version = commit_version(self.name)
 
     @property
-    def version(self) -> int | None:
-        """Return the version of a commit; ``None`` for a log compaction file."""
-        return commit_version(self.name)
-
-    @cached_property
     def info(self) -> dict[str, Any] | None:
-        """Return the ``commitInfo``; ``None`` if there is none.
+        """Return the ``commitInfo``, parsed once; ``None`` if there is none.
 
         Raises:
             CorruptLogError: the line with the ``commitInfo`` is not JSON.
         """
-        return parse_commit_info(self.name, self.data)
+        if self._info is _UNPARSED:
+            self._info = parse_commit_info(self.name, self.data)
+        found: dict[str, Any] | None = self._info
+        return found
 
     @property
     def in_commit_timestamp(self) -> int:
@@ -132,4 +138,6 @@ class CommitReader:
 
 def is_compacted(name: str) -> bool:
     """Return whether ``name`` is the name of a log compaction file."""
+    if not name.endswith(".compacted.json"):  # nearly all
+        return False
     return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)

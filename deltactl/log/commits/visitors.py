@@ -40,14 +40,16 @@ class Visits:
         version = file.version
         if version is None:  # a log compaction file, which is no commit
             return False
+        is_needed = False
         for visitor, needed in self._needed:
             if version in visitor.visited:
                 continue
             if visitor.see(file):
                 needed.add(version)
+                is_needed = True
             else:
                 visitor.visited.add(version)
-        return any(version in needed for _, needed in self._needed)
+        return is_needed
 
     def give(self, commits: ParsedCommits) -> None:
         """Give parsed commits to the visitors that need them."""
