@@ -46,17 +46,9 @@ class Picture:
 
 
 PICTURES: Final = (
-    Picture("history", "describe-history", ("deltactl describe-history events --limit 6",)),
     Picture("optimize", "optimize", ("deltactl optimize events",), "fresh"),
     Picture("vacuum", "vacuum --dry-run", ("deltactl vacuum events --dry-run",), "fresh"),
     Picture("check", "check", ("deltactl check events",), "fresh, lost file"),
-    Picture("sizes", "describe-detail", ("deltactl describe-detail events",), "fresh"),
-    Picture(
-        "layout",
-        "optimize --cluster-by",
-        ("deltactl optimize events --cluster-by kind,amount --target-size 4KiB --dry-run",),
-        "fresh",
-    ),
 )
 THEMES: Final = {
     "light": TerminalTheme(

@@ -12,8 +12,7 @@ CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
 
 
 def test_it_is_short_and_starts_with_what_it_is() -> None:
-    lines = README.splitlines()
-    assert len(lines) < 250
+    assert len(README.split()) <= 1200
     first = README.split("\n## ")[0].splitlines()[1:]
     assert 4 <= sum(bool(line) for line in first) <= 6
 
@@ -24,25 +23,26 @@ def test_every_picture_has_a_text_and_both_themes() -> None:
         r'  <img alt="([^"]{20,})" src="(.*)-light.svg">\n</picture>\n',
         README,
     )
-    assert len(shown) == README.count("<picture>") >= 5
+    assert len(shown) == README.count("<picture>") >= 3
     for dark, _, light in shown:
         assert dark == light
         assert (REPOSITORY / f"{dark}-dark.svg").exists()
 
 
+def read_cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
 def test_measured_figures_are_in_the_benchmarks() -> None:
-    table = README.split("| case | time | memory | other program |\n")[1].split("\n\n")[0]
-    measured = (REPOSITORY / "benchmarks" / "README.md").read_text("utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[1:]]
-    assert len(rows) > 8
-    for case, time, memory, _ in rows:
-        wanted = [figure for figure in (time, memory) if figure]
-        found = [
-            line
-            for line in measured.splitlines()
-            if line.startswith("|") and set(wanted) <= {cell.strip() for cell in line.split("|")}
-        ]
-        assert found, f"{case}: benchmarks/README.md has no row with {wanted}"
+    table = README.split("| case | processor time | memory |\n")[1].split("\n\n")[0]
+    page = (REPOSITORY / "benchmarks" / "README.md").read_text("utf-8")
+    measured = {cells[0]: cells for line in page.splitlines() if len(cells := read_cells(line)) > 4}
+    rows = [read_cells(line) for line in table.splitlines()[1:]]
+    assert len(rows) >= 4
+    for case, processor, memory in rows:
+        assert measured[case][1] == processor
+        assert measured[case][3] == memory
+        assert measured[case][4] == "present"
 
 
 def test_the_changelog_has_unreleased_changes_and_this_version() -> None:
