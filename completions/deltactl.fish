@@ -429,4 +429,3 @@ complete -c deltactl -n '__fish_seen_subcommand_from config' -l max-requests-per
 complete -c deltactl -n '__fish_seen_subcommand_from config' -l log-format -r -a 'text json' -d 'Format of warnings, notes, logs and errors on stderr'
 complete -c deltactl -n '__fish_seen_subcommand_from config' -l progress -r -a 'auto none plain json' -d 'How to show progress on stderr. auto: a bar on a terminal, else plain. plain: a line every 10 seconds. json: the same lines as JSON. none: no progress'
 complete -c deltactl -n '__fish_seen_subcommand_from config' -s h -l help -d 'Show this message and exit.'
-complete -c deltactl -n '__fish_seen_subcommand_from config' -a '(__fish_complete_directories)'

@@ -8,23 +8,26 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperOption
 
 from deltactl.cli.command_table import COMMANDS
-from deltactl.cli.group import find_group
+from deltactl.cli.group import LazyGroup, find_group, load_command
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.program import ProgramDoc, describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.file import policy_keys
+from deltactl.cli.settings.params import convert_setting, settable_name
 from deltactl.cli.settings.settable import SETTABLE
-from deltactl.cli.settings.sources import Origin
+from deltactl.cli.settings.sources import Origin, ensure_known_variables
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import PolicyKey
 
 Row = dict[str, Any]
 
 _DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)")
+_WRITTEN: Final = frozenset({Origin.ENVIRONMENT.value, Origin.FILE.value})
 _PROPERTIES: Final = {
     "codec": "delta.parquet.compression.codec",
     "kind": "delta.checkpointPolicy",
@@ -39,9 +42,9 @@ def command(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="TABLE",
+            metavar="TABLE|COMMAND",
             help="Show the settings that apply to this table, including its profile in "
-            "deltactl.toml and its table properties",
+            "deltactl.toml and its table properties; or those of a command",
             show_default=False,
         ),
     ] = None,
@@ -50,7 +53,7 @@ def command(
         typer.Option("--command", metavar="NAME", help="Show only the settings of this command"),
     ] = None,
 ) -> None:
-    """Show every setting: its value, and where the value comes from.
+    """Show every setting: its value, and where the value comes from. Wrong values are errors.
 
     Each setting can have several sources, and deltactl uses the first one that has a value. The
     order is: option, DELTACTL_ variable, nearest deltactl.toml, deltactl.toml in XDG_CONFIG_HOME,
@@ -59,18 +62,25 @@ def command(
     \b
     Examples:
       deltactl config
+      deltactl config optimize
       deltactl config /data/events --command optimize
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     names = [spec.name for spec in COMMANDS if not spec.is_hidden]
+    if for_command is None and table in names:
+        for_command, table = table, None
+    ensure_known_variables(session.environ)
     if for_command is not None and for_command not in names:
         raise UsageError(
             with_suggestion(f"there is no command {for_command!r}", for_command, names),
             hint="See `deltactl --help`.",
         )
     properties = {} if table is None else _load_properties(session, table)
-    program = describe_program(find_group(ctx))
-    rows = list_settings(session, program, table, properties)
+    group = find_group(ctx)
+    rows = list_settings(session, describe_program(group), table, properties)
+    for row in rows:
+        if row["origin"] in _WRITTEN:
+            _ensure_valid(ctx, group, session, row, table)
     rows = [row for row in rows if for_command in (None, row["command"])]
     session.present(lambda page: _render(page, rows), rows=rows, result=rows)
 
@@ -93,6 +103,26 @@ def list_settings(
             for key, about in policy_keys(doc.name).items()
         ]
     return rows
+
+
+def _ensure_valid(
+    ctx: Any, group: LazyGroup, session: Session, row: Row, table: str | None
+) -> None:
+    """Refuse a value that the command could not use.
+
+    Raises:
+        UsageError: the message has the variable, or the file and the key.
+    """
+    command = load_command(group.specs[row["command"]])
+    param = next((it for it in command.params if settable_name(it) == row["setting"]), None)
+    if not isinstance(
+        param, TyperOption
+    ):  # of the policy of maintain, which is checked when the file is read
+        return
+    for source in session.sources_for(row["command"], table):
+        if (found := source.find(row["setting"])) is not None:
+            convert_setting(ctx, param, *found)
+            return
 
 
 def _load_properties(session: Session, table: str) -> Mapping[str, str]:
@@ -157,6 +187,8 @@ def _render(page: Page, rows: Sequence[Row]) -> None:
         Column("origin"),
         Column("where", elastic=True, is_path=True),
     ]
+    # Those that were changed come first.
+    ordered = sorted(rows, key=lambda row: row["origin"] == Origin.DEFAULT)
     page.table(
         columns,
         [
@@ -167,7 +199,7 @@ def _render(page: Page, rows: Sequence[Row]) -> None:
                 Styled(row["origin"], Tone.FAINT if row["origin"] == "default" else Tone.GOOD),
                 _where(row, places),
             )
-            for row in rows
+            for row in ordered
         ],
     )
     if places:

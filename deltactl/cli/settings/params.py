@@ -43,7 +43,7 @@ def fill_in_settings(ctx: Any, sources: Sequence[Source]) -> None:
             continue
         found = next((hit for source in sources if (hit := source.find(key))), None)
         if found is not None:
-            ctx.params[param.name] = _convert(ctx, param, *found)
+            ctx.params[param.name] = convert_setting(ctx, param, *found)
 
 
 def settings_of(command: Any) -> set[str]:
@@ -85,7 +85,12 @@ def ensure_alone(ctx: Any, command: Callable[..., None], action: str, *companion
             raise UsageError(f"{flags[action]} and {flags[name]} cannot be combined")
 
 
-def _convert(ctx: Any, param: TyperOption, place: str, text: str) -> Any:
+def convert_setting(ctx: Any, param: TyperOption, place: str, text: str) -> Any:
+    """Return the value of an option from the text of a source.
+
+    Raises:
+        UsageError: the text is not valid for the option; the message has its place.
+    """
     try:
         if param.is_flag:
             return parse_flag(text)

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
+from deltactl.cli.parsing.suggest import with_suggestion
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
 
 T = TypeVar("T")
+
+_PREFIX: Final = "DELTACTL_"
+_OTHER_VARIABLES: Final = frozenset({"DELTACTL_CONFIG"})
 
 
 class Origin(StrEnum):
@@ -68,7 +73,22 @@ class EnvironmentSource:
 
 def variable_name(key: str) -> str:
     """Return the variable of a setting: ``DELTACTL_TARGET_SIZE`` for ``target-size``."""
-    return "DELTACTL_" + key.replace("-", "_").upper()
+    return _PREFIX + key.replace("-", "_").upper()
+
+
+def ensure_known_variables(environ: Mapping[str, str]) -> None:
+    """Refuse a variable that no setting has.
+
+    Raises:
+        UsageError: the message has the nearest name.
+    """
+    known = {*map(variable_name, SETTABLE), *_OTHER_VARIABLES}
+    for name in sorted(environ):
+        if name.startswith(_PREFIX) and name not in known:
+            raise UsageError(
+                with_suggestion(f"no setting has the variable {name}", name, known),
+                hint="Unset it, or run `deltactl config` without it for a list of the settings.",
+            )
 
 
 def resolve_setting(

@@ -245,3 +245,32 @@ def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
 def test_an_unknown_command_is_reported(cli: RunCli) -> None:
     ran = cli("config", "--command", "optimise")
     assert ran.err.startswith("error: there is no command 'optimise'. Did you mean 'optimize'?\n")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("DELTACTL_JOBS", "many", "DELTACTL_JOBS: "),
+        ("DELTACTL_TARGET_SIZE", "12zz", "DELTACTL_TARGET_SIZE: "),
+        ("DELTACTL_VERIFY", "all", "DELTACTL_VERIFY: "),
+        ("DELTACTL_TARGET_SIZ", "1GiB", "Did you mean 'DELTACTL_TARGET_SIZE'?"),
+    ],
+)
+def test_wrong_variables_are_errors(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    ran = cli("config")
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_what_was_changed_comes_first(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTACTL_VERIFY", "full")
+    first = cli("config").out.splitlines()[1]
+    assert first.split()[:3] == ["optimize", "verify", "full"]
+
+
+def test_a_command_can_be_named_instead_of_a_table(cli: RunCli) -> None:
+    rows = json.loads(cli("config", "vacuum", "-o", "json").out)["result"]
+    assert {row["command"] for row in rows} == {"vacuum"}
