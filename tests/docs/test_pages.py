@@ -165,3 +165,12 @@ def test_every_page_is_in_the_index() -> None:
     linked = set(re.findall(r"\]\(([\w/-]+\.md)", read_page("docs/README.md")))
     there = {page.removeprefix("docs/") for page in PAGES if re.fullmatch(r"docs/[\w-]+\.md", page)}
     assert there - {"README.md"} <= linked
+
+
+def test_pages_stay_short() -> None:
+    words = {page: len(read_page(page).split()) for page in PAGES}
+    limits = {"README.md": 1200, "docs/consistency.md": 3500}
+    limits |= dict.fromkeys((page for page in PAGES if page.startswith("docs/adr/")), 400)
+    assert {page: count for page, count in words.items() if count > limits.get(page, 2500)} == {}
+    ours = [count for page, count in words.items() if re.fullmatch(r"docs/[\w-]+\.md", page)]
+    assert sum(ours) <= 45_000
