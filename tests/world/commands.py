@@ -8,18 +8,30 @@ from typing import Final
 
 from tests.world.reader import UnreadableError
 from tests.world.runs import address_of, random_run, run_command
-from tests.world.steps import STEPS, SkippedError, Take, folders, random_table
+from tests.world.steps import (
+    RETENTIONS,
+    STEPS,
+    SkippedError,
+    Take,
+    add_address,
+    folders,
+    random_table,
+)
+from tests.world.stores import Ran
 from tests.world.world import Run, World
-from tests.world.writer import DAY_MS, MANIFESTS, VALUES, folder_of
+from tests.world.writer import DAY_MS, MANIFESTS, VALUES, WITH_MANIFESTS, folder_of
 
-Check = Callable[[World, str], None]
+Check = Callable[[World, str, Ran], None]
 _QUARANTINE: Final = "_deltactl/quarantine/"
 
 
 def _optimize(world: World, chance: random.Random) -> None:
-    words = chance.choice(([], [], ["--where", f"p = '{chance.choice(VALUES)}'"], ["--purge"]))
-    words = [*words, *chance.choice(([], [], ["--rewrite", "copy"], ["--verify", "full"]))]
-    _on_table(world, chance, "optimize", words, check=_check_manifests)
+    place = random_table(world, chance)
+    words = chance.choice(([], [], [], ["--where", f"p = '{chance.choice(VALUES)}'"], ["--purge"]))
+    words = words if "--where" not in words or _is_partitioned(world, place) else []
+    words = [*words, *chance.choice(([], ["--rewrite", "copy"], ["--rewrite", "copy"]))]
+    words = [*words, *chance.choice(([], [], ["--verify", "full"]))]
+    _on_table(world, chance, "optimize", words, place=place, check=_check_manifests)
 
 
 def _vacuum(world: World, chance: random.Random) -> None:
@@ -27,7 +39,7 @@ def _vacuum(world: World, chance: random.Random) -> None:
     words = ["--yes", "--mode", chance.choice(("auto", "full", "full", "lite"))]
     words += ["--max-orphan-fraction", "1"] if chance.random() < 0.9 else []
     words += chance.choice(([], [], ["--quarantine"], ["--no-journal"]))
-    kept = chance.choice((0, 0, 0, 2, 5))
+    kept = chance.choice((0, 0, 0, 2, 3))
     words += ["--keep-last", str(kept)] if kept else []
     before = _needed_by_last(world, place, kept)
     stored = _quarantine(world, place)
@@ -60,7 +72,7 @@ def _quarantine(world: World, place: str) -> set[str]:
 
 
 def _undo(world: World, chance: random.Random) -> None:
-    _on_table(world, chance, "vacuum", ["--undo", "last", "--yes"])
+    _on_table(world, chance, "vacuum", ["--undo", "last"])
 
 
 def _purge_quarantine(world: World, chance: random.Random) -> None:
@@ -85,11 +97,14 @@ def _restore(world: World, chance: random.Random) -> None:
     version = chance.choice(sorted(table.versions))
     run = random_run(world, chance, place)
     words = ["--to-version", str(version), "--yes"]
-    run.ignores_missing = chance.random() < 0.4
+    run.ignores_missing = chance.random() < 0.5
     words += ["--ignore-missing"] if run.ignores_missing else []
     run.where = chance.choice((None, None, *VALUES)) if _is_partitioned(world, place) else None
     words += ["--where", f"p = '{run.where}'"] if run.where else []
+    before = table.latest
     ran = run_command(world, chance, "restore", place, words, run)
+    if not ran.code and not run.is_disturbed and world.model.tables[place].latest > before:
+        _check_manifests(world, place, ran)
     if not ran.code and run.ignores_missing and not run.where and not run.is_disturbed:
         state = world.reader.latest(place)
         lost = world.reader.paths(place, state) & table.lost
@@ -113,9 +128,15 @@ def _check(world: World, chance: random.Random) -> None:
     _on_table(world, chance, "check", [*words, *(["--yes"] if "--fix" in words else [])])
 
 
-def convert_first(world: World) -> None:
-    """Make the first directory a table, in peace."""
-    run_command(world, random.Random(0), "convert", "t", [], Run("t", world.now_ms))
+def begin_with_commands(world: World, chance: random.Random) -> None:
+    """Most often, the directory is a table; some tables have a clone, or two addresses."""
+    if not world.model.tables and chance.random() < 0.9:
+        _run_convert(world, chance, Run("t", world.now_ms))
+    if chance.random() < 0.35:
+        world.say(add_address(world, chance))
+    if world.model.tables and chance.random() < 0.35:
+        run = Run("t", world.now_ms, source="t")
+        _run_clone(world, chance, run, [chance.choice(("--deep", "--shallow"))])
 
 
 def _convert(world: World, chance: random.Random) -> None:
@@ -126,19 +147,29 @@ def _convert(world: World, chance: random.Random) -> None:
     run = random_run(world, chance, place)
     landed = (path.partition("/") for path in world.model.landed)
     run.listed = frozenset(name for first, _, name in landed if first == place)
-    run_command(world, chance, "convert", place, [], run)
+    _run_convert(world, chance, run)
+
+
+def _run_convert(world: World, chance: random.Random, run: Run) -> None:
+    kept = chance.choice(RETENTIONS)
+    words = ["--property", f"delta.deletedFileRetentionDuration={kept}"] if kept else []
+    run_command(world, chance, "convert", run.place, words, run)
 
 
 def _clone(world: World, chance: random.Random) -> None:
     source = random_table(world, chance)
-    is_deep = chance.random() < 0.4
-    target, run = world.new_name("clone"), random_run(world, chance, source)
+    run = random_run(world, chance, source)
     run.source = source
-    words = ["--deep" if is_deep else "--shallow"]
+    words = ["--deep" if chance.random() < 0.5 else "--shallow"]
     if chance.random() < 0.3:
         words += ["--version", str(chance.choice(sorted(world.model.tables[source].versions)))]
+    _run_clone(world, chance, run, words)
+
+
+def _run_clone(world: World, chance: random.Random, run: Run, words: list[str]) -> None:
+    source, target = run.place, world.new_name("clone")
     world.places.append(target)
-    if not is_deep or source in world.shallow:
+    if "--shallow" in words or source in world.shallow:
         world.shallow.add(target)
     else:
         world.deep[target] = source
@@ -149,7 +180,8 @@ def _sync_clone(world: World, chance: random.Random) -> None:
     found = [(t, s) for t, s in world.deep.items() if t in world.model.tables]
     found = [(t, s) for t, s in found if s in world.model.tables]
     if not found:
-        _clone(world, chance)
+        run = Run(source := random_table(world, chance), world.now_ms, source=source)
+        _run_clone(world, chance, run, ["--deep"])
         return
     target, source = chance.choice(found)
     run = random_run(world, chance, chance.choice((source, target)))
@@ -164,27 +196,34 @@ def _sync_clone(world: World, chance: random.Random) -> None:
 
 
 def _on_table(
-    world: World, chance: random.Random, command: str, words: list[str], check: Check | None = None
+    world: World,
+    chance: random.Random,
+    command: str,
+    words: list[str],
+    place: str | None = None,
+    check: Check | None = None,
 ) -> None:
-    place = random_table(world, chance)
+    place = place or random_table(world, chance)
     run, before = random_run(world, chance, place), world.model.tables[place].latest
     ran = run_command(world, chance, command, place, words, run)
     has_committed = world.model.tables[place].latest > before or command == "generate-manifest"
     if check is not None and has_committed and not ran.code and not run.is_disturbed:
-        check(world, place)
+        check(world, place, ran)
 
 
-def _check_manifests(world: World, place: str) -> None:
+def _check_manifests(world: World, place: str, ran: Ran) -> None:
     """The manifests of the latest version list its files, and nothing else.
 
     Those of a copy list files of the original until each is written.
     """
-    if place != "t" or "t" in world.moved.values() or world.space.folds:
+    if "the manifests were not refreshed" in ran.text:  # a warning, because the commit stays
+        return
+    if place in world.copies or world.space.folds:
         return
     state = world.reader.latest(place)
     if any(add.get("deletionVector") for add in state.files.values()):
         return
-    if state.properties.get("delta.compatibility.symlinkFormatManifest.enabled") != "true":
+    if state.properties.get(WITH_MANIFESTS) != "true":
         return
     wanted: dict[str, set[str]] = {}
     for add in state.files.values():
@@ -212,16 +251,16 @@ def take(world: World, name: str, number: int) -> None:
 
 COMMANDS: Final[Mapping[str, tuple[int, Take]]] = {
     "optimize": (18, _optimize),
-    "vacuum": (14, _vacuum),
+    "vacuum": (17, _vacuum),
     "undo": (1, _undo),
     "purge quarantine": (2, _purge_quarantine),
     "maintain": (5, _maintain),
-    "checkpoint": (5, _checkpoint),
-    "restore": (6, _restore),
+    "checkpoint": (8, _checkpoint),
+    "restore": (7, _restore),
     "generate-manifest": (2, _manifest),
     "check": (1, _check),
-    "convert": (3, _convert),
-    "clone": (7, _clone),
-    "sync clone": (3, _sync_clone),
+    "convert": (2, _convert),
+    "clone": (10, _clone),
+    "sync clone": (8, _sync_clone),
 }
 EVERYTHING: Final[Mapping[str, tuple[int, Take]]] = {**STEPS, **COMMANDS}

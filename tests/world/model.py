@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.world.reader import Action, Row, State
-from tests.world.writer import DAY_MS
+from tests.world.writer import DAY_MS, TIMES
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -52,6 +52,16 @@ class Table:
     is_converted: bool = False
     txns: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+
+    def copy(self) -> Table:
+        return replace(
+            self,
+            versions=dict(self.versions),
+            promised=set(self.promised),
+            recorded=set(self.recorded),
+            txns=dict(self.txns),
+            lost=set(self.lost),
+        )
 
     @property
     def latest(self) -> int:
@@ -91,6 +101,8 @@ class Model:
         self.slack_ms = 0
         self.is_over = False
         self._announced: dict[tuple[str, int], Iterable[Row]] = {}
+        self._before: dict[str, Table] = {}
+        self._gone: dict[tuple[str, str], dict[int, tuple[Row, ...]]] = {}
 
     def announce(self, place: str, version: int, rows: Iterable[Row]) -> None:
         """A writer of the world committed a version."""
@@ -113,6 +125,7 @@ class Model:
         if not commits and place not in self.tables:
             return
         table = self.tables.setdefault(place, Table())
+        self._take_back(place, table)
         for version in sorted(v for v in commits if v > table.latest):
             self._take(place, table, version)
 
@@ -120,12 +133,19 @@ class Model:
         world = self._world
         actions = world.reader.commit(place, version)
         rows = self._announced.pop((place, version), None)
+        self._before[place] = table.copy()
+        is_dated_early = False
         if rows is None:
+            is_dated_early = world.run is not None and world.run.offset_ms < 0
+            self._check_time(place, table, version)
             rows = self._derive(place, table, version, actions)
         before, kept_ms = table.latest, table.file_retention_ms
         now_ms = self._date(actions)
         if before >= 0:
-            table.versions[before] = replace(table.versions[before], replaced_ms=now_ms)
+            replaced = table.versions[before]
+            # The date of tombstones, for others who vacuum: the previous commit at the earliest.
+            date_ms = replaced.committed_ms if is_dated_early else now_ms
+            table.versions[before] = replace(replaced, replaced_ms=date_ms)
             table.promised.add(before)
             table.recorded.add(before)
         feed = frozenset(
@@ -139,6 +159,17 @@ class Model:
         if any("metaData" in action for action in actions) and len(world.runs) < 2:
             self._promise_again(place, table, kept_ms)
 
+    def forget_latest(self, place: str) -> None:
+        """A writer is about to replace the latest commit."""
+        self.tables[place] = self._before[place]
+
+    def _check_time(self, place: str, table: Table, version: int) -> None:
+        """In-commit timestamps increase; a commit that has none is not built on."""
+        if version and TIMES in table.properties:
+            before, own = (self._world.reader.time(place, v) for v in (version - 1, version))
+            if before is None or own is None or own <= before:
+                self._world.fail("in-commit timestamp", f"{place} {version}: {before}, {own}")
+
     def _date(self, actions: list[Action]) -> int:
         """The true time of a commit: when the run says, which may have stopped just before it."""
         run, now_ms = self._world.run, self._world.now_ms
@@ -148,10 +179,11 @@ class Model:
     def _note(self, place: str, table: Table, action: Action) -> None:
         if "metaData" in action:
             table.properties = dict(action["metaData"].get("configuration") or {})
+            table.is_converted |= "deltactl.converted" in table.properties
         if "txn" in action:
             body = action["txn"]
-            table.txns[body["appId"]] = body["version"], self._world.now_ms
-            table.is_converted |= body["appId"] == "deltactl-convert"
+            dated_ms = min(body["lastUpdated"], self._world.now_ms)
+            table.txns[body["appId"]] = body["version"], dated_ms
         if "add" in action:
             path = self._world.reader.file_path(place, action["add"]["path"])
             named = self.landed.pop(self._world.space.actual(path), None)
@@ -172,7 +204,7 @@ class Model:
         self, place: str, table: Table, version: int, actions: list[Action]
     ) -> Iterable[Row]:
         """The rows that a commit of deltactl must have."""
-        run = self._world.run
+        world, run = self._world, self._world.run
         info = _info(actions)
         parameters = info.get("operationParameters", {})
         before = table.versions[table.latest].rows if table.versions else ()
@@ -194,7 +226,13 @@ class Model:
                     return rows
                 kept = [row for row in before if row[1] != run.where]
                 return sorted([*kept, *(row for row in rows if row[1] == run.where)], key=repr)
-        return before
+        if run is None or not run.lost_rows:
+            return before
+        # The run may have read files before others deleted them.
+        state = world.reader.states(place)[version]
+        gone = self.missing(place, state) | table.lost
+        found = world.reader.rows(place, state, frozenset(gone))
+        return sorted({*before, *(row for row in found if row in run.lost_rows)}, key=repr)
 
     def _convert(self, place: str, version: int) -> Iterable[Row]:
         world, run = self._world, self._world.run
@@ -218,21 +256,54 @@ class Model:
     def lose(self, path: str, spared: str | None = None) -> None:
         """Others delete a file: its rows are gone from all tables, but the one that is spared."""
         for place in set(self.tables) - {spared}:
-            self._change_rows(place, path, {})
-            self.tables[place].lost.add(path)
+            for name in self._names_of(place, path):
+                before = dict(self.tables[place].versions)
+                self._change_rows(place, name, {})
+                self.tables[place].lost.add(name)
+                self._gone[place, name] = {
+                    version: tuple(
+                        sorted({*facts.rows} - {*self.tables[place].versions[version].rows})
+                    )
+                    for version, facts in before.items()
+                }
+
+    def _take_back(self, place: str, table: Table) -> None:
+        """A lost file may be there again: a sync of a clone copies it a second time."""
+        for path in [path for path in table.lost if self._world.space.entry(path)]:
+            table.lost.remove(path)
+            for version, rows in self._gone.pop((place, path), {}).items():
+                facts = table.versions[version]
+                both = tuple(sorted({*facts.rows, *rows}, key=repr))
+                table.versions[version] = replace(facts, rows=both)
 
     def change_rows(self, path: str, changed: dict[int, int]) -> None:
         """The rows of a file change, outside of the log."""
         for place in self.tables:
-            self._change_rows(place, path, changed)
+            for name in self._names_of(place, path):
+                self._change_rows(place, name, changed)
+
+    def _names_of(self, place: str, path: str) -> set[str]:
+        """The file as a table names it: in other case, where case is folded."""
+        reader, space = self._world.reader, self._world.space
+        states = reader.states(place).values() if space.folds else ()
+        needed = {name for state in states for name in reader.paths(place, state)}
+        return {path} | {name for name in needed if space.actual(name) == path}
 
     def _change_rows(self, place: str, path: str, changed: dict[int, int]) -> None:
         """Those that have no new id are gone."""
-        reader, table = self._world.reader, self.tables[place]
+        world, reader, table = self._world, self._world.reader, self.tables[place]
         for version, state in reader.states(place).items():
-            if version in table.versions and path in reader.paths(place, state):
-                gone = set(reader.rows_of(path)) - set(changed)
+            if version not in table.versions:
+                continue
+            for add in state.files.values():
+                if path not in reader.paths_of(place, add):
+                    continue
+                file = reader.file_path(place, add["path"])
+                ids = reader.rows_of(file) if world.space.entry(file) else []
+                gone = set(ids) - set(changed)
                 rows = table.versions[version].rows
+                for run in world.runs:
+                    run.lost_rows |= {row for row in rows if row[0] in gone}
                 kept = ((changed.get(n, n), p) for n, p in rows if n not in gone)
                 new = tuple(sorted(kept, key=repr))
                 table.versions[version] = replace(table.versions[version], rows=new)

@@ -26,6 +26,11 @@ Row = tuple[int, str | None]
 Action = dict[str, Any]
 
 
+def value_of(number: int) -> str:
+    """What the column ``v`` has beside an id."""
+    return f"v{number:06}"
+
+
 class UnreadableError(Exception):
     """A version cannot be read; says why."""
 
@@ -98,6 +103,13 @@ class Reader:
             raise UnreadableError(f"{path} is gone")
         return self._parse(path, entry)
 
+    def time(self, place: str, version: int) -> int | None:
+        """The in-commit timestamp of a version; ``None`` if it has none."""
+        if version not in self.commits(place):
+            return None
+        infos = (action.get("commitInfo", {}) for action in self.commit(place, version))
+        return next((info.get("inCommitTimestamp") for info in infos if info), None)
+
     def states(self, place: str) -> dict[int, State]:
         """All versions that can be rebuilt, each from the newest checkpoint at or below it."""
         commits, checkpoints = self._listing(place)
@@ -165,13 +177,13 @@ class Reader:
 
     def paths(self, place: str, state: State) -> set[str]:
         """All files that a version needs."""
-        found = set()
-        for add in state.files.values():
-            found.add(self.file_path(place, add["path"]))
-            if add.get("deletionVector"):
-                path = self.vector_path(place, add["deletionVector"])
-                found |= {path} if path else set()
-        return found
+        return {path for add in state.files.values() for path in self.paths_of(place, add)}
+
+    def paths_of(self, place: str, add: Action) -> set[str]:
+        """A data file, and that of its deletion vector."""
+        vector = add.get("deletionVector")
+        path = self.vector_path(place, vector) if vector else None
+        return {self.file_path(place, add["path"])} | ({path} if path else set())
 
     def rows_of(self, path: str) -> list[int]:
         """The ids in a data file."""
@@ -182,10 +194,12 @@ class Reader:
         if found is None:
             try:
                 file = pq.ParquetFile(io.BytesIO(self._space.read(path)))
-                table = file.read(columns=["id"], use_threads=False)
+                table = file.read(columns=["id", "v"], use_threads=False)
             except Exception as error:
                 raise UnreadableError(f"{path}: {error}") from error
             found = self._rows[entry.ident] = table["id"].to_pylist()
+            if table["v"].to_pylist() != [value_of(n) for n in found]:
+                raise UnreadableError(f"{path} has values that nobody wrote")
         return found
 
     def rows(self, place: str, state: State, lost: frozenset[str] = frozenset()) -> list[Row]:
@@ -197,9 +211,10 @@ class Reader:
         found: list[Row] = []
         for add in state.files.values():
             path = self.file_path(place, add["path"])
-            if path in lost:
+            vector = add.get("deletionVector")
+            if path in lost or (vector and self.vector_path(place, vector) in lost):
                 continue
-            gone = self._deleted(place, add.get("deletionVector"))
+            gone = self._deleted(place, vector)
             value = (add.get("partitionValues") or {}).get("p")
             found += [(n, value) for at, n in enumerate(self.rows_of(path)) if at not in gone]
         return sorted(found, key=repr)

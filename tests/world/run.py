@@ -10,14 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.world.checks import Checks
-from tests.world.commands import EVERYTHING, convert_first, take
+from tests.world.commands import EVERYTHING, begin_with_commands, take
 from tests.world.spaces import Bucket, Disk, Kind, Space, set_store_time
 from tests.world.steps import found_world
 from tests.world.stores import entered
 from tests.world.world import START_MS, Failed, World
+from tests.world.writer import DAY_MS
 
-KINDS: tuple[Kind, ...] = ("disk", "disk", "folding", "shared", "objects", "objects")
-LENGTH = 15
+KINDS: tuple[Kind, ...] = ("disk", "disk", "folding", "folding", "shared", "objects", "objects")
+LENGTH = 20
+_MINUTE_MS = 60_000
+_BETWEEN = (_MINUTE_MS, _MINUTE_MS, DAY_MS // 8, DAY_MS, 2 * DAY_MS)
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,9 @@ def _take_all(world: World, outcome: Outcome) -> None:
     history, checks = outcome.history, Checks(world, world.model)
     first = random.Random(f"first of {history.seed}")
     world.say(f"{history.kind}: {found_world(world, first)}")
-    if not world.model.tables and first.random() < 0.9:
-        convert_first(world)
+    begin_with_commands(world, first)
     for number, name, seed in history.steps:
-        world.pass_time(60_000)
+        world.pass_time(_BETWEEN[seed % len(_BETWEEN)])
         world.lines.append(f"{number}.")
         before = len(world.lines)
         world.take(name, seed)

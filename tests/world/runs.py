@@ -11,19 +11,20 @@ from tests.world.world import Action, Fault, Point, PointKind, Run, World
 from tests.world.writer import DAY_MS
 
 _MEANWHILE: Final = {
-    "pass": 20,
-    "write": 16,
-    "vacuum": 20,
-    "copy": 8,
+    "pass": 16,
+    "write": 24,
+    "vacuum": 16,
+    "copy": 16,
     "maintain": 7,
     "optimize": 6,
     "alter": 6,
     "land": 4,
-    "vacuum by spark": 16,
+    "vacuum by spark": 12,
     "checkpoint": 4,
-    "restore": 4,
-    "clone": 3,
-    "add address": 2,
+    "restore": 8,
+    "clone": 5,
+    "sync clone": 3,
+    "add address": 3,
     "undo": 1,
     "purge quarantine": 1,
 }
@@ -52,6 +53,8 @@ def _judge(world: World, run: Run, ran: Ran) -> None:
         world.fail("internal error", ran.text[-600:])
     if ran.code:
         world.model.accept_reported(ran.text)
+    if ran.code == 0 and run.replaced in run.acknowledged:
+        world.fail("commit acknowledged, but replaced", str(run.replaced))
     if ran.code == 0 and run.is_unsynced:
         world.fail("commit acknowledged, but not durable", ran.text[:200])
 
@@ -72,9 +75,9 @@ def random_run(world: World, chance: random.Random, place: str) -> Run:
         names = [name for name in _MEANWHILE if name not in world.without]
         weights = [_MEANWHILE[name] for name in names]
         first = ["pass"] if chance.random() < 0.5 else []  # a run that takes long
-        for name in (*first, *chance.choices(names, weights, k=chance.choice((1, 2, 3)))):
+        for name in (*first, *chance.choices(names, weights, k=chance.choice((1, 2, 3, 4)))):
             run.meanwhile.append((point, partial(world.take, name, chance.getrandbits(32))))
-    if chance.random() < 0.25 and "faults" not in world.without:
+    if chance.random() < 0.35 and "faults" not in world.without:
         run.fault = Fault(_random_point(world, chance), chance.choice(get_args(Action)))
     return run
 
@@ -84,7 +87,7 @@ def _random_offset(world: World, chance: random.Random) -> int:
 
     There, files are also kept for a day less: nothing else shows that the clock is ahead.
     """
-    days = chance.choice((0, 0, 0, 0, 0, 0, 0.1, 2, 40, 40))
+    days = chance.choice((0, 0, 0, 0, 0.1, 2, 40, 40))
     if "clocks" in world.without:
         return 0
     if not world.is_one_machine:
@@ -97,8 +100,11 @@ def _random_offset(world: World, chance: random.Random) -> int:
 
 
 def _random_point(world: World, chance: random.Random) -> Point:
-    kinds: list[PointKind] = ["call", "write", "write", "commit", "commit", "commit"]
-    kinds += [] if world.kind == "objects" else ["link", "link", "sync"]
+    kinds: list[PointKind] = ["call", "write", "write", "commit", "later", "later"]
+    if world.kind == "objects":
+        kinds.append("commit")
+    else:
+        kinds += ["link", "link", "link", "link", "sync", "copy", "copy", "copy"]
     kind = chance.choice(kinds)
-    last = {"call": 40, "write": 9, "commit": 1, "link": 1, "sync": 6}[kind]
+    last = {"call": 40, "write": 9, "commit": 1, "later": 6, "link": 1, "sync": 6, "copy": 2}[kind]
     return Point(kind, chance.randint(1, last) + (kind == "commit" and chance.random() < 0.2))

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from tests.world.model import Landed, interval_ms
-from tests.world.reader import Action
-from tests.world.world import World
+from tests.world.reader import LOG, Action, Row
+from tests.world.world import Point, Run, World
 from tests.world.writer import (
     DAY_MS,
+    TIMES,
     VALUES,
+    WITH_MANIFESTS,
     Traits,
     Writer,
     encode_rows,
@@ -30,7 +33,7 @@ class SkippedError(Exception):
 Take = Callable[[World, random.Random], str | None]
 """Takes a step; gives a line that tells it, if it told none."""
 
-_RETENTIONS: Final = (None, "interval 1 day", "interval 2 days")
+RETENTIONS: Final = (None, "interval 2 days", "interval 2 days", "interval 3 days")
 _CHANGES: Final = (
     *(("delta.enableExpiredLogCleanup", value) for value in ("false", "false", "true", "true")),
     ("delta.logRetentionDuration", "interval 1 day"),
@@ -46,13 +49,14 @@ _PASSING: Final = (
     3 * DAY_MS,
     9 * DAY_MS,
     9 * DAY_MS,
+    9 * DAY_MS,
     45 * DAY_MS,
 )
 
 
 def found_world(world: World, chance: random.Random) -> str:
     """Make what is there at first: a table, or a directory that a producer writes to."""
-    if chance.random() < 0.65:
+    if chance.random() < 0.6:
         traits = _random_traits(chance)
         Writer(world, "t").create(traits)
         _append(world, "t", chance)
@@ -69,19 +73,21 @@ def found_world(world: World, chance: random.Random) -> str:
 
 
 def _random_traits(chance: random.Random) -> Traits:
-    properties = {"delta.checkpointInterval": chance.choice(("2", "3", "10"))}
+    properties = {"delta.checkpointInterval": chance.choice(("1", "2", "3", "10"))}
     for name in ("deletedFileRetentionDuration", "logRetentionDuration"):
-        kept = chance.choice(_RETENTIONS)
+        kept = chance.choice(RETENTIONS)
         properties |= {f"delta.{name}": kept} if kept else {}
     if chance.random() < 0.25:
         properties["delta.enableExpiredLogCleanup"] = "false"
-    if chance.random() < 0.3:
-        properties["delta.setTransactionRetentionDuration"] = "interval 2 days"
-    if chance.random() < 0.3:
+    if chance.random() < 0.5:
+        properties["delta.setTransactionRetentionDuration"] = "interval 3 days"
+    if chance.random() < 0.4:
         properties["delta.enableChangeDataFeed"] = "true"
-    vectors = chance.random() < 0.35
-    if not vectors and chance.random() < 0.4:
-        properties["delta.compatibility.symlinkFormatManifest.enabled"] = "true"
+    if chance.random() < 0.15:
+        properties[TIMES] = "true"
+    vectors = chance.random() < 0.3
+    if not vectors and chance.random() < 0.8:
+        properties[WITH_MANIFESTS] = "true"
     return Traits(chance.random() < 0.6, vectors, properties)
 
 
@@ -92,7 +98,7 @@ def random_table(world: World, chance: random.Random) -> str:
         raise SkippedError("no table")
     if world.run is not None and world.run.place in places and chance.random() < 0.8:
         return world.run.place
-    return places[0] if chance.random() < 0.6 else chance.choice(places)
+    return places[0] if chance.random() < 0.7 else chance.choice(places)
 
 
 def _random_value(chance: random.Random, is_partitioned: bool) -> str | None:
@@ -100,7 +106,11 @@ def _random_value(chance: random.Random, is_partitioned: bool) -> str | None:
 
 
 def _append(world: World, place: str, chance: random.Random) -> str:
-    writer = Writer(world, place)
+    """Some writers do not know all features of the table.
+
+    Some look whether the next version exists, and put it a while later.
+    """
+    writer = Writer(world, place, is_old=chance.random() < 0.2)
     actions: list[Action] = []
     rows = list(world.model.rows(place))
     values = [_random_value(chance, writer.is_partitioned) for _ in range(2)]
@@ -109,17 +119,39 @@ def _append(world: World, place: str, chance: random.Random) -> str:
         ids = world.new_rows(chance.choice((2, 3, 5)))
         actions.append(writer.add(ids, value))
         rows += [(n, value) for n in ids]
-    if chance.random() < 0.2:
+    if chance.random() < 0.4:
         txn = {"appId": chance.choice("ab"), "version": world.new_rows(1)[0]}
         actions.append({"txn": {**txn, "lastUpdated": world.now_ms}})
-    version = writer.commit("WRITE", actions, rows)
-    return f"append, version {version} of {place}"
+    if world.run is None or chance.random() < 0.7:
+        version = writer.commit("WRITE", actions, rows)
+        return f"append, version {version} of {place}"
+    world.run.meanwhile.append(
+        (Point("later", 1), partial(_put, world, world.run, writer, actions, rows))
+    )
+    return f"a writer sees that {place} has no version {writer.state.version + 1}"
+
+
+def _put(world: World, run: Run, writer: Writer, actions: list[Action], rows: list[Row]) -> None:
+    """Put a version right after a run has put one, whether it is the same or not."""
+    world.model.sync_all()
+    place, version = writer.place, writer.state.version + 1
+    path = f"{place}/{LOG}/{version:020d}.json"
+    latest = world.model.tables[place].latest if place in world.model.tables else -1
+    if latest == version and path in run.commits:
+        world.model.forget_latest(place)
+        run.replaced = path
+    elif latest != version - 1:
+        return
+    writer.commit("WRITE", actions, rows)
+    world.say(f"append, version {version} of {place}" + (", replaced" if run.replaced else ""))
 
 
 def _write(world: World, chance: random.Random) -> str:
     place = random_table(world, chance)
     writer, rows = Writer(world, place), list(world.model.rows(place))
-    kind = chance.choice(("append", "append", "append", "delete", "delete", "overwrite", "adopt"))
+    kind = chance.choice(
+        ("append", "append", "delete", "delete", "overwrite", "overwrite", "adopt")
+    )
     live = list(writer.state.files.values())
     if kind == "adopt":
         return _adopt(world, writer, place, rows, chance)
@@ -189,6 +221,8 @@ def _alter(world: World, chance: random.Random) -> str:
 def _vacuum_by_spark(world: World, chance: random.Random) -> str:
     """As VACUUM of Delta on Spark: it knows live files and tombstones, and nothing else."""
     place = random_table(world, chance)
+    if world.run is not None and world.run.place in world.model.tables:
+        place = world.run.place
     state = Writer(world, place).state
     kept_ms = interval_ms(state.properties, "delta.deletedFileRetentionDuration", 7 * DAY_MS)
     before_ms = world.now_ms - kept_ms
@@ -239,7 +273,7 @@ def _rewrite_in_place(world: World, chance: random.Random) -> str:
     """A producer writes a file that it landed again, under the same name."""
     found = sorted(path for path in world.model.produced if world.space.entry(path))
     if not found:
-        raise SkippedError("nothing landed")
+        return _land(world, chance)
     path = chance.choice(found)
     old = world.reader.rows_of(path)
     new = world.new_rows(len(old))
@@ -266,14 +300,20 @@ def _lose(world: World, chance: random.Random) -> str:
 
 
 def _pass(world: World, chance: random.Random) -> str:
+    """Time passes, between runs sometimes with a job that writes each night."""
     ms = chance.choice(_PASSING)
     world.pass_time(ms)
-    return f"{ms / DAY_MS:.3g} days pass"
+    if world.run is None and world.model.tables and chance.random() < 0.7:
+        world.say(_write(world, chance))
+    return f"{ms / DAY_MS:.3g} days passed"
 
 
 def _copy(world: World, chance: random.Random) -> str:
-    place = chance.choice(_self_contained(world))
-    target, how = world.new_name("copy"), chance.choice(("links", "links", "files", "data alone"))
+    place = _place_of_run(world, chance) or chance.choice(_self_contained(world))
+    target, how = (
+        world.new_name("copy"),
+        chance.choice(("links", "links", "links", "files", "data alone")),
+    )
     keeps_times = how == "links" or chance.random() < 0.5
     for name in world.space.files(place):
         if how == "data alone" and name.startswith(("_", ".")):
@@ -281,6 +321,7 @@ def _copy(world: World, chance: random.Random) -> str:
         when = None if keeps_times else world.now_ms
         world.space.copy_file(f"{place}/{name}", f"{target}/{name}", when, link=how == "links")
     world.places.append(target)
+    world.copies.add(target)
     world.model.copy(place, target, with_log=how != "data alone")
     return f"{place} is copied to {target}: {how}"
 
@@ -301,12 +342,18 @@ def _move(world: World, chance: random.Random) -> str:
     return f"{place} is renamed to {target}"
 
 
-def _add_address(world: World, chance: random.Random) -> str:
-    place = chance.choice(folders(world))
+def add_address(world: World, chance: random.Random) -> str:
+    place = _place_of_run(world, chance) or chance.choice(folders(world))
     name = world.new_name("also")
     world.space.add_address(name, place)
     world.seconds[name] = place
     return f"{name} is another address of {place}"
+
+
+def _place_of_run(world: World, chance: random.Random) -> str | None:
+    """Sometimes the place of the run in progress, unless it is a shallow clone."""
+    place = world.run.place if world.run is not None and chance.random() < 0.8 else None
+    return None if place in world.shallow else place
 
 
 def folders(world: World) -> list[str]:
@@ -323,14 +370,14 @@ def _self_contained(world: World) -> list[str]:
 
 
 STEPS: Final[Mapping[str, tuple[int, Take]]] = {
-    "write": (22, _write),
-    "alter": (7, _alter),
+    "write": (16, _write),
+    "alter": (6, _alter),
     "land": (7, _land),
-    "rewrite in place": (2, _rewrite_in_place),
-    "lose": (2, _lose),
-    "pass": (18, _pass),
+    "rewrite in place": (7, _rewrite_in_place),
+    "lose": (3, _lose),
+    "pass": (24, _pass),
     "copy": (5, _copy),
-    "move": (4, _move),
-    "add address": (2, _add_address),
+    "move": (6, _move),
+    "add address": (4, add_address),
     "vacuum by spark": (3, _vacuum_by_spark),
 }

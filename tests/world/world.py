@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from deltactl.storage.errors import TransientStorageError
 from tests.support.stores import Crash
 from tests.world.model import Model
-from tests.world.reader import COMMIT, Reader
+from tests.world.reader import COMMIT, Reader, Row
 from tests.world.spaces import Kind, Space, set_store_time
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ _WRITES = frozenset(
 _IN_PARTS = frozenset(["close", "copy_files", "delete_many", "move_many"])
 """A kill may come in the middle of these."""
 
-PointKind = Literal["call", "write", "commit", "link", "sync"]
-"""Calls of the store; those that write; that put a commit; and on disks two calls of the operating
-system: the link that gives a commit its name, and the fsync of a directory."""
+PointKind = Literal["call", "write", "commit", "later", "link", "sync", "copy"]
+"""Calls of the store; those that write; that put a commit; all calls after the first commit. And on
+disks three calls of the operating system: the link that gives a commit its name, the fsync of a
+directory, and the copy of a part of a file."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,12 @@ class Fault:
 
 @dataclass
 class Run:
-    """A run of deltactl in progress: its clock, what happens meanwhile, and what it may change."""
+    """A run of deltactl in progress: its clock, what happens meanwhile, and what it may change.
+
+    ``lost_rows`` are of files that others deleted since it began.
+    ``commits`` are those that are in a log; ``acknowledged`` those that the store confirmed;
+    ``replaced`` is one that another writer replaced.
+    """
 
     place: str
     began_ms: int
@@ -78,6 +84,10 @@ class Run:
     is_disturbed: bool = False
     links_commit: bool = False
     is_unsynced: bool = False
+    lost_rows: set[Row] = field(default_factory=set)
+    commits: list[str] = field(default_factory=list)
+    acknowledged: set[str] = field(default_factory=set)
+    replaced: str | None = None
     counts: dict[PointKind, int] = field(default_factory=dict)
 
 
@@ -107,6 +117,7 @@ class World:
         self.runs: list[Run] = []
         self.places = ["t"]
         self.shallow: set[str] = set()
+        self.copies: set[str] = set()
         self.deep: dict[str, str] = {}
         self.moved: dict[str, str] = {}
         self.seconds: dict[str, str] = {}
@@ -143,8 +154,9 @@ class World:
         self.places[self.places.index(place)] = target
         self.moved.pop(target, None)
         self.moved[place] = target
-        if place in self.shallow:
-            self.shallow.add(target)
+        for kind in (self.shallow, self.copies):
+            if place in kind:
+                kind.add(target)
         renamed = {place: target}
         self.deep = {renamed.get(t, t): renamed.get(s, s) for t, s in self.deep.items()}
 
@@ -216,6 +228,7 @@ class World:
             if method in _WRITES:
                 self.stamp()
         if is_commit:
+            run.commits.append(self.locate(f"{store.uri}/{name}"))
             self.model.sync(self.locate(store.uri))
         if action == "kill after":
             run.is_dead = True
@@ -231,7 +244,7 @@ class World:
             return False
         self.stamp()
         action = self._reach(run, [kind])
-        if action is not None and action.startswith(("kill", "tear")):
+        if kind != "copy" and action is not None and action.startswith(("kill", "tear")):
             run.is_dead = True
             raise Crash(f"killed at a {kind}")
         return action is not None
@@ -240,6 +253,8 @@ class World:
         if run.is_dead:
             raise Crash("a dead process does nothing")
         here = set()
+        if run.commits:
+            kinds = [*kinds, "later"]
         for kind in kinds:
             run.counts[kind] = run.counts.get(kind, 0) + 1
             here.add(Point(kind, run.counts[kind]))

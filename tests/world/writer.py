@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.table_builder import bitmap_bytes, z85
-from tests.world.reader import LOG, Action, State
+from tests.world.reader import LOG, Action, State, value_of
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
 VALUES = ("DE", "de", "fr")
+TIMES = "delta.enableInCommitTimestamps"
+WITH_MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 MANIFESTS = "_symlink_format_manifest"
 DAY_MS = 86_400_000
 
@@ -37,7 +39,7 @@ class Traits:
 
 def encode_rows(ids: Sequence[int]) -> bytes:
     """A data file: ``id`` and a column that follows from it. As many ids, as many bytes."""
-    columns = {"id": pa.array(ids, pa.int64()), "v": pa.array([f"v{n:06}" for n in ids])}
+    columns = {"id": pa.array(ids, pa.int64()), "v": pa.array([value_of(n) for n in ids])}
     target = io.BytesIO()
     pq.write_table(pa.table(columns), target, use_dictionary=False, compression="none")
     return target.getvalue()
@@ -50,8 +52,9 @@ def folder_of(value: str | None) -> str:
 class Writer:
     """Commits to one place at the time of the world, as one step: nobody sees a half of it."""
 
-    def __init__(self, world: World, place: str) -> None:
-        self._world, self._place = world, place
+    def __init__(self, world: World, place: str, *, is_old: bool = False) -> None:
+        """An old one writes no in-commit timestamps, and no manifests."""
+        self._world, self.place, self._is_old = world, place, is_old
         self._space, self._ids = world.space, world.ids
         self.state = State()
         if world.reader.commits(place):
@@ -63,11 +66,13 @@ class Writer:
         fields += [("p", "string")] if traits.partitioned else []
         schema = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]
         features = ["deletionVectors"] if traits.vectors else []
-        writers = [*features, "changeDataFeed", "appendOnly", "invariants"]
-        protocol = {"minReaderVersion": 1, "minWriterVersion": 4}
+        times = ["inCommitTimestamp"] if TIMES in traits.properties else []
+        writers = [*features, *times, "changeDataFeed", "appendOnly", "invariants"]
+        protocol: Action = {"minReaderVersion": 1, "minWriterVersion": 4}
+        if features or times:
+            protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writers}
         if features:
-            protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-            protocol |= {"readerFeatures": features, "writerFeatures": writers}  # type: ignore[dict-item]
+            protocol |= {"minReaderVersion": 3, "readerFeatures": features}
         metadata = {
             "id": self._new_id(),
             "format": {"provider": "parquet", "options": {}},
@@ -86,7 +91,7 @@ class Writer:
         """Write a data file; gives its action."""
         name = f"{folder_of(value)}part-00000-{self._new_id()}-c000.snappy.parquet"
         data = encode_rows(ids)
-        self._space.write(f"{self._place}/{name}", data, self._world.now_ms)
+        self._space.write(f"{self.place}/{name}", data, self._world.now_ms)
         return self.name_file(name, ids, value, len(data))
 
     def name_file(self, name: str, ids: Sequence[int], value: str | None, size: int) -> Action:
@@ -123,7 +128,7 @@ class Writer:
         table = pa.table({"id": pa.array(ids, pa.int64()), "_change_type": ["delete"] * len(ids)})
         target = io.BytesIO()
         pq.write_table(table, target)
-        self._space.write(f"{self._place}/{name}", target.getvalue(), self._world.now_ms)
+        self._space.write(f"{self.place}/{name}", target.getvalue(), self._world.now_ms)
         values = {"p": value} if self.is_partitioned else {}
         size = len(target.getvalue())
         body = {"path": quote(name, safe="/=-._"), "partitionValues": values, "size": size}
@@ -131,7 +136,7 @@ class Writer:
 
     def delete_rows(self, add: Action, ids: Iterable[int], *, by_vector: bool) -> list[Action]:
         """Delete rows of a live file: by a deletion vector, or by writing the others again."""
-        path = self._world.reader.file_path(self._place, add["path"])
+        path = self._world.reader.file_path(self.place, add["path"])
         found = self._world.reader.rows_of(path)
         gone = set(ids) & set(found)
         value = (add.get("partitionValues") or {}).get("p")
@@ -150,7 +155,7 @@ class Writer:
         number = uuid.UUID(self._new_id())
         bitmap = bitmap_bytes(positions)
         frame = struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
-        name = f"{self._place}/deletion_vector_{number}.bin"
+        name = f"{self.place}/deletion_vector_{number}.bin"
         self._space.write(name, b"\x01" + frame, self._world.now_ms)
         return {
             "storageType": "u",
@@ -164,26 +169,38 @@ class Writer:
         """Write the next version, and tell the model which rows it has."""
         version, now_ms = self.state.version + 1, self._world.now_ms
         info = {"timestamp": now_ms, "operation": operation, "operationParameters": {}}
-        lines = [{"commitInfo": {**info, "engineInfo": "a plain writer"}}, *actions]
+        body = {**self._time(version, actions), **info, "engineInfo": "a plain writer"}
+        lines = [{"commitInfo": body}, *actions]
         data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        self._space.write(f"{self._place}/{LOG}/{version:020d}.json", data, now_ms)
+        self._space.write(f"{self.place}/{LOG}/{version:020d}.json", data, now_ms)
         self.state.apply(lines)
         self.state.version = version
-        self._world.model.announce(self._place, version, rows)
-        if self.state.properties.get("delta.compatibility.symlinkFormatManifest.enabled") == "true":
+        self._world.model.announce(self.place, version, rows)
+        has_manifests = self.state.properties.get(WITH_MANIFESTS) == "true"
+        if has_manifests and not self._is_old:
             self._refresh_manifests(actions)
         return version
+
+    def _time(self, version: int, actions: list[Action]) -> Action:
+        """The in-commit timestamp, if the table requires one."""
+        properties = self.state.properties
+        for action in actions:
+            properties = action.get("metaData", {}).get("configuration", properties)
+        if TIMES not in properties or self._is_old:
+            return {}
+        before = self._world.reader.time(self.place, version - 1) or 0
+        return {"inCommitTimestamp": max(self._world.now_ms, before + 1)}
 
     def _refresh_manifests(self, actions: list[Action]) -> None:
         """Of the partitions that a commit touched, as Delta on Spark does."""
         bodies = [b for a in actions for name, b in a.items() if name in ("add", "remove")]
         for value in {(body.get("partitionValues") or {}).get("p") for body in bodies}:
             live = [
-                self._space.address(f"{self._place}/{add['path']}") + "\n"
+                self._space.address(f"{self.place}/{add['path']}") + "\n"
                 for add in self.state.files.values()
                 if (add.get("partitionValues") or {}).get("p") == value
             ]
-            name = f"{self._place}/{MANIFESTS}/{folder_of(value)}manifest"
+            name = f"{self.place}/{MANIFESTS}/{folder_of(value)}manifest"
             if live or value is None:
                 self._space.write(name, "".join(live).encode(), self._world.now_ms)
             elif self._space.entry(name):
