@@ -102,9 +102,12 @@ class CommitBase:
         return {"inCommitTimestamp": max(now, earliest), "timestamp": now}
 
     def _find_commit(self, log: DeltaLog) -> FileInfo | None:
-        names = {self.commit_file or "", log.commit_file(self.version)} - {""}
-        found = log.store.stat_many(sorted(names))
-        return next((info for info in found if info is not None), None)
+        published = log.commit_file(self.version)
+        name = self.commit_file or published
+        (info,) = log.store.stat_many([name])
+        if info is None and name != published:  # not both at once: it may be published meanwhile
+            (info,) = log.store.stat_many([published])
+        return info
 
     def _read_commit(self, log: DeltaLog) -> CommitBytes:
         published = log.commit_file(self.version)
