@@ -42,6 +42,7 @@ from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
 from tests.explorer.bug import Bug
 from tests.explorer.carry_bugs import CARRY_BUGS
+from tests.explorer.catalog_bugs import CATALOG_BUGS
 from tests.explorer.clone_bugs import CLONE_BUGS
 from tests.explorer.log_store_bugs import LOG_STORE_BUGS
 from tests.explorer.outcome_bugs import OUTCOME_BUGS
@@ -351,6 +352,7 @@ BUGS: Sequence[Bug] = (
     ),
     *LOG_STORE_BUGS,
     *OUTCOME_BUGS,
+    *CATALOG_BUGS,
     *CARRY_BUGS,
     *CLONE_BUGS,
 )

@@ -31,9 +31,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.explorer.programs import Node
-from tests.explorer.world import CLONE, ITEMS, LOG, MUTATING, Call, Worlds
+from tests.explorer.world import CLONE, DECISIONS, LOG, MUTATING, Call, Worlds
 
-_LISTING: Final = frozenset({"list", "walk", "latest"})
+_LISTING: Final = frozenset({"list", "walk", "latest", "tail"})
 
 
 Reliance = tuple[Node, Call, bool]
@@ -140,4 +140,4 @@ def _covers(look: Call, name: str) -> bool:
 
 
 def _is_data(name: str) -> bool:
-    return not name.startswith((LOG, ITEMS, CLONE, "_deltactl/"))
+    return not name.startswith((LOG, *DECISIONS, CLONE, "_deltactl/"))

@@ -14,7 +14,7 @@ from tests.explorer import naive
 from tests.explorer.machine import Checks, State
 from tests.explorer.programs import Outcome, Program, owner_of
 from tests.explorer.reading import Reading, Rows, Version, commit_info
-from tests.explorer.world import CLONE, ITEMS, LOG, Entry, Violation, Worlds
+from tests.explorer.world import CLONE, DECISIONS, LOG, Entry, Violation, Worlds
 
 _HINT = f"{LOG}/_last_checkpoint"
 # A protocol that names this is beyond every writer that is explored.
@@ -56,7 +56,9 @@ class TableChecks(Checks):
     # -- in every world -------------------------------------------------------------------------
 
     def world(self, world: int) -> None:
-        files = self._worlds.files(world)
+        stored = self._worlds.files(world)
+        self._check_catalog(stored)
+        files = self._ratified(stored)
         versions = self._reading.versions(files)
         self._check_readable(versions)
         before: Rows | None = None
@@ -172,6 +174,31 @@ class TableChecks(Checks):
                     "one winner per version", f"{item.commit} does not have the content in its item"
                 )
 
+    def _check_catalog(self, files: Mapping[str, Entry]) -> None:
+        """What is published was ratified before, and has a checkpoint only after it."""
+        ratified = {it.version: it for it in naive.ratified(files, self._worlds.data)}
+        if not ratified:
+            return
+        for version, commit in naive.commit_names(files).items():
+            if version > max(ratified):
+                raise Violation("only ratified commits are published", commit)
+            staged = files.get(ratified[version].staged) if version in ratified else None
+            if staged is not None and staged.data != files[commit].data:
+                raise Violation("one winner per version", f"{commit} is not the ratified commit")
+        for it in ratified.values():
+            gone = it.commit not in files and it.version not in _cleaned_up(files)
+            if gone and (it.published or it.staged not in files):
+                raise Violation("items agree with the files", f"{it.commit} does not exist")
+        last = max(naive.checkpoint_names(files), default=-1)
+        if any(it.version <= last and not it.published for it in ratified.values()):
+            raise Violation("a checkpoint is of a published version", f"version {last}")
+
+    def _ratified(self, files: Mapping[str, Entry]) -> Mapping[str, Entry]:
+        """The files with ratified commits as if they were published: readers ask the catalog."""
+        ratified = naive.ratified(files, self._worlds.data)
+        staged = {it.commit: files[it.staged] for it in ratified if not it.published}
+        return {**staged, **files}
+
     def _check_clone(self, files: Mapping[str, Entry]) -> None:
         """What the first commit of a shallow clone names is there."""
         commit = files.get(f"{CLONE}/{LOG}/{0:020d}.json")
@@ -187,7 +214,7 @@ class TableChecks(Checks):
 
     def _decided(self, files: Mapping[str, Entry]) -> Mapping[str, Entry]:
         """With the commits that are won, and that the next one who lists the log will finish."""
-        found = dict(files)
+        found = dict(self._ratified(files))
         for item in naive.items(files, self._worlds.data):
             if item.commit not in files and item.version not in _cleaned_up(files):
                 if item.temporary not in files:
@@ -203,7 +230,7 @@ class TableChecks(Checks):
         who = self._programs[program].name
         if outcome.kind == "broken":
             raise Violation("no unexpected error", f"{who}: {outcome.value}")
-        files = self._worlds.files(world)
+        files = self._ratified(self._worlds.files(world))
         mine = self._reading.commits_of(files, program)
         lost = set(outcome.versions) - mine - _cleaned_up(files)
         if lost and outcome.kind == "done":
@@ -269,7 +296,7 @@ class TableChecks(Checks):
                 raise Violation("no program leaves files behind", name)
 
     def _check_recovery(self, world: int, before: Mapping[str, Entry]) -> None:
-        after = self._worlds.files(world)
+        after = self._ratified(self._worlds.files(world))
         left = self._orphans(after)
         if left:
             raise Violation("the next vacuum removes files left behind", ", ".join(sorted(left)))
@@ -286,7 +313,8 @@ class TableChecks(Checks):
             for state in (self._reading.state(version),):
                 for body in (*state.files.values(), *state.tombstones.values()):
                     named.update(naive.file_names(body))
-        return frozenset(n for n in files if not n.startswith(("_", ".", ITEMS, CLONE))) - named
+        others = ("_", ".", *DECISIONS, CLONE)
+        return frozenset(n for n in files if not n.startswith(others)) - named
 
 
 def _cleaned_up(files: Mapping[str, Entry]) -> set[int]:

@@ -16,8 +16,8 @@ from tests.explorer.commuting import Meetings, is_seen
 from tests.explorer.programs import Node, Outcome, Program, Tree
 from tests.explorer.schedule import ENVIRONMENT, Step
 from tests.explorer.world import (
+    DECISIONS,
     FAILED,
-    ITEMS,
     LOG,
     MUTATING,
     Call,
@@ -253,7 +253,7 @@ class Machine:
         """Whether nobody else can notice the call, nor it anybody else."""
         if call.op == "sync" or (call.op == "clock" and not self.setting.tick_ms):
             return True
-        if call.op == "clock" or call.name.startswith((LOG, ITEMS)) or not call.name:
+        if call.op == "clock" or call.name.startswith((LOG, *DECISIONS)) or not call.name:
             return False
         if self.setting.shared_data and not call.name.startswith("_deltactl/"):
             return False

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from tests.explorer.world import COMMIT, ITEMS, LOG, Entry
+from tests.explorer.world import CATALOG, COMMIT, ITEMS, LOG, Entry
 from tests.support.table_builder import _Z85, Action, State
 
 _CHECKPOINT = re.compile(
@@ -62,6 +62,26 @@ def items(files: Mapping[str, Entry], data: Callable[[int], bytes]) -> Iterator[
             assert match
             complete = body["complete"] == "true"
             yield Item(int(match[1]), commit, f"{LOG}/{body['tempPath']}", complete)
+
+
+class Ratified(NamedTuple):
+    """A commit in the catalog. Names as a world has them."""
+
+    version: int
+    commit: str
+    staged: str
+    published: bool
+
+
+def ratified(files: Mapping[str, Entry], data: Callable[[int], bytes]) -> list[Ratified]:
+    """All commits that the catalog of a world knows, in order."""
+    found = []
+    for name, entry in files.items():
+        if name.startswith(CATALOG):
+            body, version = json.loads(data(entry.data)), int(name.rpartition("/")[2])
+            commit = f"{LOG}/{version:020d}.json"
+            found.append(Ratified(version, commit, body["name"], body["published"]))
+    return sorted(found)
 
 
 def parse_lines(data: bytes) -> list[Action]:

@@ -18,6 +18,7 @@ from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, 
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import ReadOnlyStore
+from tests.explorer.sim_catalog import CatalogCommitter, CatalogStore
 from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
 from tests.explorer.world import Call, Reply, Violation, Worlds
@@ -41,7 +42,7 @@ class Program:
     ``effect`` says what rows a commit makes of the rows before it. A ``counted`` program's
     acknowledged commits are exactly those in the log that carry its ids. ``real`` ones are the
     code under test, ``max_commits`` is the most that a run of it may commit. One that
-    ``only_looks`` asks the store alone, whatever writers agree by. One that ``rearranges`` says
+    ``only_looks`` asks the store alone, and a catalog if there is one. One that ``rearranges`` says
     in its commits that no data changes.
     """
 
@@ -133,9 +134,13 @@ def run_program(
 def _store_for(
     program: Program, store: Store, worlds: Worlds, ask: Callable[[Call], Reply], clock: Clock
 ) -> Store:
-    if program.only_looks:
-        return ReadOnlyStore(store)
-    return agreeing_store(store, worlds, ask, clock) if worlds.rules.has_items else store
+    rules = worlds.rules
+    reached: Store = ReadOnlyStore(store) if program.only_looks else store
+    if rules.has_catalog:
+        return CatalogStore(reached, CatalogCommitter(reached, worlds, ask, clock))
+    if rules.has_items and not program.only_looks:
+        return agreeing_store(store, worlds, ask, clock)
+    return reached
 
 
 @dataclass(eq=False, slots=True, repr=False)

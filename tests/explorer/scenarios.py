@@ -51,6 +51,7 @@ class Scenario:
     ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. The more
     states, the more ``weight``: from 1 on nothing goes wrong on ``dynamodb``, from 2 on ``link``,
     and from 3 on it is not searched on ``dynamodb``. ``--stage long`` is for what is left out.
+    With an ``only`` it is searched on this model alone.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Scenario:
     tick_ms: int = 0
     ticks_after: int = 0
     weight: int = 0
+    only: Model | None = None
 
     @property
     def _twins(self) -> frozenset[int]:
@@ -164,6 +166,7 @@ LITE = _fixed(lambda: tested.vacuum("lite"))
 CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True))
 V2_CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True, kind="v2"))
 APPEND = _fixed(writers.append)
+PUBLICATION = _fixed(writers.publish)
 IN_BATCHES = _fixed(lambda: tested.optimize(OptimizeOptions(commit_every_bytes=1), batches=2))
 
 
@@ -311,6 +314,15 @@ PAIRS: Sequence[Scenario] = (
             ("append", APPEND),
             ("optimize", OPTIMIZE),
             ("checkpoint", CHECKPOINT),
+        )
+    ),
+    *(
+        Scenario(f"{name} against publication", scene, (make, PUBLICATION), only="staged")
+        for name, scene, make in (
+            ("append", small_files, APPEND),
+            ("optimize", _timed, OPTIMIZE),
+            ("restore", one_back, _restore(2)),
+            ("checkpoint and cleanup", long_log, CHECKPOINT),
         )
     ),
     *(

@@ -7,10 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.explorer import naive
 from tests.explorer.invariants import Promise
+from tests.explorer.programs import program_id
+from tests.explorer.sim_catalog import encode_ratified, ratified_name, staged_name
 from tests.explorer.world import Entry, Worlds
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import START_MS, Action, Column, TableBuilder
+from tests.support.table_builder import (
+    START_MS,
+    Action,
+    Column,
+    TableBuilder,
+    commit_path,
+    encode_lines,
+)
 
 DAY = 24 * 3_600_000
 NOW = START_MS + 1000 * DAY
@@ -29,7 +39,22 @@ class Scene:
     version: int
 
     def stored_in(self, worlds: Worlds) -> dict[str, Entry]:
-        return {name: Entry(worlds.keep(data), ms) for name, (data, ms) in self.files.items()}
+        files = {name: Entry(worlds.keep(data), ms) for name, (data, ms) in self.files.items()}
+        return {**files, **(self._staged(worlds) if worlds.rules.has_catalog else {})}
+
+    def _staged(self, worlds: Worlds) -> dict[str, Entry]:
+        """A next version that changes nothing, and is not published yet."""
+        data, ms = self.files[commit_path(self.version)]
+        (info,) = (it["commitInfo"] for it in naive.parse_lines(data) if "commitInfo" in it)
+        if "inCommitTimestamp" in info:
+            info = {**info, "inCommitTimestamp": info["inCommitTimestamp"] + 1}
+        version, content = self.version + 1, encode_lines([{"commitInfo": info}])
+        name = staged_name(version, program_id(-1, 0))
+        ratified = encode_ratified(name, len(content), published=False)
+        return {
+            name: Entry(worlds.keep(content), ms),
+            ratified_name(version): Entry(worlds.keep(ratified), ms),
+        }
 
 
 class _Past:

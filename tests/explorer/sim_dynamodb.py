@@ -22,6 +22,7 @@ from deltactl.storage.dynamodb import DynamoDbEntries
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.store import FileInfo, Store
+from tests.explorer.sim_catalog import CatalogStore
 from tests.explorer.world import ITEMS, Call, Reply, Worlds
 
 _FAILED: Final = "InternalServerError"
@@ -132,6 +133,6 @@ def agreeing_store(
 
 def log_of(store: Store) -> DeltaLog:
     """The log of a table, with commits decided as its store says."""
-    if isinstance(store, AgreeingStore):
+    if isinstance(store, AgreeingStore | CatalogStore):
         return DeltaLog(store.inner, ignore_warning, committer=store.committer)
     return DeltaLog(store, ignore_warning)

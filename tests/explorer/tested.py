@@ -159,7 +159,7 @@ def _sorted(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
 
 
 def _read(store: Store) -> tuple[Snapshot, list[dict[str, Any]]]:
-    snapshot = DeltaLog(store, _quiet).snapshot()
+    snapshot = log_of(store).snapshot()
     return snapshot, scan_snapshot(snapshot).read_all().to_pylist()
 
 

@@ -12,14 +12,19 @@ from typing import Final, Literal, NamedTuple
 
 LOG: Final = "_delta_log"
 ITEMS: Final = "dynamodb:"
+CATALOG: Final = "catalog:"
+DECISIONS: Final = (ITEMS, CATALOG)
+"""Below these names is what decides commits: in no directory, so that no listing shows it."""
 CLONE: Final = "clone:"
 """Below it are the files of a clone of the table, at an address of its own."""
 COMMIT: Final = re.compile(rf"{LOG}/(\d{{20}})\.json")
 
-Model = Literal["link", "conditional", "dynamodb", "plain"]
+Model = Literal["link", "conditional", "dynamodb", "staged", "plain"]
 """``link``: a local file system, whose listings are not atomic and whose files grow in sight;
 ``conditional``: an object store with conditional puts; ``dynamodb``: one without, whose writers
-agree through a DynamoDB table; ``plain``: one whose writers do not, so that they overwrite."""
+agree through a DynamoDB table; ``staged``: one whose writers agree through a catalog, which
+knows commits before they are published; ``plain``: one whose writers do not, so that they
+overwrite."""
 
 
 class Violation(BaseException):
@@ -81,6 +86,11 @@ class Rules:
     def has_items(self) -> bool:
         """Whether writers agree by items in DynamoDB, since puts have no conditions."""
         return self.model == "dynamodb"
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether a catalog decides commits, and they are published later."""
+        return self.model == "staged"
 
     @property
     def overwrites_commits(self) -> bool:
@@ -192,11 +202,16 @@ class Worlds:
                 return Reply("", files[found[-1][0]].data if found else None)
             case "list" | "walk":
                 return self.listing(call, files)
+            case "tail":
+                names = sorted(name for name in files if name.startswith(f"{call.name}/"))
+                return Reply("", tuple((files[n].data, files[n].modified_ms) for n in names))
         raise AssertionError(f"no such call: {call.op}")
 
     def _ensure_commit_stays(self, call: Call, entry: Entry | None) -> None:
         if COMMIT.fullmatch(call.name) and entry is not None and entry.data != call.data:
             raise Violation("one winner per version", f"{call.name} was overwritten")
+        if call.name.startswith(CATALOG) and entry is not None and call.op != "update":
+            raise Violation("one winner per version", f"{call.name} was ratified again")
 
     def _move(self, world: int, call: Call) -> tuple[Reply, int]:
         files = dict(self._worlds[world])
@@ -215,7 +230,7 @@ class Worlds:
         prefix = f"{call.name}/" if call.name else ""
         chosen = sorted(name for name in files if name.startswith(prefix))
         if call.op == "walk" and not prefix:
-            chosen = [name for name in chosen if not name.startswith((ITEMS, CLONE))]
+            chosen = [name for name in chosen if not name.startswith((*DECISIONS, CLONE))]
         elif call.op == "walk":
             pass
         else:

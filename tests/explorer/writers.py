@@ -24,6 +24,7 @@ from tests.explorer import naive
 from tests.explorer.invariants import UNKNOWN_FEATURE
 from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenes import Scene
+from tests.explorer.sim_catalog import CatalogStore
 from tests.explorer.world import LOG
 from tests.support.table_builder import (
     Action,
@@ -244,6 +245,17 @@ def append(number: int = 1, p: str = "a") -> Program:
 def _ids_of(scene: Scene, add: Action) -> list[int]:
     data, _ = scene.files[naive.file_names(add)[0]]
     return [row["id"] for row in naive.stored_rows(data)]
+
+
+def publish() -> Program:
+    """Publishes what the catalog has, and removes the staged commits."""
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        assert isinstance(store, CatalogStore)
+        store.committer.publish(removes=True)
+        return Outcome("done")
+
+    return Program("publication", run, counted=False, max_commits=0)
 
 
 def _without(ids: Sequence[int]) -> Callable[[Rows], Rows]:
