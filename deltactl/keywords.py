@@ -31,8 +31,8 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
     for keyword, value in keywords.items():
         if keyword not in known:
             near = get_close_matches(keyword, known, n=1)
-            hint = f". Did you mean {near[0]!r}?" if near else f". Use one of: {', '.join(known)}"
-            raise TypeError(f"unexpected keyword argument {keyword!r}{hint}")
+            others = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(known)}"
+            raise TypeError(f"unexpected keyword argument {keyword!r}. {others}")
         name, hint_of_type = known[keyword]
         values[name] = _convert(keyword, value, hint_of_type)
     return kind(**values) if options is None else replace(options, **values)  # type: ignore[type-var]

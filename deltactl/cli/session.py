@@ -142,6 +142,9 @@ class Session:
         Raises:
             UsageError: a variable or a file of settings is invalid.
         """
+        from deltactl.option_names import options_spelled
+
+        self._stack.enter_context(options_spelled(self.spell_option))
         self.command = command
         self.table = table if isinstance(table, str) else None
         self._engine = engine or EngineOptions()
@@ -158,6 +161,12 @@ class Session:
         self._stack.enter_context(log_to(self.output, options.verbose))
         self._warn_of_secrets("--storage-option", options.storage_option)
         self._sent_before = requests_sent()
+
+    def spell_option(self, name: str, value: object) -> str:
+        """Return an option of the command that runs, as it is typed."""
+        from deltactl.cli.options.flags import spell_flag
+
+        return spell_flag(self.command, name, value)
 
     def limit_time(self, limit: TimeLimit) -> None:
         """Start the time limit."""

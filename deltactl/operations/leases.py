@@ -39,6 +39,7 @@ from deltactl.errors import (
     ObjectNotFoundError,
     Warn,
 )
+from deltactl.option_names import option
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_timestamp
@@ -234,8 +235,8 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms:
         if holder is not None and holder.holds(now_ms):
             raise LeaseHeldError(
                 f"another {command} is running on this table: {holder.describe()}",
-                hint="Rerun later, or rerun with --no-lease: two runs at a time are "
-                "safe, but may do the same work twice.",
+                hint=f"Rerun later, or rerun with {option('lease', False)}: two runs at a time "
+                "are safe, but may do the same work twice.",
             )
 
 

@@ -12,6 +12,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.storage.store import Store
 
 
@@ -70,5 +71,5 @@ def _purge(log: DeltaLog, context: RunContext) -> None:
         raise InterruptedRunError(
             "interrupted during the purge",
             is_part_done=bool(report.versions),
-            hint="Rerun with --purge-first.",
+            hint=f"Rerun with {option('purge_first', True)}.",
         )

@@ -241,7 +241,7 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
             DeltaLog(disk, ignore_warning), VacuumOptions(mode="full"), machine.context()
         )
         assert report.files_removed == 0
-        assert report.plan.retention.rule.endswith("add --force-retention to remove more")
+        assert report.plan.retention.rule.endswith("add force_retention=True to remove more")
         assert report.to_dict()["kept"] == {WAITING: 1}
         options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)
         assert (

@@ -11,14 +11,13 @@ from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
-from deltactl.errors import CorruptLogError, DeltactlError, StorageError, UsageError
+from deltactl.errors import CorruptLogError, DeltactlError, StorageError
 from deltactl.log.checkpoint.compat import Compat
 from deltactl.operations.checkpoint.options import (
-    NO_PARTS,
-    USE_SIDECARS,
     CheckpointOptions,
     Kind,
     TopFormat,
+    no_parts_error,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     if part_size is not None:
-        raise UsageError(NO_PARTS, hint=USE_SIDECARS)
+        raise no_parts_error()
     options = CheckpointOptions(
         version=version,
         kind=kind,

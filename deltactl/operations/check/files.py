@@ -26,6 +26,7 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.resume import ResumeFile
 from deltactl.operations.check.tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.protocol.spark_hash import hash_texts
 
 _FILES_A_TASK: Final = 512
@@ -100,7 +101,7 @@ class FileCheck:
                     resume.note(left[outcome.task_id].digest, outcome.result)
                 yield outcome.result
         if context.is_cancelled:
-            hint = "Rerun with the same --resume FILE to continue."
+            hint = f"Rerun with the same {option('resume')} FILE to continue."
             raise InterruptedRunError("interrupted", hint=None if resume is None else hint)
 
     def _tasks(self) -> Iterator[Cut]:

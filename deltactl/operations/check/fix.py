@@ -39,6 +39,7 @@ from deltactl.operations.check.path_encoding.pairs import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.short_repr import ShortRepr
+from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
 
@@ -189,9 +190,9 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     for text in texts:
         if text not in known:
             raise UsageError(
-                f"--path {text!r} is not a live path that `deltactl check` reports as "
+                f"{option('texts')} {text!r} is not a live path that `deltactl check` reports as "
                 "PATH_ENCODING or PATH_ENCODING_DOUBTFUL",
-                hint="Give the path as `deltactl check` shows it, or omit --path.",
+                hint=f"Give the path as `deltactl check` shows it, or omit {option('texts')}.",
             )
     return tuple(it for it in found if it.text in texts)
 
@@ -206,8 +207,8 @@ def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
             raise SafetyError(
                 f"the log has {counts[name]} live paths for the file {name!r}. This run "
                 "would remove all of them, and the table would lose the file. Nothing was removed",
-                hint="Choose one of these paths, and rerun without --path for it. The file then "
-                "stays in the table under the chosen path.",
+                hint=f"Choose one of these paths, and rerun without {option('texts')} for it. The "
+                "file then stays in the table under the chosen path.",
             )
 
 

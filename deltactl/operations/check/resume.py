@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from deltactl.errors import UsageError
 from deltactl.operations.check.tasks import BatchResult
 from deltactl.operations.output_files import ensure_outside_tables
+from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 
 _FORMAT = 1
@@ -40,7 +41,7 @@ class ResumeFile:
         self.done: dict[str, BatchResult] = {}
         self._file: TextIO | None = None
         # Its real place: a link may lead into a table.
-        ensure_outside_tables("--resume", path, LocalStore(str(self._path.resolve().parent)))
+        ensure_outside_tables(option("resume"), path, LocalStore(str(self._path.resolve().parent)))
         try:
             self._load()
             self._file = self._path.open("a", encoding="utf-8")
@@ -48,7 +49,7 @@ class ResumeFile:
                 self._write(self._head)
         except OSError as error:
             raise UsageError(
-                f"--resume {path!r} cannot be read or written: {error.strerror}",
+                f"{option('resume')} {path!r} cannot be read or written: {error.strerror}",
                 hint="Give a file that you can read and write.",
             ) from error
 
@@ -98,13 +99,14 @@ class ResumeFile:
             found = {node.pop("batch"): _to_result(node) for node in batches}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
-                f"{self._path} is not a file that --resume wrote: {error}",
-                hint="Give --resume another FILE.",
+                f"{self._path} is not a file that {option('resume')} wrote: {error}",
+                hint=f"Give {option('resume')} another FILE.",
             ) from error
         if head != self._head:
             raise UsageError(
                 f"{self._path} belongs to another check: {self._describe_differences(head)}",
-                hint="Rerun with the options of that check, or give --resume another FILE.",
+                hint=f"Rerun with the options of that check, or give {option('resume')} another "
+                "FILE.",
             )
         return found
 

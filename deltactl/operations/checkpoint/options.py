@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint.compat import Compat
 from deltactl.operations.thresholds import Need
+from deltactl.option_names import option
 
 Kind: TypeAlias = Literal["auto", "classic", "v2"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
 
-NO_PARTS: Final = (
-    "deltactl reads multi-part checkpoints but does not write them: PROTOCOL.md "
-    "deprecates them for writers"
-)
-USE_SIDECARS: Final = (
-    "Rerun with --kind classic, or with --kind v2 --sidecar-size ROWS if the table has the feature "
-    "v2Checkpoint."
-)
+
+def no_parts_error() -> UsageError:
+    """Return the error for a request to write a multi-part checkpoint."""
+    return UsageError(
+        "deltactl reads multi-part checkpoints but does not write them: PROTOCOL.md "
+        "deprecates them for writers",
+        hint=f"Rerun with {option('kind', 'classic')}, or with {option('kind', 'v2')} "
+        f"{option('sidecar_rows')} ROWS if the table has the feature v2Checkpoint.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,14 @@ class CheckpointOptions:
             UsageError: the message has the option.
         """
         if self.version is not None and self.version < 0:
-            raise UsageError("--version must not be negative")
+            raise UsageError(f"{option('version')} must not be negative")
         if self.sidecar_rows <= 0:
-            raise UsageError("--sidecar-size must be more than zero")
+            raise UsageError(f"{option('sidecar_rows')} must be more than zero")
         if self.kind not in get_args(Kind):
-            raise UsageError(NO_PARTS, hint=USE_SIDECARS)
+            raise no_parts_error()
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
             raise UsageError(
-                "--cleanup-only cannot be combined with --cleanup, --compact-log or --kind, "
-                "because --cleanup-only writes no checkpoint"
+                f"{option('cleanup_only')} cannot be combined with {option('cleanup')}, "
+                f"{option('compact_log')} or {option('kind')}, because {option('cleanup_only')} "
+                "writes no checkpoint"
             )

@@ -13,6 +13,7 @@ from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import ReplayPartition
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.option_names import option
 from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 
 WrittenKind: TypeAlias = Literal["classic", "v2"]
@@ -77,7 +78,7 @@ def plan_checkpoint(
         raise SafetyError(
             f"version {snapshot.version} already has a checkpoint of another kind, and its commit "
             "file was deleted. Without this file, deltactl writes no second checkpoint",
-            hint="Rerun after the next commit, without --version.",
+            hint=f"Rerun after the next commit, without {option('version')}.",
         )
     return plan_files(snapshot, kind, options)
 
@@ -100,8 +101,8 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
     if options.kind == "v2" and not has_v2:
         raise UnsupportedFeatureError(
             "a v2 checkpoint needs the table feature v2Checkpoint, which the table does not have",
-            hint="Use --kind classic, or enable v2Checkpoint with the engine that writes the "
-            "table.",
+            hint=f"Use {option('kind', 'classic')}, or enable v2Checkpoint with the engine that "
+            "writes the table.",
         )
     return options.kind
 

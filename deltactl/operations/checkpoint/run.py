@@ -29,6 +29,7 @@ from deltactl.operations.checkpoint.write import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now, trusted_now
+from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import DAY_MS, format_count, format_timestamp
 
@@ -145,7 +146,7 @@ class _Job:
                 raise SafetyError(
                     f"version {options.version} of {log.uri} cannot have a checkpoint yet: its "
                     f"commit is not published. Commits are published up to version {published}",
-                    hint=f"Rerun with --version {published}.",
+                    hint=f"Rerun with {option('version')} {published}.",
                 )
             self.snapshot = log.snapshot(published)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:

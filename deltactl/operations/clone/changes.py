@@ -15,6 +15,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.commits import PastClone, app_id
+from deltactl.option_names import option
 from deltactl.protocol.actions import is_same_metadata
 
 _PROTOCOL: Final = "its protocol was changed"
@@ -40,16 +41,18 @@ def ensure_unchanged(
         raise SafetyError(
             f"the log of {where} no longer has the commit of the last clone run. So it is "
             "unknown whether the clone was changed after that run",
-            hint="Add --full to replace the clone's files with those of the source.",
+            hint=f"Add {option('full', True)} to replace the clone's files with those of the "
+            "source.",
         )
     reason = _find_reason(log, current, past.version)
     if reason is None or _is_as_cloned(log, current, past.version):
         return
-    hint = "Add --full to replace the clone's files and state with those of the source."
+    full = option("full", True)
+    hint = f"Add {full} to replace the clone's files and state with those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
         hint = (
             f"Run `deltactl describe-history {where}` to see the changes. Run `deltactl restore "
-            f"{where} --to-version {past.version}` to discard them, or add --full."
+            f"{where} --to-version {past.version}` to discard them, or add {full}."
         )
     raise SafetyError(
         f"{where} was changed after the last clone run, which copied version {txn.version} of the "

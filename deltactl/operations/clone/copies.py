@@ -18,6 +18,7 @@ from deltactl.errors import DataFileError, InterruptedRunError, SafetyError
 from deltactl.numpy_types import Integers
 from deltactl.operations.clone.tasks import CopyResult, CopySpec, CopyTask, copy_batch, copy_files
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -90,7 +91,7 @@ def copy_all(
             f"modification time than when they were copied, such as {names}. A writer replaced "
             "them in place, or they were copied from elsewhere",
             hint="Check the source with `deltactl check`. To replace the copies too, also in "
-            "earlier versions of the clone, add --full.",
+            f"earlier versions of the clone, add {option('full', True)}.",
         )
     target.sync_directories(copies["target"].to_pylist())
     return copied

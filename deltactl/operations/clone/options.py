@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deltactl.errors import UsageError
+from deltactl.option_names import option
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.units import TimestampMs
 
@@ -37,23 +38,26 @@ class CloneOptions:
         """
         if self.version is not None and self.timestamp_ms is not None:
             raise UsageError(
-                "--version and --timestamp cannot be combined",
+                f"{option('version')} and {option('timestamp')} cannot be combined",
                 hint="Give one of them; `deltactl describe-history` lists the versions.",
             )
         if self.version is not None and self.version < 0:
-            raise UsageError("--version must not be negative")
+            raise UsageError(f"{option('version')} must not be negative")
         if self.sync and not self.deep:
             raise UsageError(
-                "--sync needs --deep: --sync keeps the files that an earlier run copied, and a "
-                "shallow clone has no copied files",
+                f"{option('sync')} needs {option('deep')}: {option('sync')} keeps the files that "
+                "an earlier run copied, and a shallow clone has no copied files",
                 hint="To update a shallow clone, delete it and clone again. To update a deep "
-                "clone, add --deep.",
+                f"clone, add {option('deep', True)}.",
             )
         if self.full and not self.sync:
-            raise UsageError("--full needs --sync", hint="Add --sync, or omit --full.")
+            raise UsageError(
+                f"{option('full')} needs {option('sync')}",
+                hint=f"Add {option('sync', True)}, or omit {option('full')}.",
+            )
         if self.deep and not self.note:
             raise UsageError(
-                "--no-note is for shallow clones",
-                hint="Omit --no-note: a deep clone is not recorded in the source.",
+                f"{option('note', False)} is for shallow clones",
+                hint=f"Omit {option('note', False)}: a deep clone is not recorded in the source.",
             )
         list_property_features(self.properties)

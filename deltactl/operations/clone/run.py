@@ -54,6 +54,7 @@ from deltactl.operations.clone.shallow import (
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.manifest.refresh import refresh_manifests
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -196,7 +197,8 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
     if found != wanted:
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
-            hint = "Add --deep --sync to bring this clone up to the source's version."
+            needed = f"{option('deep', True)} {option('sync', True)}"
+            hint = f"Add {needed} to bring this clone up to the source's version."
         raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:
         target.delete_many([PROGRESS_FILE])

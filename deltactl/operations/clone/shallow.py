@@ -26,6 +26,7 @@ from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_not
 from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
+from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_local_uri, parse_scheme
 from deltactl.storage.open import open_store
@@ -37,8 +38,8 @@ def warn_of_vacuum(context: RunContext) -> None:
     """Warn of actions that break a shallow clone."""
     context.warn(
         "a shallow clone needs the files of its source. If another tool vacuums the source, the "
-        "clone may become unreadable. Use `deltactl vacuum --also-keep-for` to keep the "
-        "files, or --deep to create an independent table"
+        "clone may become unreadable. Use `deltactl vacuum --also-keep-for` to keep the files, "
+        f"or {option('deep', True)} to create an independent table"
     )
 
 
@@ -53,7 +54,7 @@ def ensure_addresses(source: Store) -> None:
         raise SafetyError(
             f"the log of a shallow clone would have addresses {scheme}://, which other programs"
             " cannot open",
-            hint="Use --deep.",
+            hint=f"Use {option('deep', True)}.",
         )
 
 
@@ -90,7 +91,7 @@ def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:
             f"the vacuum that began in {unfinished[-1]} has not ended (no VACUUM END commit). It "
             f"may be removing files of version {plan.version}, so no table was created",
             hint="Rerun when the vacuum has ended. If the vacuum was killed, clone the latest "
-            "version, or use --deep instead of --shallow.",
+            f"version, or use {option('deep', True)} instead of {option('deep', False)}.",
         )
 
 
@@ -136,7 +137,8 @@ def _write(store: Store, note: CloneNote) -> None:
         raise SafetyError(
             f"the clone cannot be recorded in {store.uri}: {error.message}. Without this record, "
             "a vacuum of the source could remove files that the clone uses",
-            hint="Add --no-note to clone without this record, or use --deep.",
+            hint=f"Add {option('note', False)} to clone without this record, or use "
+            f"{option('deep', True)}.",
         ) from error
 
 

@@ -40,6 +40,7 @@ from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.restored_state.commit import RestoreCommit
 from deltactl.operations.restored_state.state import RestoredState, is_same_state, restored_state
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
@@ -176,10 +177,14 @@ def _with_past_options(
     if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
-            + ("without --where" if past.predicate is None else f"with --where {past.predicate!r}")
+            + (
+                f"without {option('where')}"
+                if past.predicate is None
+                else f"with {option('where')} {past.predicate!r}"
+            )
             + ", but this run selects other partitions",
-            hint="Omit --where to keep the partitions that the clone has now. To change to the "
-            "partitions of this run, add --full.",
+            hint=f"Omit {option('where')} to keep the partitions that the clone has now. To "
+            f"change to the partitions of this run, add {option('full', True)}.",
         )
     where = past.predicate if options.where is None and not options.full else options.where
     return replace(options, where=where, properties={**past.properties, **options.properties})
@@ -202,14 +207,15 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
             f"{where} is a clone of a table with the id {clones[0].partition(':')[2]}, but "
             f"{source.store.uri} has the id {source.metadata.id}. The source was recreated, "
             "or is another table",
-            hint=f"Add --full to replace the clone's files with those of {source.store.uri}.",
+            hint=f"Add {option('full', True)} to replace the clone's files with those of "
+            f"{source.store.uri}.",
         )
     if source.version < txn.version:
         raise SafetyError(
             f"{where} is a clone of version {txn.version} of {source.store.uri}, but this run "
             f"would clone the older version {source.version}",
-            hint="Check whether the source was restored from a backup. Add --full to set the clone "
-            "to the older version.",
+            hint="Check whether the source was restored from a backup. Add "
+            f"{option('full', True)} to set the clone to the older version.",
         )
 
 
@@ -295,8 +301,8 @@ def _ensure_may_remove(update: _Update) -> None:
         raise SafetyError(
             f"the source no longer has {format_count(update.removed.num_rows, 'file', 'files')} "
             "of the clone, but delta.appendOnly forbids removing files from the clone",
-            hint="Rerun with --property delta.appendOnly=false. This changes the property of the "
-            "clone, not of the source.",
+            hint=f"Rerun with {option('properties')} delta.appendOnly=false. This changes the "
+            "property of the clone, not of the source.",
         )
 
 

@@ -22,6 +22,7 @@ from deltactl.operations.convert.partitions import (
 )
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup
+from deltactl.option_names import option
 from deltactl.protocol.actions import CONVERTED, Metadata, Protocol
 from deltactl.protocol.features import COLUMN_MAPPING
 from deltactl.protocol.new_tables import (
@@ -202,7 +203,11 @@ def _add_partitions(struct: StructType, partitioning: Partitioning) -> StructTyp
 
 def _unfit_names(schema: StructType) -> list[Problem]:
     return [
-        ("", f.name, "needs --column-mapping: readers refuse ' ,;{}()\\n\\t=' in names")
+        (
+            "",
+            f.name,
+            f"needs {option('column_mapping')}: readers refuse ' ,;{{}}()\\n\\t=' in names",
+        )
         for f in walk_fields(schema)
         if _UNFIT.search(f.name)
     ]

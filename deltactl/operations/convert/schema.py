@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltactl.operations.convert.partitions import Problem
+from deltactl.option_names import option
 from deltactl.protocol.schema import (
     MAX_DECIMAL_DIGITS,
     ArrayType,
@@ -106,7 +107,8 @@ class SchemaMerger:
             raise _Conflict(path, _differs(new, known))
         if not self.widens:
             raise _Conflict(
-                path, f"{_differs(new, known)}; --schema-mode widen makes both {wide.name}"
+                path,
+                f"{_differs(new, known)}; {option('schema_mode', 'widen')} makes both {wide.name}",
             )
         self.widened.add(path)
         return wide

@@ -17,6 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow, history_table
 from deltactl.log.history.read import Selection
 from deltactl.operations.history.changes import Change, ChangeCounter
+from deltactl.option_names import option
 from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
         StorageError: the log cannot be read.
     """
     if options.limit is not None and options.limit < 1:
-        raise UsageError(f"--limit must be at least 1, not {options.limit}")
+        raise UsageError(f"{option('limit')} must be at least 1, not {options.limit}")
     if options.first_version == options.last_version:
         log.ensure_has(options.first_version)
     counter = ChangeCounter()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.policy import ActionName
+from deltactl.option_names import option
 from deltactl.units import SizeBytes
 
 
@@ -32,6 +33,6 @@ class MaintainOptions:
             UsageError: naming the option.
         """
         if self.jobs < 1:
-            raise UsageError("--jobs must be at least 1")
+            raise UsageError(f"{option('jobs')} must be at least 1")
         if self.only is not None and not self.only:
-            raise UsageError("--only needs at least one action")
+            raise UsageError(f"{option('only')} needs at least one action")

@@ -22,6 +22,7 @@ from deltactl.log.threads import read_ahead
 from deltactl.operations.manifest.lines import ManifestLines
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.partition_groups import group_partitions
+from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local.uris import uri_to_path
@@ -117,7 +118,7 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
             f"{live.vectors} live files of {table} have deletion vectors: readers of manifests "
             "would return deleted rows",
             hint=f"Run `deltactl optimize {shlex.quote(table)} --purge`, or rerun with "
-            "--purge-first.",
+            f"{option('purge_first', True)}.",
         )
 
 

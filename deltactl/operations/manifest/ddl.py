@@ -22,6 +22,7 @@ from deltactl.operations.manifest.plan import (
     PartitionManifest,
     parse_directory,
 )
+from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import normalize_partition_column
 from deltactl.protocol.paths import HIVE_NULL
@@ -134,8 +135,9 @@ class _Dialect:
 
 def _unnameable(name: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"the name {name!r} is not possible in a statement of the engine of --ddl",
-        hint="Omit --ddl, and declare the table in the engine manually, without this column.",
+        f"the name {name!r} is not possible in a statement of the engine of {option('ddl')}",
+        hint=f"Omit {option('ddl')}, and declare the table in the engine manually, without this "
+        "column.",
     )
 
 
@@ -297,6 +299,8 @@ class _Writer:
             case PrimitiveType(name) if name in self._dialect.types:
                 return self._dialect.types[name]
         raise UnsupportedFeatureError(
-            f"column {column!r} has a type that the engine of --ddl does not support: {kind}",
-            hint="Omit --ddl, and declare the table in the engine manually, without this column.",
+            f"column {column!r} has a type that the engine of {option('ddl')} does not support: "
+            f"{kind}",
+            hint=f"Omit {option('ddl')}, and declare the table in the engine manually, without "
+            "this column.",
         )

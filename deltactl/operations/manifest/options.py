@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from deltactl.errors import UsageError
+from deltactl.option_names import option
 
 MODE: Final = "symlink_format_manifest"
 Engine = Literal["athena", "trino", "hive", "redshift"]
@@ -40,21 +41,24 @@ class ManifestOptions:
             UsageError: naming the option.
         """
         if self.mode.lower() != MODE:
-            raise UsageError(f"--mode {self.mode!r} is not supported", hint=f"Use --mode {MODE}.")
-        for name, number in (("--version", self.version), ("--since", self.since)):
+            raise UsageError(
+                f"{option('mode')} {self.mode!r} is not supported",
+                hint=f"Use {option('mode', MODE)}.",
+            )
+        for name, number in ((option("version"), self.version), (option("since"), self.since)):
             if number is not None and number < 0:
                 raise UsageError(f"{name} must not be negative")
         if self.purge_first and self.version is not None:
             raise UsageError(
-                "--purge-first and --version cannot be combined",
-                hint="Omit --version or --purge-first: the purge removes deletion vectors only in "
-                "a new version, not in an older one.",
+                f"{option('purge_first')} and {option('version')} cannot be combined",
+                hint=f"Omit {option('version')} or {option('purge_first', True)}: the purge "
+                "removes deletion vectors only in a new version, not in an older one.",
             )
         if self.since is not None and self.version is not None and self.since > self.version:
-            raise UsageError("--since must not be after --version")
+            raise UsageError(f"{option('since')} must not be after {option('version')}")
         for scheme in (*self.schemes, *self.schemes.values()):
             if not _SCHEME.fullmatch(scheme):
                 raise UsageError(
-                    f"--scheme-map: {scheme!r} is not the scheme of a URI",
-                    hint="Write two schemes, such as --scheme-map s3a=s3.",
+                    f"{option('schemes')}: {scheme!r} is not the scheme of a URI",
+                    hint=f"Write two schemes, such as {option('schemes')} s3a=s3.",
                 )

@@ -24,6 +24,7 @@ from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import is_begun, write_manifests
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -88,8 +89,8 @@ def _generate(
     if live.vectors and options.purge_first and not writes:
         files = format_count(live.vectors, "file has", "files have")
         context.warn(
-            f"{files} deletion vectors. Without --dry-run and --check, deltactl first rewrites "
-            "such files"
+            f"{files} deletion vectors. Without {option('dry_run')} and {option('check')}, "
+            "deltactl first rewrites such files"
         )
     else:
         ensure_no_vectors(live, snapshot.store.uri)

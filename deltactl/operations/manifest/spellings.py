@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from deltactl.errors import SafetyError
+from deltactl.option_names import option
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 
@@ -44,6 +45,6 @@ def ensure_distinct(output: Store, alike: Alike) -> None:
             raise SafetyError(
                 f"no manifest was written: {output.uri} is on a file system that takes {one!r} and "
                 f"{other!r} for one directory, so one manifest would replace the other",
-                hint="Rerun with --output-root and an address whose file system distinguishes "
-                "these names.",
+                hint=f"Rerun with {option('output_root')} and an address whose file system "
+                "distinguishes these names.",
             )

@@ -15,6 +15,7 @@ from deltactl.operations.optimize.groups import IN_LAYOUT
 from deltactl.operations.optimize.layout.clusters import ClusterLimit, divide_clusters
 from deltactl.operations.optimize.layout.existing import AssignedFiles, ExistingLayout
 from deltactl.operations.optimize.packing import PackingRule, pack
+from deltactl.option_names import option
 from deltactl.units import GIB, KIB, MIB, format_count
 
 
@@ -151,7 +152,7 @@ def limit_bytes(
             left -= weights[index]
     too_large = {i for i, weight in enumerate(weights) if weight > max_bytes}
     dropped = sum(len(bins[i]) for i in range(len(bins)) if i not in taken | too_large)
-    candidates.left_alone["over --max-bytes"] = dropped
+    candidates.left_alone[f"over {option('max_bytes')}"] = dropped
     if too_large:
         files = sum(len(bins[i]) for i in too_large)
         _explain_too_large(candidates, files, max(weights), limit, warn)
@@ -165,10 +166,10 @@ def _explain_too_large(
     if limit.parts_bytes is not None:
         needed = min(needed, limit.parts_bytes)
     size = _round_up(needed)
-    candidates.left_alone[f"in bins larger than --max-bytes (raise it to {size})"] = files
+    candidates.left_alone[f"in bins larger than {option('max_bytes')} (raise it to {size})"] = files
     warn(
         f"{format_count(files, 'file is', 'files are')} not rewritten, because their bins are "
-        f"larger than --max-bytes; raise --max-bytes to {size} or more"
+        f"larger than {option('max_bytes')}; raise {option('max_bytes')} to {size} or more"
     )
 
 

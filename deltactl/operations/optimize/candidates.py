@@ -21,6 +21,7 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.operations.touched_partitions import find_touched
+from deltactl.option_names import option
 from deltactl.parquet.data_file import FLOAT_STATS
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
@@ -138,7 +139,7 @@ def find_candidates(
         others = pc.invert(pc.is_in(files["path"], value_set=names))
         candidates.leave(np.asarray(others), "not changed by other writers")
     _leave_two_texts(candidates, snapshot, log.warn)
-    candidates.left_alone["not matched by --where"] = loaded.num_others
+    candidates.left_alone[f"not matched by {option('where')}"] = loaded.num_others
     if options.partitions is not None:
         outside = _outside(candidates, snapshot, options.partitions)
         candidates.leave(outside, "in a partition not chosen")

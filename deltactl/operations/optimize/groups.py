@@ -21,6 +21,7 @@ from deltactl.operations.optimize.layout.tags import is_clustered_otherwise
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.optimize.purge import purge_mask
+from deltactl.option_names import option
 from deltactl.protocol.partitions import lookup_map
 
 TARGET_TAG: Final = "deltactl.targetFileSize"
@@ -58,7 +59,11 @@ def group_files(
         candidates.forced = wanted
     elif request is None:
         clustered = clustered_mask(log, snapshot, files, z_orders) & ~layouts.assigned.mask
-        candidates.leave(clustered, "clustered or Z-ordered (rewrite with --cluster-by or --full)")
+        candidates.leave(
+            clustered,
+            f"clustered or Z-ordered (rewrite with {option('cluster_by')} or "
+            f"{option('full', True)})",
+        )
         _leave_unless_small(candidates, options, layouts, rule, limit)
     elif not options.full:
         _leave_placed(candidates, options, request, layouts.assigned, limit)
@@ -98,7 +103,9 @@ def _leave_placed(
     """Exclude files that have the requested layout already."""
     if request.kind == "liquid":
         otherwise = is_clustered_otherwise(candidates.files, request)
-        candidates.leave(otherwise, "clustered by other columns (rewrite with --full)")
+        candidates.leave(
+            otherwise, f"clustered by other columns (rewrite with {option('full', True)})"
+        )
     candidates.forced = _over_ratio(candidates.files, options.max_deleted_rows_ratio)
     finished = np.zeros_like(candidates.mask)
     if request.kind != "zorder":

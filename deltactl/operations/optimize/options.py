@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
+from deltactl.option_names import option
 from deltactl.protocol.column_names import Columns
 from deltactl.units import GIB, MIB, DurationMs, SizeBytes
 
@@ -94,33 +95,34 @@ class OptimizeOptions:
             UsageError: naming the option.
         """
         for name, value in (
-            ("--target-size", self.target_bytes),
-            ("--min-input-files", self.min_input_files),
-            ("--commit-every", self.commit_every_ms),
-            ("--commit-every", self.commit_every_bytes),
-            ("--memory", self.memory_bytes),
-            ("--min-row-group", self.min_row_group_bytes),
+            (option("target_bytes"), self.target_bytes),
+            (option("min_input_files"), self.min_input_files),
+            (option("commit_every"), self.commit_every_ms),
+            (option("commit_every"), self.commit_every_bytes),
+            (option("memory_bytes"), self.memory_bytes),
+            (option("min_row_group_bytes"), self.min_row_group_bytes),
         ):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")
         for name, value in (
-            ("--min-file-size", self.min_file_bytes),
-            ("--max-bytes", self.max_bytes),
-            ("--skip-hot", self.skip_hot_ms),
-            ("--since-version", self.since_version),
-            ("--min-cluster-size", self.min_cluster_bytes),
+            (option("min_file_bytes"), self.min_file_bytes),
+            (option("max_bytes"), self.max_bytes),
+            (option("skip_hot"), self.skip_hot_ms),
+            (option("since_version"), self.since_version),
+            (option("min_cluster_bytes"), self.min_cluster_bytes),
         ):
             if value is not None and value < 0:
                 raise UsageError(f"{name} must not be negative")
         if not 0 <= self.max_deleted_rows_ratio <= 1:
-            raise UsageError("--max-deleted-rows-ratio must be between 0 and 1")
+            raise UsageError(f"{option('max_deleted_rows_ratio')} must be between 0 and 1")
         if self.verify not in get_args(Verification):
-            raise UsageError(f"--verify {self.verify!r} is neither counts nor full")
+            raise UsageError(f"{option('verify')} {self.verify!r} is neither counts nor full")
         if self.rewrite not in get_args(Rewrite):
-            raise UsageError(f"--rewrite {self.rewrite!r} is not auto, copy or encode")
+            raise UsageError(f"{option('rewrite')} {self.rewrite!r} is not auto, copy or encode")
         if self.rewrite != "auto" and self.min_row_group_bytes is not None:
             raise UsageError(
-                f"--min-row-group cannot be combined with --rewrite {self.rewrite}",
+                f"{option('min_row_group_bytes')} cannot be combined with "
+                f"{option('rewrite', self.rewrite)}",
                 hint="Remove one of the two options.",
             )
         self._ensure_codec()
@@ -152,49 +154,56 @@ class OptimizeOptions:
     def _ensure_layout(self) -> None:
         if self.cluster_by is not None and self.zorder_by is not None:
             raise UsageError(
-                "--cluster-by and --zorder-by cannot be combined",
+                f"{option('cluster_by')} and {option('zorder_by')} cannot be combined",
                 hint="Remove one of the two options.",
             )
         if self.layout is not None and self.layout not in get_args(Layout):
-            raise UsageError(f"--layout {self.layout!r} is not tile, hilbert, zorder or linear")
+            raise UsageError(
+                f"{option('layout')} {self.layout!r} is not tile, hilbert, zorder or linear"
+            )
         if self.layout is not None and self.zorder_by is not None:
             raise UsageError(
-                "--layout cannot be combined with --zorder-by",
-                hint="Remove --layout, or use --cluster-by instead of --zorder-by.",
+                f"{option('layout')} cannot be combined with {option('zorder_by')}",
+                hint=f"Remove {option('layout')}, or use {option('cluster_by')} instead of "
+                f"{option('zorder_by')}.",
             )
         if not self.places_rows:
             return
-        option = "--cluster-by" if self.cluster_by is not None else "--zorder-by"
+        chosen = option("cluster_by" if self.cluster_by is not None else "zorder_by")
         if self.purge:
             raise UsageError(
-                f"{option} cannot be combined with --purge", hint="Use them in two separate runs."
+                f"{chosen} cannot be combined with {option('purge')}",
+                hint="Use them in two separate runs.",
             )
         if self.rewrite == "copy":
             raise UsageError(
-                f"{option} cannot be combined with --rewrite copy. {option} moves rows between "
-                "files, but --rewrite copy can only copy whole row groups",
+                f"{chosen} cannot be combined with {option('rewrite', 'copy')}. {chosen} moves "
+                f"rows between files, but {option('rewrite', 'copy')} can only copy whole row "
+                "groups",
                 hint="Remove one of the two options.",
             )
 
     def _ensure_codec(self) -> None:
         codec, level = self.codec, self.codec_level
         if codec is not None and codec not in CODEC_LEVELS:
-            raise UsageError(f"--codec {codec!r} is not one of {', '.join(CODEC_LEVELS)}")
+            raise UsageError(f"{option('codec')} {codec!r} is not one of {', '.join(CODEC_LEVELS)}")
         if level is None:
             return
         if codec is None:
             raise UsageError(
-                "a compression level needs --codec", hint="Give the codec, such as --codec zstd:3."
+                f"a compression level needs {option('codec')}",
+                hint=f"Give the codec, such as {option('codec')} zstd:3.",
             )
         levels = CODEC_LEVELS[codec]
         if not levels:
             raise UsageError(
-                f"--codec {codec}: this codec has no compression levels",
-                hint=f"Write --codec {codec}.",
+                f"{option('codec', codec)}: this codec has no compression levels",
+                hint=f"Write {option('codec', codec)}.",
             )
         if level not in levels:
             raise UsageError(
-                f"--codec {codec}: level {level} is not between {levels[0]} and {levels[-1]}"
+                f"{option('codec', codec)}: level {level} is not between {levels[0]} and "
+                f"{levels[-1]}"
             )
 
 

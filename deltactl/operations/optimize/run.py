@@ -41,6 +41,7 @@ from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask
 from deltactl.operations.optimize.unusable import drop_bins, find_unusable
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
+from deltactl.option_names import option
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import CopyRefusal, codec_of
 from deltactl.protocol.arrow_schemas import arrow_type
@@ -231,9 +232,9 @@ def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
     for found in each_in_parallel(find, list(iter_data_files(plan.files))):
         if found is not None:
             raise UsageError(
-                f"--codec {codec}: {found[0]!r} is compressed with {found[1]}, and --rewrite copy "
-                "keeps this codec",
-                hint="Rerun with --rewrite auto, or without --codec.",
+                f"{option('codec', codec)}: {found[0]!r} is compressed with {found[1]}, and "
+                f"{option('rewrite', 'copy')} keeps this codec",
+                hint=f"Rerun with {option('rewrite', 'auto')}, or without {option('codec')}.",
             )
 
 
@@ -327,9 +328,10 @@ def _find_shortfall(snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOpt
         return None
     if need.skip is not None and resolve_request(snapshot, options) is None:
         raise UsageError(
-            "--if-needed skip needs clustering columns, but the table has none, and no option "
-            "names any",
-            hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove --if-needed skip.",
+            f"{option('need')} skip needs clustering columns, but the table has none, and no "
+            "option names any",
+            hint=f"Add {option('cluster_by')} COLUMNS or {option('zorder_by')} COLUMNS, or remove "
+            f"{option('need')} skip.",
         )
     if plan.is_empty:
         return None

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.option_names import option
 from deltactl.protocol.actions import Protocol
 from deltactl.protocol.features import (
     CHECKPOINT_PROTECTION,
@@ -30,8 +31,6 @@ from deltactl.protocol.features import (
 )
 from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import format_duration, format_timestamp
-
-_WITHOUT = "Restore without --allow-protocol-downgrade"
 
 
 def downgraded_protocol(current: Snapshot, target: Snapshot) -> Protocol:
@@ -78,8 +77,8 @@ def find_downgrade_refusal(
         return _refuse(
             readers,
             "the latest checkpoint is a V2 checkpoint",
-            hint=f"{_WITHOUT}; run `deltactl checkpoint {where} --kind classic`; then rerun with "
-            f"--allow-protocol-downgrade.",
+            hint=f"Restore without {option('allow_protocol_downgrade')}; run `deltactl checkpoint "
+            f"{where} --kind classic`; then rerun with {option('allow_protocol_downgrade', True)}.",
         )
     if DELETION_VECTORS.name in dropped:
         return _find_vectors(current, removed, readers)
@@ -98,9 +97,9 @@ def _find_vectors(current: Snapshot, removed: pa.Table, readers: list[str]) -> S
             readers,
             "the restore would remove files with deletion vectors, and their tombstones would "
             "stay in the log",
-            hint=f"{_WITHOUT} now. When the retention of {format_duration(retention_ms)} has "
-            f"passed, run `deltactl checkpoint {current.store.uri}`, then restore with "
-            "--allow-protocol-downgrade.",
+            hint=f"Restore without {option('allow_protocol_downgrade')} now. When the retention "
+            f"of {format_duration(retention_ms)} has passed, run `deltactl checkpoint "
+            f"{current.store.uri}`, then restore with {option('allow_protocol_downgrade', True)}.",
         )
     newest = _newest_vector_tombstone(current)
     if newest is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltactl.errors import UsageError
+from deltactl.option_names import option
 from deltactl.units import TimestampMs
 
 
@@ -31,15 +32,16 @@ class RestoreOptions:
         if (self.version is None) == (self.timestamp_ms is None):
             both = self.version is not None
             raise UsageError(
-                "--to-version and --to-timestamp cannot be combined"
+                f"{option('version')} and {option('timestamp')} cannot be combined"
                 if both
-                else "restore needs --to-version or --to-timestamp",
+                else f"restore needs {option('version')} or {option('timestamp')}",
                 hint="Give one of them; `deltactl describe-history` lists the versions.",
             )
         if self.version is not None and self.version < 0:
-            raise UsageError("--to-version must not be negative")
+            raise UsageError(f"{option('version')} must not be negative")
         if self.where is not None and self.allow_protocol_downgrade:
             raise UsageError(
-                "--where and --allow-protocol-downgrade cannot be combined",
-                hint="Omit --allow-protocol-downgrade: with --where, the protocol stays as it is.",
+                f"{option('where')} and {option('allow_protocol_downgrade')} cannot be combined",
+                hint=f"Omit {option('allow_protocol_downgrade')}: with {option('where')}, the "
+                "protocol stays as it is.",
             )

@@ -6,6 +6,7 @@ from typing import Final
 
 from deltactl.errors import SafetyError
 from deltactl.log.snapshot import Snapshot
+from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import list_features
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, render_type
@@ -24,8 +25,8 @@ def ensure_fits(current: Snapshot, target: Snapshot) -> None:
     if reason is not None:
         raise SafetyError(
             f"the files of version {target.version} do not fit the table as it is now: {reason}",
-            hint="Restore the whole table, without --where, or choose a version that has the "
-            "schema of the latest version.",
+            hint=f"Restore the whole table, without {option('where')}, or choose a version that "
+            "has the schema of the latest version.",
         )
 
 

@@ -54,6 +54,7 @@ from deltactl.operations.vacuum_commits import (
     find_open_vacuums,
     find_vacuum_commits,
 )
+from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import format_count, format_duration, format_timestamp
 
@@ -168,7 +169,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
     whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:
         ways.append(f"restore version {whole}, the nearest version that has all its files")
-    ways.append("rerun with --ignore-missing to restore the version without them")
+    ways.append(f"rerun with {option('ignore_missing', True)} to restore the version without them")
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
 
 

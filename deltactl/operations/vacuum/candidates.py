@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.operations.vacuum.listing import FACTS, stat_files
+from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.vacuum_names import (
     HiddenRule,
@@ -153,7 +154,8 @@ def read_manifest_names(store: Store) -> pa.Array:
     if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:
         raise SafetyError(
             f"{MANIFEST_DIR} is a link: the files that its manifests list are unknown",
-            hint="Replace the link by a directory, or rerun with --ignore-manifests.",
+            hint="Replace the link by a directory, or rerun with "
+            f"{option('ignore_manifests', True)}.",
         )
     manifests = [
         name

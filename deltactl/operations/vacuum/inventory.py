@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
 from deltactl.operations.output_files import ensure_outside_tables
 from deltactl.operations.vacuum.listing import Listing, stat_files
+from deltactl.option_names import option
 from deltactl.protocol.path_columns import canonical_paths
 from deltactl.storage.names import refuse_chain
 from deltactl.storage.open import open_store
@@ -71,7 +72,7 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
     if not len(found):
         raise UsageError(
             f"{address} lists {rows:,} names, but none of them is a file in {store.uri}",
-            hint="Give --inventory the inventory of this table's bucket or directory.",
+            hint=f"Give {option('inventory')} the inventory of this table's bucket or directory.",
         )
     return Listing(pa.chunked_array([found], pa.string()))
 
@@ -130,7 +131,8 @@ def _read_manifest(place: Store, manifest: Any, address: str) -> Iterator[pa.Tab
     else:
         raise UsageError(
             f"{address} is not the manifest of a supported inventory",
-            hint="Give --inventory a manifest of Amazon S3 Inventory or of Google Cloud Storage.",
+            hint=f"Give {option('inventory')} a manifest of Amazon S3 Inventory or of Google "
+            "Cloud Storage.",
         )
 
 
@@ -242,7 +244,7 @@ def dump_listing(
     """
     directory, _, name = address.rpartition("/")
     place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
-    ensure_outside_tables("--dump-listing", address, place)
+    ensure_outside_tables(option("dump_listing"), address, place)
     sink = io.BytesIO()
     root = unquote(store.uri)
     if root.startswith("file://"):

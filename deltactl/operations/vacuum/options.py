@@ -7,6 +7,7 @@ from typing import Literal
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
+from deltactl.option_names import option
 from deltactl.units import DAY_MS, DurationMs
 
 Mode = Literal["auto", "full", "lite"]
@@ -50,31 +51,37 @@ class VacuumOptions:
         Raises:
             UsageError: naming the option.
         """
-        for name, value in (("--max-files", self.max_files), ("--keep-last", self.keep_last)):
+        for name, value in (
+            (option("max_files"), self.max_files),
+            (option("keep_last"), self.keep_last),
+        ):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")
         if self.retain_ms is not None and self.retain_ms < 0:
-            raise UsageError("--retain must not be negative")
+            raise UsageError(f"{option('retain')} must not be negative")
         if not 0 <= self.max_orphan_fraction <= 1:
-            raise UsageError("--max-orphan-fraction must be between 0 and 1")
+            raise UsageError(f"{option('max_orphan_fraction')} must be between 0 and 1")
         if self.quarantine and not self.journal:
             raise UsageError(
-                "--quarantine cannot be combined with --no-journal: the journal lists the files in "
-                "the quarantine",
-                hint="Omit --no-journal.",
+                f"{option('quarantine')} cannot be combined with {option('journal', False)}: the "
+                "journal lists the files in the quarantine",
+                hint=f"Omit {option('journal', False)}.",
             )
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
-                "--inventory and --mode lite cannot be combined: --mode lite uses no list of files",
-                hint="Omit --inventory or --mode lite.",
+                f"{option('inventory')} and {option('mode', 'lite')} cannot be combined: "
+                f"{option('mode', 'lite')} uses no list of files",
+                hint=f"Omit {option('inventory')} or {option('mode', 'lite')}.",
             )
         if self.dump_listing is not None and self.mode == "lite":
-            raise UsageError("--dump-listing needs a listing, but --mode lite makes none")
+            raise UsageError(
+                f"{option('dump_listing')} needs a listing, but {option('mode', 'lite')} makes none"
+            )
         if self.dump_listing is not None and self.inventory is not None:
             raise UsageError(
-                "--dump-listing and --inventory cannot be combined: with --inventory, the files "
-                "are not listed",
-                hint="Omit --dump-listing or --inventory.",
+                f"{option('dump_listing')} and {option('inventory')} cannot be combined: with "
+                f"{option('inventory')}, the files are not listed",
+                hint=f"Omit {option('dump_listing')} or {option('inventory')}.",
             )
 
     @property

@@ -40,6 +40,7 @@ from deltactl.operations.vacuum.plan import (
 )
 from deltactl.operations.vacuum.retention import Retention
 from deltactl.operations.vacuum.spellings import ensure_not_needed, find_missing
+from deltactl.option_names import option
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS
@@ -80,7 +81,8 @@ class Planner:
         covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
-                f"--mode lite cannot find the files that were removed before version {oldest}. "
+                f"{option('mode', 'lite')} cannot find the files that were removed before version "
+                f"{oldest}. "
                 + (
                     "The older commits were deleted from the log, and no vacuum read them before"
                     if vacuumed_version is None
@@ -89,8 +91,8 @@ class Planner:
                         "later commits were deleted from the log"
                     )
                 ),
-                hint="Rerun once with --mode full, which lists the files. After this run, --mode "
-                "lite works.",
+                hint=f"Rerun once with {option('mode', 'full')}, which lists the files. After "
+                f"this run, {option('mode')} lite works.",
             )
         if self._lists(vacuumed_version):
             return self._plan_full(vacuumed_version)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from deltactl.errors import SafetyError
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties, ensure_valid_property
 from deltactl.units import format_duration
 
@@ -53,14 +54,14 @@ def resolve_retention(
             else "the default of delta.deletedFileRetentionDuration"
         )
     else:
-        rule = "--retain"
+        rule = option("retain")
     retain_ms = table_ms if asked is None else asked
     if retain_ms < table_ms and not options.force_retention:
         raise SafetyError(
-            f"--retain {format_duration(retain_ms)} is less than this table's retention of "
-            f"{format_duration(table_ms)}. Versions inside the retention would become "
+            f"{option('retain')} {format_duration(retain_ms)} is less than this table's retention "
+            f"of {format_duration(table_ms)}. Versions inside the retention would become "
             "unreadable, and files of running writers could be removed",
-            hint="Omit --retain. If nobody else writes to the table or reads old versions, rerun "
-            "with --force-retention.",
+            hint=f"Omit {option('retain')}. If nobody else writes to the table or reads old "
+            f"versions, rerun with {option('force_retention', True)}.",
         )
     return Retention(retain_ms, table_ms, asked, now_ms - retain_ms, rule)

@@ -28,6 +28,7 @@ from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vac
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.operations.vacuum.waiting import with_waiting
+from deltactl.option_names import option
 from deltactl.units import HOUR_MS, format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
@@ -128,8 +129,8 @@ def _find_retention(
     if proven_ms >= now_ms - HOUR_MS:
         return retention
     text = (
-        f"{retention.rule}, from a day after the newest earlier commit: if this machine's clock is "
-        "right, add --force-retention to remove more"
+        f"{retention.rule}, from a day after the newest earlier commit: if this machine's clock "
+        f"is right, add {option('force_retention', True)} to remove more"
     )
     return replace(retention, rule=text)
 
@@ -147,9 +148,9 @@ def find_refusal(plan: VacuumPlan) -> SafetyError | None:
     share = plan.orphans / max(plan.listed_files or 0, 1)
     return SafetyError(
         f"{plan.orphans:,} of {plan.listed_files:,} files in the table directory ({share:.0%}) "
-        "are not referenced by any commit in the log. This is more than --max-orphan-fraction "
-        f"{plan.max_orphan_fraction:g} allows. Unreferenced files by directory: "
-        f"{plan.orphan_folders}",
-        hint="Rerun with --dry-run to see these files. If they may be removed, rerun with a "
-        "higher --max-orphan-fraction.",
+        "are not referenced by any commit in the log. This is more than "
+        f"{option('max_orphan_fraction')} {plan.max_orphan_fraction:g} allows. Unreferenced files "
+        f"by directory: {plan.orphan_folders}",
+        hint=f"Rerun with {option('dry_run', True)} to see these files. If they may be removed, "
+        f"rerun with a higher {option('max_orphan_fraction')}.",
     )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.operations.vacuum.listing import Listing, stat_files
+from deltactl.option_names import option
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask
 from deltactl.storage.store import Store
 
@@ -96,5 +97,5 @@ def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) 
             f"{planned['path'].take(at)[0].as_py()!r} would be removed, but the table needs "
             f"{doubtful[0].as_py()!r}, which may be the same file: these names differ only in "
             "upper and lower case or in their Unicode form",
-            hint=f"{_HINT} If it distinguishes them, rerun with --mode full.",
+            hint=f"{_HINT} If it distinguishes them, rerun with {option('mode', 'full')}.",
         )

@@ -23,6 +23,7 @@ from deltactl.operations.vacuum.journal import (
     with_status,
     write_record,
 )
+from deltactl.option_names import option
 from deltactl.storage.errors import no_versions_error
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
@@ -184,8 +185,8 @@ def purge_quarantine(
         if now_ms < until <= clock_ms:
             context.warn(
                 f"the files of run {record.run_id} are kept: only this machine's clock "
-                f"({format_timestamp(clock_ms)}) shows that their time in quarantine has ended. If "
-                "it is right, rerun with --force-retention"
+                f"({format_timestamp(clock_ms)}) shows that their time in quarantine has ended. "
+                f"If it is right, rerun with {option('force_retention', True)}"
             )
         if until > now_ms:
             waiting.append((record.run_id, until))

@@ -376,7 +376,7 @@ def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
 
     with pytest.raises(SafetyError, match="cannot be recorded") as raised:
         clone(Closed(builder.store), target, deep=False)
-    assert "--no-note" in (raised.value.hint or "")
+    assert "note=False" in (raised.value.hint or "")
     assert names(target) == set()
 
 
@@ -483,7 +483,7 @@ def test_two_clones_into_one_target() -> None:
         pytest.raises(LeaseHeldError, match="another clone is running") as raised,
     ):
         clone(builder.store, target)
-    assert "--no-lease" not in (raised.value.hint or "")
+    assert "lease=False" not in (raised.value.hint or "")
     assert not [name for name in names(target) if not name.startswith("_deltactl/leases/")]
     clone(builder.store, target)
     assert ids(target) == [1, 3, 9]
@@ -556,7 +556,7 @@ def test_a_finished_clone_is_left_alone() -> None:
     builder.append([{"id": 10}])
     with pytest.raises(SafetyError, match="already contains a table") as raised:
         clone(builder.store, target)
-    assert "--sync" in (raised.value.hint or "")
+    assert "sync=True" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])

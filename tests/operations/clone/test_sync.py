@@ -163,7 +163,7 @@ def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
     builder.append([{"id": 2}])
     with pytest.raises(SafetyError, match=text) as raised:
         sync(source, target)
-    assert "--full" in (raised.value.hint or "")
+    assert "full=True" in (raised.value.hint or "")
     assert Table("x", store=target).snapshot().version == 1
     sync(source, target, full=True)
     assert ids(target) == [1, 2]
@@ -237,7 +237,7 @@ def test_the_predicate_stays() -> None:
     builder.append([{"p": "a", "id": 3}], [{"p": "b", "id": 4}])
     sync(source, target)
     assert ids(target) == [2, 4]
-    with pytest.raises(SafetyError, match="was cloned with --where"):
+    with pytest.raises(SafetyError, match="was cloned with where"):
         sync(source, target, where="p = 'a'")
     sync(source, target, where="p = 'a'", full=True)
     assert ids(target) == [1, 3]
@@ -346,7 +346,7 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     with pytest.raises(SafetyError, match="1 file of .* another modification time") as caught:
         sync(source, target)
     assert path in caught.value.message
-    assert "--full" in (caught.value.hint or "")
+    assert "full=True" in (caught.value.hint or "")
     assert (target.read(path), Table("x", store=target).snapshot().version) == (copied, 0)
     report = sync(source, target, full=True)
     # The run that was refused had copied the new file.
@@ -384,9 +384,9 @@ def test_a_path_that_the_source_added_again_is_not_removed(tmp_path: Path) -> No
 
 def test_options_that_do_not_fit() -> None:
     choices: list[tuple[dict[str, Any], str]] = [
-        ({"deep": False, "sync": True}, "--sync needs --deep"),
-        ({"deep": True, "full": True}, "--full needs --sync"),
-        ({"deep": True, "note": False}, "--no-note is for shallow"),
+        ({"deep": False, "sync": True}, "sync needs deep"),
+        ({"deep": True, "full": True}, "full needs sync"),
+        ({"deep": True, "note": False}, "note=False is for shallow"),
         ({"deep": True, "version": 1, "timestamp_ms": 1}, "cannot be combined"),
         ({"deep": True, "version": -1}, "must not be negative"),
     ]

@@ -40,7 +40,7 @@ def test_a_source_that_was_moved(clone: LocalStore, tmp_path: Path, ignore_missi
     with pytest.raises(SafetyError, match=r"uses 2 files of another table .*/source/p=a/") as found:
         restore(clone, 0, ignore_missing=ignore_missing)
     assert "the old address leads to the other table" in (found.value.hint or "")
-    assert "--ignore-missing" not in (found.value.hint or "")
+    assert "ignore_missing" not in (found.value.hint or "")
     assert latest(clone) == 1
     (tmp_path / "source").rmdir()
     (tmp_path / "source").symlink_to(tmp_path / "moved")

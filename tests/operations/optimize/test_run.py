@@ -54,7 +54,7 @@ from tests.support.table_builder import (
 )
 
 _NUMBERS = itertools.count()
-_CLUSTERED = "clustered or Z-ordered (rewrite with --cluster-by or --full)"
+_CLUSTERED = "clustered or Z-ordered (rewrite with cluster_by or full=True)"
 KIB = 1024
 
 
@@ -305,9 +305,7 @@ def test_max_bytes_limits_the_bins_of_a_plan() -> None:
     report = plan(builder, max_bytes=max(sizes))
     assert report.plan.num_bins == 1
     assert report.plan.bytes_to_rewrite <= max(sizes)
-    assert report.plan.left_alone["over --max-bytes"] == whole.files.num_rows - len(
-        report.plan.files
-    )
+    assert report.plan.left_alone["over max_bytes"] == whole.files.num_rows - len(report.plan.files)
     assert plan(builder, max_bytes=sum(sizes)).plan.num_bins == 4
     assert plan(builder, max_bytes=1).plan.is_empty
     assert plan(builder, max_bytes=0).plan.is_empty
@@ -329,7 +327,7 @@ def test_only_partitions_that_match_are_planned() -> None:
     assert len(planned(builder)) > len(planned(builder, where="p = 'a'")) > 0
     report = plan(builder, where="p = 'a' AND d >= DATE '2024-01-01'")
     assert {dict(v)["p"] for v in report.plan.files["partition_values"].to_pylist()} == {"a"}
-    assert report.plan.left_alone["not matched by --where"] == len(builder.state.files) - (
+    assert report.plan.left_alone["not matched by where"] == len(builder.state.files) - (
         report.plan.considered_files
     )
     assert planned(builder, where="p = 'nothing'") == []
@@ -467,7 +465,7 @@ def test_the_codec_of_the_table(text: str, stored: str) -> None:
     + [("middle-out", None), (None, 3)],
 )
 def test_a_codec_or_level_that_there_is_not(codec: str | None, level: int | None) -> None:
-    with pytest.raises(UsageError, match="--codec"):
+    with pytest.raises(UsageError, match="codec"):
         OptimizeOptions(codec=codec, codec_level=level)
 
 

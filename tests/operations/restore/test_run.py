@@ -134,7 +134,7 @@ def test_there_may_be_nothing_to_do(target: int) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({}, UsageError, "needs --to-version or --to-timestamp"),
+        ({}, UsageError, "needs version or timestamp"),
         ({"version": 1, "timestamp_ms": 1}, UsageError, "cannot be combined"),
         ({"version": -1}, UsageError, "must not be negative"),
         ({"version": 5}, VersionNotFoundError, "no version 5: it has versions 0 to 4"),
@@ -462,7 +462,7 @@ def test_files_that_do_not_fit_are_refused(change: str) -> None:
     act(builder)
     with pytest.raises(SafetyError, match=text) as caught:
         restore(builder.store, 1, where="p = 'a'")
-    assert "without --where" in (caught.value.hint or "")
+    assert "without where" in (caught.value.hint or "")
     assert latest(builder.store) == 4
 
 

@@ -96,7 +96,7 @@ def test_lite_refuses_where_it_cannot_see_and_names_the_way_out() -> None:
     scene.builder.forget_commits(2)
     with pytest.raises(SafetyError, match="before version 2") as refused:
         scene.vacuum(mode="lite")
-    assert "--mode full" in str(refused.value.hint)
+    assert "mode='full'" in str(refused.value.hint)
     write_last_vacuum_info(scene.store, 0)
     with pytest.raises(SafetyError, match="up to version 0"):
         scene.vacuum(mode="lite")

@@ -345,7 +345,7 @@ def test_too_many_orphans_refuse_and_tombstones_never_do() -> None:
     scene.plant(20, *(f"x/{i}.parquet" for i in range(11)))
     with pytest.raises(SafetyError, match=r"11 of 21 files.*x: 11") as refused:
         scene.vacuum(max_orphan_fraction=0.5)
-    assert "--max-orphan-fraction" in str(refused.value.hint)
+    assert "max_orphan_fraction" in str(refused.value.hint)
     with pytest.raises(SafetyError):
         scene.vacuum(max_orphan_fraction=0.5, max_files=1)
     assert len(scene.names()) == 21

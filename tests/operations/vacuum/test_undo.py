@@ -155,7 +155,7 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     told: list[str] = []
     unproven = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY, told))
     assert unproven.files == 0, "by the clock of the store, it is still early"
-    assert "rerun with --force-retention" in told[0]
+    assert "rerun with force_retention=True" in told[0]
     scene.store.advance(4 * DAY)
     purged = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
     assert (purged.files, purged.bytes, purged.runs) == (

@@ -14,6 +14,7 @@ from deltactl.operations.optimize.options import (
     Layout,
     OptimizeOptions,
 )
+from deltactl.option_names import option
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.column_names import (
     Columns,
@@ -72,18 +73,18 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
         UsageError: a column cannot be used, or the table has other clustering columns.
     """
     defined = clustering_columns(snapshot.domains)
-    option = "--zorder-by" if options.zorder_by is not None else "--cluster-by"
+    chosen = option("zorder_by" if options.zorder_by is not None else "cluster_by")
     if options.zorder_by is not None:
         if defined:
-            raise _defined_by_table(snapshot, option, defined)
-        columns = resolve_columns(snapshot, option, options.zorder_by)
+            raise _defined_by_table(snapshot, chosen, defined)
+        columns = resolve_columns(snapshot, chosen, options.zorder_by)
         return LayoutRequest("zorder", "zorder", columns)
     if options.cluster_by is not None:
-        columns = resolve_columns(snapshot, option, options.cluster_by)
+        columns = resolve_columns(snapshot, chosen, options.cluster_by)
         if not defined:
             return LayoutRequest("cluster", options.layout or DEFAULT_LAYOUT, columns)
         if tuple(column.path for column in columns) != defined:
-            raise _defined_by_table(snapshot, option, defined)
+            raise _defined_by_table(snapshot, chosen, defined)
     elif not defined:
         _ensure_meaning(options)
     if not defined or options.purge or options.rewrite == "copy":
@@ -94,21 +95,24 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
 
 def _ensure_meaning(options: OptimizeOptions) -> None:
     """Refuse layout options if neither the command nor the table has columns."""
-    for option, is_given in (("--full", options.full), ("--layout", options.layout is not None)):
+    columns = f"{option('cluster_by')} or {option('zorder_by')}"
+    for given, is_given, needed in (
+        (option("full"), options.full, columns),
+        (option("layout"), options.layout is not None, option("cluster_by")),
+    ):
         if is_given:
-            needed = "--cluster-by" if option == "--layout" else "--cluster-by or --zorder-by"
             raise UsageError(
-                f"{option} needs {needed}: the table has no clustering columns of its own",
-                hint=f"Add {needed}, or remove {option}.",
+                f"{given} needs {needed}: the table has no clustering columns of its own",
+                hint=f"Add {needed}, or remove {given}.",
             )
 
 
-def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) -> UsageError:
+def _defined_by_table(snapshot: Snapshot, given: str, paths: Sequence[Path]) -> UsageError:
     columns = find_columns(snapshot, paths) or ()
     names = ", ".join(column.name for column in columns)
     return UsageError(
-        f"{option} cannot replace the table's own clustering columns: {names}",
-        hint=f"Rerun without {option} to cluster by the table's columns. To change these columns, "
+        f"{given} cannot replace the table's own clustering columns: {names}",
+        hint=f"Rerun without {given} to cluster by the table's columns. To change these columns, "
         "run ALTER TABLE ... CLUSTER BY first.",
     )
 
@@ -126,7 +130,7 @@ def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColum
     return tuple(columns)
 
 
-def resolve_columns(snapshot: Snapshot, option: str, columns: Columns) -> tuple[LayoutColumn, ...]:
+def resolve_columns(snapshot: Snapshot, given: str, columns: Columns) -> tuple[LayoutColumn, ...]:
     """Return the columns that an option names, each as in ``a`` or ``b.c``.
 
     Raises:
@@ -135,41 +139,41 @@ def resolve_columns(snapshot: Snapshot, option: str, columns: Columns) -> tuple[
     """
     texts = list_columns(columns)
     if not texts:
-        raise UsageError(f"{option} needs at least one column")
+        raise UsageError(f"{given} needs at least one column")
     if len(texts) > _MOST_COLUMNS:
         raise UsageError(
-            f"{option} names {len(texts)} columns; at most {_MOST_COLUMNS} are allowed",
+            f"{given} names {len(texts)} columns; at most {_MOST_COLUMNS} are allowed",
             hint="Keep the columns that queries use most often in filters. Each added column makes "
             "filters on the other columns less effective.",
         )
     found: dict[Path, LayoutColumn] = {}
     for text in texts:
-        column = _resolve(snapshot, option, text)
+        column = _resolve(snapshot, given, text)
         if column.path in found:
-            raise UsageError(f"{option} names column {column.name!r} twice")
+            raise UsageError(f"{given} names column {column.name!r} twice")
         found[column.path] = column
     return tuple(found.values())
 
 
-def _resolve(snapshot: Snapshot, option: str, text: str) -> LayoutColumn:
+def _resolve(snapshot: Snapshot, given: str, text: str) -> LayoutColumn:
     metadata = snapshot.metadata
     fields = find_column(metadata.schema, text)
     if fields is None:
         known = ", ".join(format_column([field.name]) for field in metadata.data_schema.fields)
         name = format_column(parse_column(text))
         raise UsageError(
-            f"{option}: the table has no column {name!r}", hint=f"Choose from: {known}."
+            f"{given}: the table has no column {name!r}", hint=f"Choose from: {known}."
         )
     name = format_column([field.name for field in fields])
     if fields[0] in metadata.known_partition_fields:
         raise UsageError(
-            f"{option} names the partition column {name!r}: in this column, all rows of a file "
+            f"{given} names the partition column {name!r}: in this column, all rows of a file "
             "have the same value",
-            hint=f"Omit this column from {option}: deltactl arranges rows within each partition.",
+            hint=f"Omit this column from {given}: deltactl arranges rows within each partition.",
         )
     physical = tuple(field.physical_name for field in fields)
     leaves = {leaf.path: leaf for leaf in list_leaves(metadata.data_schema)}
-    _ensure_statistics(snapshot, f"{option}: column {name!r}", physical, leaves.get(physical))
+    _ensure_statistics(snapshot, f"{given}: column {name!r}", physical, leaves.get(physical))
     return LayoutColumn(name, physical)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +25,10 @@ from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.target_size import choose_target_bytes
+from deltactl.option_names import option
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.column_names import Columns
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
-
-OPTION: Final = "--layout"
 
 
 def survey_layout(snapshot: Snapshot, columns: Columns | None) -> LayoutReport:
@@ -75,7 +73,7 @@ def _form_sets(snapshot: Snapshot, batches: Sequence[pa.Table]) -> RewrittenSets
 def _choose_request(snapshot: Snapshot, columns: Columns | None) -> LayoutRequest | None:
     defined = clustering_columns(snapshot.domains)
     if columns is not None:
-        chosen = resolve_columns(snapshot, OPTION, columns)
+        chosen = resolve_columns(snapshot, option("layout"), columns)
         is_defined = tuple(column.path for column in chosen) == defined
         return _request(chosen, "hilbert" if is_defined else DEFAULT_LAYOUT)
     own = find_columns(snapshot, defined) if defined else None
@@ -97,6 +95,6 @@ def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutReque
         if requests:
             return requests[int(totals[:-1].argmax())]
     raise UsageError(
-        f"{OPTION}: the table has no clustering columns",
+        f"{option('layout')}: the table has no clustering columns",
         hint="Run `deltactl describe-detail TABLE COLUMNS --layout` with the columns to examine.",
     )

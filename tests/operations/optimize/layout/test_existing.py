@@ -131,7 +131,7 @@ def test_files_of_a_layout_that_cannot_be_kept_are_left(tags: dict[str, str]) ->
     plan = run(builder.store, dry_run=True).plan
     assert plan.layout is None
     assert plan.files.num_rows == 4
-    assert plan.left_alone["clustered or Z-ordered (rewrite with --cluster-by or --full)"] == 2
+    assert plan.left_alone["clustered or Z-ordered (rewrite with cluster_by or full=True)"] == 2
 
 
 def test_tags_without_a_cluster_place_nothing() -> None:

@@ -175,7 +175,7 @@ def test_runs_only_if_lookups_skip_too_little(skip: float, is_run: bool) -> None
 
 
 def test_a_limit_for_lookups_needs_columns() -> None:
-    with pytest.raises(UsageError, match="--if-needed skip needs clustering columns"):
+    with pytest.raises(UsageError, match="need skip needs clustering columns"):
         run(build().store, need=Need(skip=0.5))
 
 

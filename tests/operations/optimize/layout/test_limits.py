@@ -101,10 +101,10 @@ def test_a_cluster_that_is_too_large_is_named_with_the_size_to_raise() -> None:
         assert plan.is_empty
         (reason,) = plan.left_alone
         assert plan.left_alone[reason] == 10
-        assert reason.startswith("in bins larger than --max-bytes (raise it to ")
+        assert reason.startswith("in bins larger than max_bytes (raise it to ")
         (warning,) = warnings_of(builder, **options)
         assert warning.startswith("10 files are not rewritten, because their bins are larger")
-        raised = warning.partition("raise --max-bytes to ")[2].removesuffix(" or more")
+        raised = warning.partition("raise max_bytes to ")[2].removesuffix(" or more")
         assert raised in reason
         options["max_bytes"] = parse_size(raised)
         assert run(builder.store, dry_run=True, **options).plan.num_bins == 1
@@ -116,7 +116,7 @@ def test_small_targets_need_only_four_files_of_them() -> None:
     size = total(builder)
     options = {"cluster_by": "id", "target_bytes": size // 12}
     (warning,) = warnings_of(builder, **options, max_bytes=size // 6)
-    raised = parse_size(warning.partition("raise --max-bytes to ")[2].removesuffix(" or more"))
+    raised = parse_size(warning.partition("raise max_bytes to ")[2].removesuffix(" or more"))
     assert size // 3 - 12 <= raised < size // 2
     assert run(builder.store, dry_run=True, **options, max_bytes=raised).plan.num_bins >= 1
 

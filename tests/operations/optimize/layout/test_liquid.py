@@ -116,7 +116,7 @@ def test_files_clustered_otherwise_wait_for_full(tags: dict[str, str], provider:
     builder.commit(builder.write_file(rows, tags=tags, clusteringProvider=provider))
     plan = run(builder.store, dry_run=True).plan
     assert plan.is_empty
-    assert plan.left_alone["clustered by other columns (rewrite with --full)"] == 1
+    assert plan.left_alone["clustered by other columns (rewrite with full=True)"] == 1
     assert run(builder.store, full=True).files_removed == 2
 
 
@@ -170,7 +170,7 @@ def test_options_beside_the_definition() -> None:
     for options, message in (
         ({"cluster_by": "w,id"}, "own clustering columns: id, w"),
         ({"zorder_by": "id"}, "own clustering columns: id, w"),
-        ({"zorder_by": "id", "layout": "tile"}, "cannot be combined with --zorder-by"),
+        ({"zorder_by": "id", "layout": "tile"}, "cannot be combined with zorder_by"),
     ):
         with pytest.raises(UsageError, match=message):
             run(builder.store, dry_run=True, **options)

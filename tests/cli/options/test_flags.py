@@ -1,0 +1,101 @@
+"""Texts of operations name options: by flag on the command line, by keyword in the library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from deltactl.cli.app import build_group
+from deltactl.cli.options.flags import spell_flag
+from deltactl.cli.reference.program import describe_program
+from deltactl.errors import UsageError
+from deltactl.keywords import keyword_types
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.option_names import option, options_spelled
+from dev.keyword_types import CLASSES
+from tests.conftest import REPOSITORY
+
+OPERATIONS = REPOSITORY / "deltactl" / "operations"
+COMMANDS = {
+    "check": "CheckKeywords",
+    "checkpoint": "CheckpointKeywords",
+    "clone": "CloneKeywords",
+    "convert": "ConvertKeywords",
+    "generate-manifest": "ManifestKeywords",
+    "maintain": "MaintainKeywords",
+    "optimize": "OptimizeKeywords",
+    "restore": "RestoreKeywords",
+    "vacuum": "VacuumKeywords",
+}
+_OPTION = re.compile(r"""option\(["'](\w+)["'](?:, ([^()]+))?\)""")
+
+
+def named_options(text: str) -> set[str]:
+    return {match[1] for match in _OPTION.finditer(text)}
+
+
+@pytest.fixture(scope="module")
+def flags() -> dict[str, set[str]]:
+    """The flags of each command."""
+    program = describe_program(build_group())
+    return {
+        doc.name: {name for described in doc.options for name in described.names}
+        for _, doc in program.commands
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_in_texts_are_flags_of_the_command(
+    command: str, flags: dict[str, set[str]]
+) -> None:
+    keywords = keyword_types(CLASSES[COMMANDS[command]])
+    module = {"generate-manifest": "manifest"}.get(command, command)
+    texts = [path.read_text("utf-8") for path in sorted((OPERATIONS / module).rglob("*.py"))]
+    named = set().union(*map(named_options, texts)) & set(keywords)
+    assert named or command == "maintain"
+    for name in named:
+        spelled = {spell_flag(command, name), spell_flag(command, name, False)}
+        assert spelled & flags[command], name
+
+
+def test_texts_of_operations_have_no_flags() -> None:
+    """Only commands, in backticks, and texts that only the command line parses have them."""
+    cli_only = {"budget.py", "policy.py", "blame_filter.py"}
+    found = []
+    for path in sorted(OPERATIONS.rglob("*.py")):
+        for line in path.read_text("utf-8").splitlines() if path.name not in cli_only else ():
+            literal = re.search(r'"([^"]*)(--[a-z][a-z-]+)', line)
+            if literal and '"""' not in line and not re.search(r"`|deltactl|shlex", line):
+                found.append(f"{path.name}: {line.strip()}")
+    assert found == []
+
+
+def test_the_library_reads_keywords_and_the_command_line_flags() -> None:
+    def message() -> str:
+        with pytest.raises(UsageError) as caught:
+            OptimizeOptions(target_bytes=0)
+        return str(caught.value)
+
+    assert message() == "target_bytes must be more than zero"
+    with options_spelled(lambda name, value: spell_flag("optimize", name, value)):
+        assert message() == "--target-size must be more than zero"
+    assert message() == "target_bytes must be more than zero"
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword", "flag"),
+    [
+        (lambda: option("force_retention", True), "force_retention=True", "--force-retention"),
+        (lambda: option("note", False), "note=False", "--no-note"),
+        (lambda: option("deep", False), "deep=False", "--shallow"),
+        (lambda: option("kind", "classic"), "kind='classic'", "--kind classic"),
+        (lambda: option("version"), "version", "--to-version"),
+        (lambda: option("need"), "need", "--if-needed"),
+    ],
+)
+def test_values(text: Callable[[], str], keyword: str, flag: str) -> None:
+    assert text() == keyword
+    with options_spelled(lambda name, value: spell_flag("restore", name, value)):
+        assert text() == flag
