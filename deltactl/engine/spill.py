@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.engine.take_rows import take_rows
 from deltactl.numpy_types import Integers
+from deltactl.option_names import option
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
@@ -20,11 +21,13 @@ PLACE: Final = pa.field("place", pa.int64(), nullable=False)
 # disk at a tenth.
 _SHARE_OF_MEMORY: Final = 10
 
-SPILL_DIR_HINT: Final = (
-    "Use --spill-dir to choose a directory with more space, or rerun with a larger --memory. To "
-    "optimize only some partitions, add --where."
-)
-"""The hint of errors about missing disk space."""
+
+def spill_dir_hint() -> str:
+    """Return the hint of errors about missing disk space."""
+    return (
+        f"Use {option('spill_dir')} to choose a directory with more space, or rerun with a larger "
+        f"{option('memory_bytes')}. To optimize only some partitions, add {option('where')}."
+    )
 
 
 class Spool(Spill):
@@ -42,7 +45,7 @@ class Spool(Spill):
             memory_bytes,
             folder,
             uncompressed_bytes=machine_memory_bytes() // _SHARE_OF_MEMORY,
-            hint=SPILL_DIR_HINT,
+            hint=spill_dir_hint(),
         )
         self.rows = np.zeros(destinations, np.int64)
         """The number of rows of each destination."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from deltactl.errors import SafetyError, StorageError, UsageError
+from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
@@ -125,12 +126,13 @@ def _refuse_credentials(uri: str) -> None:
     authority = uri.partition("://")[2].partition("/")[0]
     if ":" in authority.partition("@")[0] and "@" in authority:
         raise UsageError(
-            "the address contains a password", hint="Give credentials with --storage-option."
+            "the address contains a password",
+            hint=f"Give credentials with {option('storage_options')}.",
         )
     if re.search(r"\?.*(sig|token|key)=", uri, re.IGNORECASE):
         raise UsageError(
             "the address contains a signature",
-            hint="Remove the signature. Give credentials with --storage-option.",
+            hint=f"Remove the signature. Give credentials with {option('storage_options')}.",
         )
 
 

@@ -319,9 +319,10 @@ def _what_is_left(session: Session, report: OptimizeReport) -> DeltactlError | N
         cause = report.find_worst_failure()
         lost = sum(failure.files for failure in report.failures)
         files = format_count(lost, "file was", "files were")
-        todo = cause.hint or "Fix the cause, then rerun."
         return explain_rest(
-            cause, f"{files} not rewritten: {cause.message}", hint=f"{todo} {committed}."
+            cause,
+            f"{files} not rewritten: {cause.message}",
+            hint=(cause.hint or "Fix the cause, then rerun.") + f" {committed}.",
         )
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)

@@ -17,6 +17,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "properties": "property",
     "schemes": "scheme-map",
     "sidecar_rows": "sidecar-size",
+    "storage_options": "storage-option",
     "target_bytes": "target-size",
     "texts": "path",
     "vectors": "dvs",

@@ -9,6 +9,7 @@ from deltactl.errors import UsageError
 from deltactl.log.committers.committer import Committer
 from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.committers.put_if_absent import PutIfAbsent
+from deltactl.option_names import option
 from deltactl.storage.dynamodb import DynamoDbEntries
 from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.providers import provider_of
@@ -29,7 +30,7 @@ def choose_committer(
     if provider is None or not provider.uses_dynamodb:
         raise UsageError(
             f"a log store in DynamoDB is for tables on S3, not for {store.uri!r}",
-            hint="Omit --log-store: outside of S3, the storage itself ensures that only one "
-            "writer commits a version.",
+            hint=f"Omit {option('log_store')}: outside of S3, the storage itself ensures that only "
+            "one writer commits a version.",
         )
     return DynamoDb(store, DynamoDbEntries(log_store, options), SystemClock())

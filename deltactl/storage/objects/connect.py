@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from deltactl.errors import DeltactlError, StorageError
+from deltactl.option_names import option
 from deltactl.storage.network.pacing import RATE_OPTION, Pacer, parse_rate
 from deltactl.storage.network.traffic import Traffic
 from deltactl.storage.objects.services import ObjectService
@@ -52,7 +53,7 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
                 # The library's message may contain an option: show only the type of the error.
                 raise StorageError(
                     f"cannot connect to {scheme}://{place}: {type(error).__name__}",
-                    hint="Check the options given with --storage-option.",
+                    hint=f"Check the options given with {option('storage_options')}.",
                 ) from None
         return _services[key]
 

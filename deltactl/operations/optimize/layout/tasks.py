@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source, join_batches, shuffle
-from deltactl.engine.spill import PLACE, SPILL_DIR_HINT, Spool
+from deltactl.engine.spill import PLACE, Spool, spill_dir_hint
 from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
@@ -115,7 +115,7 @@ def place_rows(spec: RewriteSpec, task: ClusterTask, attempt: int) -> RewriteRes
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
         needed = task.input_bytes * _SPILLED_PER_INPUT_BYTE
-        ensure_space(spec.spill_dir, needed, hint=SPILL_DIR_HINT)
+        ensure_space(spec.spill_dir, needed, hint=spill_dir_hint())
     files = task.rewrite.files
     size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * task.workers)))
     sources = [files[start : start + size] for start in range(0, len(files), size)]
