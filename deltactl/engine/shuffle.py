@@ -40,7 +40,7 @@ _MOST_JOINED_BYTES: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Generic[S]):
+class ShuffleSource(Generic[S]):
     """The rows of a source, and facts about them that are known after the last row."""
 
     batches: Iterator[pa.RecordBatch]
@@ -69,7 +69,7 @@ class ShuffleWork(Generic[T, S, R]):
     """
 
     schema: pa.Schema
-    read: Callable[[T], Source[S]]
+    read: Callable[[T], ShuffleSource[S]]
     key: Key
     write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], Callable[[], R]]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltactl.protocol.deletion_vectors import (
     DeletionVector,
 )
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 
 FLOAT_STATS: Final = "float_stats"
 """A column that file actions can have if their files may be copied: see ``keep_float_stats``."""
@@ -27,7 +27,7 @@ class LoggedFloats:
     """
 
     num_records: int
-    leaves: Mapping[Path, tuple[float, float, int]]
+    leaves: Mapping[FieldPath, tuple[float, float, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _floats(row: Mapping[str, Any]) -> LoggedFloats | None:
     return LoggedFloats(stats["numRecords"], leaves)
 
 
-def _walk(node: Mapping[str, Any] | None, above: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _walk(node: Mapping[str, Any] | None, above: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """Yield path and value of all members of a struct that are not null, also of nested structs."""
     for name, value in (node or {}).items():
         if isinstance(value, dict):
@@ -92,7 +92,7 @@ def _walk(node: Mapping[str, Any] | None, above: Path = ()) -> Iterator[tuple[Pa
             yield (*above, name), value
 
 
-def _find(node: Mapping[str, Any] | None, path: Path) -> Any:
+def _find(node: Mapping[str, Any] | None, path: FieldPath) -> Any:
     for name in path:
         node = None if node is None else node.get(name)
     return node

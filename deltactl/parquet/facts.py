@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.parquet.footer import RowFacts, index_leaves
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns
 
 _INTEGERS = {32: pa.int32(), 64: pa.int64()}
@@ -47,12 +47,12 @@ class FactCollector:
         return RowFacts(frozenset(self._nan_free), dict(self._nulls))
 
     @property
-    def nan_paths(self) -> frozenset[Path]:
+    def nan_paths(self) -> frozenset[FieldPath]:
         """Return the float leaves in which NaN was found."""
         return frozenset(self._floats.keys() - self._nan_free)
 
     @property
-    def negative_zero_paths(self) -> frozenset[Path]:
+    def negative_zero_paths(self) -> frozenset[FieldPath]:
         """Return the float leaves in which -0.0 was found."""
         return frozenset(self._floats.keys() - self._zero_free)
 
@@ -67,7 +67,7 @@ class FactCollector:
         return frozenset(self._floats[path] for path in self.negative_zero_paths)
 
 
-def select_leaf(rows: pa.RecordBatch | pa.Table, path: Path) -> pa.Array | pa.ChunkedArray:
+def select_leaf(rows: pa.RecordBatch | pa.Table, path: FieldPath) -> pa.Array | pa.ChunkedArray:
     """Return the column of a leaf; it is null if a struct above it is null."""
     column = rows.column(rows.schema.get_field_index(path[0]))
     for name in path[1:]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from deltactl.parquet.calendar import first_common_value, is_in_legacy_calendar, is_time
 from deltactl.parquet.nested import walk_leaves
-from deltactl.protocol.stats import FileStats, LeafStats, Path, Value
+from deltactl.protocol.stats import FieldPath, FileStats, LeafStats, Value
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 _TIME_UNITS: Final = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
@@ -30,8 +30,8 @@ _TIME_UNITS: Final = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns":
 class RowFacts:
     """Facts that a footer lacks: which leaves have no NaN, and null counts of lists and maps."""
 
-    nan_free: Set[Path] = frozenset()
-    nested_null_counts: Mapping[Path, int] = field(default_factory=dict)
+    nan_free: Set[FieldPath] = frozenset()
+    nested_null_counts: Mapping[FieldPath, int] = field(default_factory=dict)
 
 
 NO_FACTS = RowFacts()
@@ -82,7 +82,7 @@ def _decode(value: Any) -> Value | None:
     return None
 
 
-def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
+def index_leaves(schema: pa.Schema) -> dict[FieldPath, LeafColumn]:
     """Return leaves outside lists and maps by path; dotted paths in footers are ambiguous."""
     leaves = (leaf for member in schema for leaf in walk_leaves(member.type, (member.name,)))
     return {
@@ -147,7 +147,7 @@ class StatsReader:
         for stored, files in self._legacy.items():
             files.append(is_in_legacy_calendar(footer, stored))
 
-    def finish(self) -> dict[Path, LeafValues]:
+    def finish(self) -> dict[FieldPath, LeafValues]:
         """Return the statistics of each leaf; leaves that the files do not have are omitted."""
         nothing: list[Any] = [None] * len(self._num_rows)
         found = {}

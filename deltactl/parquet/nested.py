@@ -8,22 +8,22 @@ type.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pyarrow as pa
 
-Path: TypeAlias = tuple[str, ...]
+from deltactl.protocol.stats import FieldPath
 
 
 class Node(NamedTuple):
     """A type at a path; ``repeated`` is true if it is below a list or map."""
 
-    path: Path
+    path: FieldPath
     type: pa.DataType
     repeated: bool
 
 
-def walk_types(type_: pa.DataType, path: Path = (), repeated: bool = False) -> Iterator[Node]:
+def walk_types(type_: pa.DataType, path: FieldPath = (), repeated: bool = False) -> Iterator[Node]:
     """Yield a type and all types below it. Each type comes before its children."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
@@ -38,12 +38,12 @@ def walk_types(type_: pa.DataType, path: Path = (), repeated: bool = False) -> I
         yield from walk_types(type_.value_type, (*path, "list", "element"), True)
 
 
-def walk_leaves(type_: pa.DataType, path: Path = ()) -> Iterator[Node]:
+def walk_leaves(type_: pa.DataType, path: FieldPath = ()) -> Iterator[Node]:
     """Yield the types that are stored as Parquet columns."""
     return (node for node in walk_types(type_, path) if not pa.types.is_nested(node.type))
 
 
-def walk_arrays(array: pa.Array, path: Path = ()) -> Iterator[tuple[Path, pa.Array]]:
+def walk_arrays(array: pa.Array, path: FieldPath = ()) -> Iterator[tuple[FieldPath, pa.Array]]:
     """Yield path and values of each leaf.
 
     Values below a null struct are null. Values below a null list are omitted.

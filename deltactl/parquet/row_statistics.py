@@ -17,7 +17,7 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.facts import select_leaf
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.deletion_vectors import live_mask
-from deltactl.protocol.stats import LeafStats, Path, Value
+from deltactl.protocol.stats import FieldPath, LeafStats, Value
 from deltactl.protocol.stats_columns import StatsLeaf
 from deltactl.storage.store import Store
 
@@ -32,8 +32,8 @@ class Measured:
 
     num_rows: int = 0
     num_live: int = 0
-    leaves: dict[Path, LeafStats] = field(default_factory=dict)
-    stored_nulls: dict[Path, int] = field(default_factory=dict)
+    leaves: dict[FieldPath, LeafStats] = field(default_factory=dict)
+    stored_nulls: dict[FieldPath, int] = field(default_factory=dict)
 
 
 def measure_file(

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Path: TypeAlias = tuple[str, ...]
+FieldPath: TypeAlias = tuple[str, ...]
 Value: TypeAlias = int | float | str | Decimal
 
 
@@ -36,7 +36,7 @@ class FileStats:
     """Statistics of a file: its leaves, each by its physical path."""
 
     num_records: int
-    leaves: Mapping[Path, LeafStats] = field(default_factory=dict)
+    leaves: Mapping[FieldPath, LeafStats] = field(default_factory=dict)
 
 
 NUM_RECORDS_FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'

@@ -20,7 +20,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
-from deltactl.protocol.stats import Path, whole_number
+from deltactl.protocol.stats import FieldPath, whole_number
 from deltactl.protocol.stats_columns import choose_stats_columns
 
 _LEAST_BLOCK: Final = 1 << 20
@@ -32,7 +32,7 @@ _ZONES: Final[Mapping[DeltaType | None, str | None]] = {
 
 
 def stats_type(
-    bounds: Mapping[Path, pa.DataType], nulls: Iterable[Path], *, tight: bool = False
+    bounds: Mapping[FieldPath, pa.DataType], nulls: Iterable[FieldPath], *, tight: bool = False
 ) -> pa.StructType:
     """Return the type of statistics with bounds and null counts of the leaves with these paths.
 
@@ -64,16 +64,16 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     return stats_type(bounds, [leaf.path for leaf in columns.leaves], tight=columns.tight_bounds)
 
 
-def bounds_type(metadata: Metadata, paths: Sequence[Path]) -> pa.StructType:
+def bounds_type(metadata: Metadata, paths: Sequence[FieldPath]) -> pa.StructType:
     """Return the type of the statistics of the columns with these physical paths."""
     return stats_type({path: _leaf_type(metadata.data_schema, path) for path in paths}, paths)
 
 
-def _leaf_type(schema: StructType, path: Path) -> pa.DataType:
+def _leaf_type(schema: StructType, path: FieldPath) -> pa.DataType:
     return arrow_type(schema.fields_at(path)[len(path) - 1].type, "physical")
 
 
-def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+def _nest(leaves: Mapping[FieldPath, pa.DataType]) -> pa.StructType:
     """Return the struct of leaves with these paths."""
     firsts = dict.fromkeys(path[0] for path in leaves)
     members = []

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.protocol.stats import FileStats, LeafStats, Path
+from deltactl.protocol.stats import FieldPath, FileStats, LeafStats
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 
 # The first and last date that readers parse (years 1 and 9999), in days and in microseconds.
@@ -46,8 +46,8 @@ class LeafColumns:
 def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
     """Return ``add.stats`` of one file, with the fields and the order of Delta on Spark."""
     stats = {leaf: file_stats.leaves.get(leaf.path, LeafStats()) for leaf in columns.leaves}
-    lower: dict[Path, str | None] = {}
-    upper: dict[Path, str | None] = {}
+    lower: dict[FieldPath, str | None] = {}
+    upper: dict[FieldPath, str | None] = {}
     prefix = columns.string_prefix
     for kind in dict.fromkeys(leaf.kind for leaf in columns.leaves if leaf.has_bounds):
         of_kind = {leaf.path: it for leaf, it in stats.items() if leaf.kind == kind}
@@ -217,7 +217,7 @@ def _encode_float(value: float, *, upper: bool) -> str | None:
 
 
 def encode_stats_of_files(
-    num_records: pa.Array, leaves: Mapping[Path, LeafColumns], columns: StatsColumns
+    num_records: pa.Array, leaves: Mapping[FieldPath, LeafColumns], columns: StatsColumns
 ) -> pa.Array:
     """Return ``add.stats`` of each file.
 
@@ -242,7 +242,7 @@ def encode_stats_of_files(
 
 
 def _arrange(
-    columns: StatsColumns, num_records: Any, leaves: Sequence[Mapping[Path, Any]], tight: Any
+    columns: StatsColumns, num_records: Any, leaves: Sequence[Mapping[FieldPath, Any]], tight: Any
 ) -> dict[str, Any]:
     """Return the members of statistics, nested as in the JSON.
 
@@ -259,7 +259,7 @@ def _arrange(
     return members
 
 
-def _nest(leaves: Sequence[StatsLeaf], values: Mapping[Path, Any]) -> dict[str, Any]:
+def _nest(leaves: Sequence[StatsLeaf], values: Mapping[FieldPath, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for leaf in leaves:
         node = tree

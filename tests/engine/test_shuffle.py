@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.engine import shuffle as shuffles
-from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source, join_batches, shuffle
+from deltactl.engine.shuffle import RowCounts, ShuffleSource, ShuffleWork, join_batches, shuffle
 from deltactl.engine.spill import Spool
 from deltactl.errors import StorageError
 from deltactl.storage.local.spill import Spill, ensure_space
@@ -32,8 +32,8 @@ def batch_of(numbers: list[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
-def read(batches: list[list[int]]) -> Source[int]:
-    return Source((batch_of(numbers) for numbers in batches), lambda: sum(map(len, batches)))
+def read(batches: list[list[int]]) -> ShuffleSource[int]:
+    return ShuffleSource((batch_of(numbers) for numbers in batches), lambda: sum(map(len, batches)))
 
 
 def key(batch: pa.RecordBatch, first_row: int) -> Any:

@@ -34,7 +34,7 @@ from deltactl.parquet.row_statistics import measure_file
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.schema import Field, StructType, is_void
-from deltactl.protocol.stats import LeafStats, Path
+from deltactl.protocol.stats import FieldPath, LeafStats
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
@@ -273,7 +273,9 @@ def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
     return tuple(chosen)
 
 
-def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher: Matcher) -> bool:
+def _is_stored(
+    path: FieldPath, fields: Sequence[Field], stored: FileFields, matcher: Matcher
+) -> bool:
     """Return whether a file has a leaf; search for it as readers do."""
     field = next(f for f in fields if f.physical_name == path[0])
     index = matcher.find(field, stored)
@@ -294,7 +296,7 @@ def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     footer, stored = file.footer, index_leaves(file.schema)
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
     known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
-    found: dict[Path, LeafStats] = {}
+    found: dict[FieldPath, LeafStats] = {}
     for leaf in leaves:
         column = stored.get(leaf.path)
         if leaf.path in known:
@@ -311,5 +313,5 @@ def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     )
 
 
-def _narrow_leaves(stored: Mapping[Path, LeafColumn]) -> frozenset[Path]:
+def _narrow_leaves(stored: Mapping[FieldPath, LeafColumn]) -> frozenset[FieldPath]:
     return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))

@@ -264,17 +264,17 @@ class _RemoveCommit:
             raise ConflictError(f"nothing was committed: {reason}", hint="Rerun.")
 
 
-def _touches(uri: str, winners: Tail, chosen: Sequence[PathPair]) -> bool:
+def _touches(uri: str, concurrent: Tail, chosen: Sequence[PathPair]) -> bool:
     """Return whether commits add or remove one of the files, by any text, or remove rows.
 
     The removed rows may be the replacement of the rows in the files: then the files have the only
     copy.
     """
-    if pc.any(pc.fill_null(winners.removes["data_change"], True)).as_py():
+    if pc.any(pc.fill_null(concurrent.removes["data_change"], True)).as_py():
         return True
     ours = pa.array([it.path for it in chosen], pa.string())
     return any(
         pc.any(pc.is_in(file_names(uri, files), value_set=ours)).as_py()
-        for files in (winners.adds, winners.removes)
+        for files in (concurrent.adds, concurrent.removes)
         if files.num_rows
     )

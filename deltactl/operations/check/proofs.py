@@ -36,7 +36,7 @@ from deltactl.storage.write_guard import ReadOnlyStore
 _BYTES_A_TASK: Final = 256 << 20
 _FILES_A_TASK: Final = 512
 
-State = tuple[Protocol, Metadata]
+Definition = tuple[Protocol, Metadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ProofSpec:
 
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
-    states: tuple[State, ...]
+    states: tuple[Definition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ProofCheck:
         self,
         log: DeltaLog,
         stored: Mapping[int, Stored],
-        state_of: Mapping[int, State],
+        state_of: Mapping[int, Definition],
         findings: Findings,
     ) -> None:
         """Set the digests by version, and the protocol and schema of each needed version."""
@@ -214,7 +214,7 @@ def find_states(
     changes: Iterable[int],
     stored: Mapping[int, Stored],
     findings: Findings,
-) -> Mapping[int, State]:
+) -> Mapping[int, Definition]:
     """Return the protocol and schema of the versions whose schemas the rows had.
 
     Args:

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.protocol.partition_texts import text_parser
-from deltactl.protocol.stats import LeafStats, Path, Value, row_count, whole_number
+from deltactl.protocol.stats import FieldPath, LeafStats, Value, row_count, whole_number
 from deltactl.protocol.stats_columns import StatsLeaf
 
-Contradiction: TypeAlias = tuple[str, Path, str]
+Contradiction: TypeAlias = tuple[str, FieldPath, str]
 """Code, leaf (empty: the whole file), problem."""
 
 _MEMBERS: Final = ("nullCount", "minValues", "maxValues")
@@ -51,10 +51,10 @@ class FileFacts:
 
     num_rows: int
     num_live: int
-    leaves: Mapping[Path, LeafStats]
-    stored_nulls: Mapping[Path, int | None]
+    leaves: Mapping[FieldPath, LeafStats]
+    stored_nulls: Mapping[FieldPath, int | None]
     has_deletes: bool = False
-    narrow: Set[Path] = frozenset()
+    narrow: Set[FieldPath] = frozenset()
 
 
 class Statistics:
@@ -96,7 +96,7 @@ class Statistics:
         """Return whether ``tightBounds`` is true: minimum and maximum are values of the file."""
         return self._node.get("tightBounds") is True
 
-    def find(self, member: str, path: Path) -> Any:
+    def find(self, member: str, path: FieldPath) -> Any:
         """Return the value of a leaf in ``minValues``, ``maxValues`` or ``nullCount``, if any."""
         node = self._node.get(member)
         for name in path:
@@ -165,7 +165,7 @@ def _check_nulls(
         yield "STATS_NULLS", f"nullCount is {count}, {real}"
 
 
-def _is_null_count(count: int, nulls: int, facts: FileFacts, path: Path) -> bool:
+def _is_null_count(count: int, nulls: int, facts: FileFacts, path: FieldPath) -> bool:
     """Return whether a null count fits the live rows or all rows.
 
     The members of a null struct are null too, and not all writers count those.

@@ -19,7 +19,7 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.new_tables import PLAIN
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import StructType, encode_schema, is_void
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 
 # Large enough for the cost of a task, small enough that a short run uses all workers.
@@ -93,7 +93,7 @@ def read_all_footers(
 
 def _unwanted(
     struct: StructType, partitions: frozenset[str], properties: TableProperties
-) -> frozenset[Path]:
+) -> frozenset[FieldPath]:
     """Return the leaves of the first file for which the table keeps no statistics."""
     stored = tuple(
         f

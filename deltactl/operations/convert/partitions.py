@@ -25,7 +25,7 @@ from deltactl.protocol.schema import DeltaType, Field, PrimitiveType
 Problem = tuple[str, str | None, str]
 """Path, column or ``None``, and the reason; an empty path: not about a single file."""
 
-Values = Mapping[str, str | None]
+PartitionValues = Mapping[str, str | None]
 
 # No leading zeros or plus: "01" and "1" are two directories, but would be one number.
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -42,10 +42,10 @@ class Partitioning:
     """
 
     fields: tuple[Field, ...]
-    values: Mapping[str, Values]
+    values: Mapping[str, PartitionValues]
     guessed: tuple[str, ...]
 
-    def of(self, name: str) -> Values:
+    def of(self, name: str) -> PartitionValues:
         """Return the values of a file."""
         return self.values[name.rpartition("/")[0]]
 

@@ -44,7 +44,7 @@ from deltactl.protocol.schema import (
     leaf_types,
     walk_fields,
 )
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
 from deltactl.units import format_count
@@ -289,7 +289,7 @@ def _list_files(
             )
 
 
-def _known_leaves(group: FooterGroup) -> Mapping[Path, LeafColumns]:
+def _known_leaves(group: FooterGroup) -> Mapping[FieldPath, LeafColumns]:
     """Return the leaves of the files; those that were not read are unknown, not all null."""
     unread = LeafColumns(pa.nulls(len(group.files), pa.int64()))
     return {leaf.path: unread for leaf in list_leaves(group.schema.struct)} | dict(group.leaves)

@@ -22,7 +22,7 @@ from deltactl.parquet.footer_bytes import (
     parse_footer_bytes,
     read_footer_bytes,
 )
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_leaf
 from deltactl.storage.open import open_store
@@ -54,7 +54,7 @@ class FooterSpec:
     storage_options: Mapping[str, str] = field(repr=False)
     statistics: bool = True
     string_prefix: int = 32
-    skip: Set[Path] = frozenset()
+    skip: Set[FieldPath] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class FooterGroup:
 
     schema: FileSchema
     files: pa.Table
-    leaves: Mapping[Path, LeafColumns]
+    leaves: Mapping[FieldPath, LeafColumns]
 
 
 @dataclass(frozen=True, slots=True)

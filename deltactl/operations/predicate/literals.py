@@ -17,7 +17,9 @@ import pyarrow.types as pt
 from deltactl.errors import PredicateError
 from deltactl.protocol.partition_texts import text_parser
 
-Kind: TypeAlias = Literal["string", "number", "boolean", "date", "timestamp", "timestamp_ntz"]
+LiteralKind: TypeAlias = Literal[
+    "string", "number", "boolean", "date", "timestamp", "timestamp_ntz"
+]
 
 _LOCAL_TIME: Final = pa.timestamp("us")
 _INSTANT: Final = pa.timestamp("us", "UTC")
@@ -32,7 +34,7 @@ _MOMENTS: Final = ("string", "date", "timestamp", "timestamp_ntz")
 class Constant:
     """A literal as written; ``text`` is ``None`` for NULL."""
 
-    kind: Kind
+    kind: LiteralKind
     text: str | None
 
     @property
@@ -67,7 +69,7 @@ class Constant:
             raise ValueError(self.text) from error
 
 
-def _kinds_of(type: pa.DataType) -> tuple[Kind, ...]:
+def _kinds_of(type: pa.DataType) -> tuple[LiteralKind, ...]:
     """Return the kinds of literals that may be compared with a column of ``type``."""
     if pt.is_string(type) or pt.is_binary(type):
         return ("string",)
@@ -76,7 +78,7 @@ def _kinds_of(type: pa.DataType) -> tuple[Kind, ...]:
     return _MOMENTS if pt.is_temporal(type) else ("string", "number")
 
 
-def _parse(text: str, kind: Kind, type: pa.DataType) -> object:
+def _parse(text: str, kind: LiteralKind, type: pa.DataType) -> object:
     if pt.is_integer(type) and kind == "number":
         text = _integral(text)
     # A TIMESTAMP is a point in time, by its zone or in UTC; for a column without zone it is the

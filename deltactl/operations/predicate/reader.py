@@ -14,7 +14,7 @@ from sqlglot import exp
 from deltactl.errors import PredicateError
 from deltactl.operations.predicate.literals import (
     Constant,
-    Kind,
+    LiteralKind,
     comparable,
     describe_type,
     fit_constant,
@@ -57,7 +57,7 @@ _TRUE: Final = Constant("boolean", "true")
 _FALSE: Final = Constant("boolean", "false")
 
 # Types that literals can be cast to: the resulting kind of literal, and the type that checks it.
-_CASTS: Final[Mapping[str, tuple[Kind, pa.DataType]]] = {
+_CASTS: Final[Mapping[str, tuple[LiteralKind, pa.DataType]]] = {
     "TEXT": ("string", pa.string()),
     "VARCHAR": ("string", pa.string()),
     "CHAR": ("string", pa.string()),
@@ -269,7 +269,7 @@ def _negate(node: Any) -> Constant:
 
 def _cast(node: Any) -> Constant:
     inner, name = _constant(node.this), node.to.this.name
-    kind: Kind = "number"
+    kind: LiteralKind = "number"
     if name == "DECIMAL":
         of_type = _decimal(node.to)
     elif name in _CASTS:

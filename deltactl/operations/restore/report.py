@@ -7,7 +7,7 @@ from typing import Any
 
 from deltactl.operations.missing_files.find import Missing
 from deltactl.operations.restore.plan import RestorePlan
-from deltactl.operations.restore.vacuums import Range
+from deltactl.operations.restore.vacuums import VersionRange
 from deltactl.operations.short_repr import ShortRepr
 
 
@@ -23,7 +23,7 @@ class RestoreReport(ShortRepr):
     engine: str
     version_after: int | None = None
     dry_run: bool = False
-    ends: tuple[Range, ...] = ()
+    ends: tuple[VersionRange, ...] = ()
     gone: tuple[Missing, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from deltactl.operations.restore.plan import RestorePlan, Versions, load_version
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.vacuums import (
     PastVacuum,
-    Range,
+    VersionRange,
     find_ends,
     find_past_vacuums,
     find_whole_version,
@@ -190,12 +190,12 @@ def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacu
 
 def _warn_of_vacuums(
     versions: Versions, plan: RestorePlan, context: RunContext
-) -> tuple[Range, ...]:
+) -> tuple[VersionRange, ...]:
     """Warn of running vacuums and of the next one; return the versions that become unreadable."""
     log, current, target = versions.log, versions.current, versions.target
     now_ms = context.clock.now_ms()
 
-    def look() -> tuple[tuple[str, ...], tuple[Range, ...]]:
+    def look() -> tuple[tuple[str, ...], tuple[VersionRange, ...]]:
         unfinished = find_open_vacuums(log)
         return (
             tuple(describe_start(log, version) for version in unfinished),

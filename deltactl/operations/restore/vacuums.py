@@ -19,7 +19,7 @@ from deltactl.operations.history.restorable import State, find_restorable
 from deltactl.operations.vacuum.journal import list_runs, read_run
 from deltactl.operations.vacuum.undo import undo_vacuum
 
-Range = tuple[int, int]
+VersionRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> in
     return min(whole, key=lambda version: (abs(version - target), version), default=None)
 
 
-def find_ends(log: DeltaLog, current: Snapshot, target: Snapshot, now_ms: int) -> tuple[Range, ...]:
+def find_ends(
+    log: DeltaLog, current: Snapshot, target: Snapshot, now_ms: int
+) -> tuple[VersionRange, ...]:
     """Return the versions from the target on that the next vacuum makes unreadable.
 
     Empty if the target is inside the retention. Versions need files that were removed before the

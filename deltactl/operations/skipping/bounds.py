@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.numpy_types import Flags, Floats
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class FileBounds:
         return np.asarray(ordered).astype(np.bool_) & self.has_values
 
 
-def select_bounds(parsed: pa.ChunkedArray, path: Path) -> FileBounds:
+def select_bounds(parsed: pa.ChunkedArray, path: FieldPath) -> FileBounds:
     """Return one column of the result of :func:`~deltactl.protocol.stats_decoding.parse_stats`."""
     structs = parsed.combine_chunks()
     if isinstance(structs, pa.ChunkedArray):

@@ -14,7 +14,7 @@ from deltactl.log.physical_names import locate
 from deltactl.numpy_types import Flags, Integers
 from deltactl.storage.store import Store
 
-Range = tuple[int, int]
+VersionRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Horizon:
 
     first_version: int
     last_version: int
-    readable: tuple[Range, ...] = ()
-    ends: tuple[Range, ...] = ()
+    readable: tuple[VersionRange, ...] = ()
+    ends: tuple[VersionRange, ...] = ()
     cost_bytes: int = 0
     costs: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 

@@ -23,7 +23,7 @@ from deltactl.parquet.splice.pages import Pages
 from deltactl.parquet.splice.schema import LeafPath
 from deltactl.parquet.splice.source import Group, LeafCopy, Source
 from deltactl.parquet.thrift import Kind, ThriftList, ThriftStruct
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def place_copy(
     return PlacedChunk(tree, indexes, shift, leaf.pages, Origin(source.name, leaf.span))
 
 
-def _encoded(paths: frozenset[Path]) -> set[LeafPath]:
+def _encoded(paths: frozenset[FieldPath]) -> set[LeafPath]:
     return {tuple(name.encode() for name in path) for path in paths}
 
 

@@ -31,7 +31,7 @@ from deltactl.parquet.splice.copy_conditions import (
 from deltactl.parquet.splice.schema import LeafPath
 from deltactl.parquet.splice.source import Group, Source
 from deltactl.parquet.thrift import ThriftStruct
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 
 _FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
 
@@ -93,7 +93,7 @@ def find_skipped_by(
     return frozenset(found)
 
 
-def _contains(source: Source, path: Path, logged: tuple[float, float, int]) -> bool:
+def _contains(source: Source, path: FieldPath, logged: tuple[float, float, int]) -> bool:
     """Return whether the footer's bounds of a leaf include those in the log.
 
     Otherwise, or if the null counts differ, return false.
@@ -130,7 +130,7 @@ def _known(bounds: Sequence[float | None]) -> list[float]:
     return known if len(known) == len(bounds) else []
 
 
-def _stored(path: Path) -> LeafPath:
+def _stored(path: FieldPath) -> LeafPath:
     return tuple(name.encode() for name in path)
 
 

@@ -58,7 +58,7 @@ from deltactl.parquet.writer import (
     ensure_storable,
     new_parquet,
 )
-from deltactl.protocol.stats import Path
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.protocol.stats_encoding import encode_stats
 from deltactl.storage.assembly import StreamedAssembly, open_assembly
@@ -111,8 +111,8 @@ class SpliceWriter:
         self._groups: list[tuple[ThriftStruct, list[PlacedChunk]]] = []
         self._pending = PendingRows(schema, options)
         self._num_rows = 0
-        self._floats_with_nan: set[Path] = set()
-        self._nested_nulls: dict[Path, int] = {}
+        self._floats_with_nan: set[FieldPath] = set()
+        self._nested_nulls: dict[FieldPath, int] = {}
         self._ranges: list[CopiedRange] = []
         self._is_done = self._has_copies = False
         self._out = open_assembly(store, name) if copies else StreamedAssembly(store, name)

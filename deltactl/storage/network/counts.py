@@ -8,8 +8,8 @@ from typing import Final, Literal, get_args
 
 from deltactl.units import format_size
 
-Kind = Literal["lists", "gets", "heads", "puts", "deletes", "others"]
-_KINDS: Final = len(get_args(Kind))
+RequestKind = Literal["lists", "gets", "heads", "puts", "deletes", "others"]
+_KINDS: Final = len(get_args(RequestKind))
 
 
 @dataclass(frozen=True, slots=True)

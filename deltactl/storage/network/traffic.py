@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deltactl.storage.network.counts import Kind, Requests, count
+from deltactl.storage.network.counts import RequestKind, Requests, count
 from deltactl.storage.network.pacing import Pacer
 
 CONNECT_SECONDS: float = 10.0
@@ -17,7 +17,7 @@ SILENCE_SECONDS: float = 60.0
 of Azure waits for five minutes."""
 
 _THROTTLED: Final = frozenset({429, 503})
-_BY_METHOD: Final[Mapping[str, Kind]] = {
+_BY_METHOD: Final[Mapping[str, RequestKind]] = {
     "GET": "gets",
     "HEAD": "heads",
     "PUT": "puts",
@@ -34,7 +34,7 @@ class Traffic:
         """Send requests at the times that ``pacer`` assigns."""
         self.pacer = pacer
 
-    async def leave(self, kind: Kind) -> None:
+    async def leave(self, kind: RequestKind) -> None:
         """Wait until a request may be sent, and count it."""
         import asyncio
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl.engine.base import CancelToken
-from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source
+from deltactl.engine.shuffle import RowCounts, ShuffleSource, ShuffleWork
 from deltactl.engine.spark import shuffle
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.engine.spill import PLACE
@@ -61,8 +61,8 @@ def make(fail_at: str, attempt: int) -> ShuffleWork[int, int, tuple[int, RowCoun
             rows = [{"n": n, "u": n % 256, "time": n, "text": f"t{n % 9}"} for n in numbers]
             yield pa.RecordBatch.from_pylist(rows, SCHEMA)
 
-    def read(source: int) -> Source[int]:
-        return Source(batches(source), lambda: source)
+    def read(source: int) -> ShuffleSource[int]:
+        return ShuffleSource(batches(source), lambda: source)
 
     def key(batch: pa.RecordBatch, first_row: int) -> Any:
         assert (np.asarray(batch["n"]) % 100_000)[0] == first_row
@@ -103,7 +103,7 @@ def test_places_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.record_batch({"n": pa.array([1] * 100, pa.int8())})
     work: ShuffleWork[int, int, None] = ShuffleWork(
         batch.schema,
-        lambda source: Source(iter([batch] * 4), lambda: source),
+        lambda source: ShuffleSource(iter([batch] * 4), lambda: source),
         lambda batch, first_row: (np.zeros(100, np.int64), np.arange(100)),
         lambda destination, counts, batches: lambda: None,
     )

@@ -23,10 +23,10 @@ from deltactl.protocol.column_names import (
     list_columns,
     parse_column,
 )
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns, list_leaves
 
-Kind: TypeAlias = Literal["cluster", "zorder", "liquid"]
-Path: TypeAlias = tuple[str, ...]
+LayoutKind: TypeAlias = Literal["cluster", "zorder", "liquid"]
 
 _MOST_COLUMNS: Final = 8
 
@@ -36,7 +36,7 @@ class LayoutColumn:
     """A column to place rows by: its name as it can be typed, and its physical path."""
 
     name: str
-    path: Path
+    path: FieldPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class LayoutRequest:
     Spark.
     """
 
-    kind: Kind
+    kind: LayoutKind
     layout: Layout
     columns: tuple[LayoutColumn, ...]
 
@@ -58,7 +58,7 @@ class LayoutRequest:
         return [column.name for column in self.columns]
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[FieldPath, ...]:
         """Return the physical paths of the columns."""
         return tuple(column.path for column in self.columns)
 
@@ -107,7 +107,7 @@ def _ensure_meaning(options: OptimizeOptions) -> None:
             )
 
 
-def _defined_by_table(snapshot: Snapshot, given: str, paths: Sequence[Path]) -> UsageError:
+def _defined_by_table(snapshot: Snapshot, given: str, paths: Sequence[FieldPath]) -> UsageError:
     columns = find_columns(snapshot, paths) or ()
     names = ", ".join(column.name for column in columns)
     return UsageError(
@@ -117,7 +117,7 @@ def _defined_by_table(snapshot: Snapshot, given: str, paths: Sequence[Path]) -> 
     )
 
 
-def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColumn, ...] | None:
+def find_columns(snapshot: Snapshot, paths: Sequence[FieldPath]) -> tuple[LayoutColumn, ...] | None:
     """Return columns by their physical paths; ``None`` if one is missing or has no order."""
     leaves = {leaf.path: leaf for leaf in list_leaves(snapshot.metadata.data_schema)}
     columns = []
@@ -146,7 +146,7 @@ def resolve_columns(snapshot: Snapshot, given: str, columns: Columns) -> tuple[L
             hint="Keep the columns that queries use most often in filters. Each added column makes "
             "filters on the other columns less effective.",
         )
-    found: dict[Path, LayoutColumn] = {}
+    found: dict[FieldPath, LayoutColumn] = {}
     for text in texts:
         column = _resolve(snapshot, given, text)
         if column.path in found:
@@ -177,7 +177,9 @@ def _resolve(snapshot: Snapshot, given: str, text: str) -> LayoutColumn:
     return LayoutColumn(name, physical)
 
 
-def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLeaf | None) -> None:
+def _ensure_statistics(
+    snapshot: Snapshot, what: str, path: FieldPath, leaf: StatsLeaf | None
+) -> None:
     """Refuse a column by which no query skips a file."""
     if leaf is None or not leaf.has_bounds:
         raise SafetyError(

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from deltactl.operations.optimize.layout.placement import Placement, learn_placement
 from deltactl.operations.optimize.layout.ranks import cut
-from deltactl.operations.optimize.layout.request import LayoutRequest, Path
+from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.facts import select_leaf
 from deltactl.parquet.reader import DEFAULT_BATCH_ROWS, RowReader
+from deltactl.protocol.stats import FieldPath
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
@@ -26,7 +27,7 @@ _READ_BYTES: Final = 4 << 20
 _LEAST_BATCH_ROWS: Final = 1 << 8
 
 
-def select_leaves(batch: pa.RecordBatch, paths: Sequence[Path]) -> list[pa.Array]:
+def select_leaves(batch: pa.RecordBatch, paths: Sequence[FieldPath]) -> list[pa.Array]:
     """Return the columns of a layout."""
     return [select_leaf(batch, path) for path in paths]
 
@@ -48,7 +49,7 @@ def sample_placement(
 
 
 def read_sample(
-    store: Store, reader: RowReader, files: Sequence[DataFile], paths: Sequence[Path]
+    store: Store, reader: RowReader, files: Sequence[DataFile], paths: Sequence[FieldPath]
 ) -> list[pa.Array]:
     """Return values of the columns, from at most 128 row groups; they include deleted rows.
 
@@ -95,7 +96,7 @@ def _read_groups(
     reader: RowReader,
     file: DataFile,
     places: Sequence[float],
-    paths: Sequence[Path],
+    paths: Sequence[FieldPath],
 ) -> list[list[pa.Array]]:
     """Return values of the row groups at these places, as many for each place."""
     parts = []

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from deltactl.engine.shuffle import RowCounts, ShuffleWork, Source, join_batches, shuffle
+from deltactl.engine.shuffle import RowCounts, ShuffleSource, ShuffleWork, join_batches, shuffle
 from deltactl.engine.spill import PLACE, Spool, spill_dir_hint
 from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
@@ -198,10 +198,10 @@ class _Job:
         """Return the shuffle of the rows."""
         return ShuffleWork(self.spec.reader.schema, self.read, self.key, self.write)
 
-    def read(self, files: Sequence[DataFile]) -> Source[RowDigest]:
+    def read(self, files: Sequence[DataFile]) -> ShuffleSource[RowDigest]:
         """Return the live rows of files, and then their digest."""
         digests: list[RowDigest] = []
-        return Source(self._read(files, digests), lambda: reduce(add, digests, RowDigest()))
+        return ShuffleSource(self._read(files, digests), lambda: reduce(add, digests, RowDigest()))
 
     def _read(
         self, files: Sequence[DataFile], digests: list[RowDigest]
