@@ -31,7 +31,9 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     """The searches that were asked for, by what they are: all stages but ``long``, or one."""
     models = (arguments.model,) if arguments.model else MODELS
     if arguments.only:
-        return {arguments.only: [job for model in models for job in _jobs_of_one(arguments, model)]}
+        alone = SCENARIOS[arguments.only].only
+        chosen = [model for model in models if alone in (None, model)]
+        return {arguments.only: [job for model in chosen for job in _jobs_of_one(arguments, model)]}
     # The longest first: nobody should wait for one that was begun last.
     ordered = sorted(PAIRS, key=lambda s: (-s.weight, not s.shared_data))
     each = [(s, model) for s in ordered for model in models if s.only in (None, model)]
