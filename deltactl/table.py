@@ -92,18 +92,15 @@ class Table:
             self._log = DeltaLog.open(address, storage_options, log_store, warn=warn)
         else:
             self._log = DeltaLog(store, warn)
-        self._read_only_log = self._log.read_only()
         self._warn = warn
         self._storage_options = dict(storage_options or {})
 
     def _log_for(self, dry_run: bool) -> DeltaLog:
-        """Return the newest log, for a run.
+        """Return a log of its own for a call: threads may share a table.
 
         For a dry run it is read-only and finishes no incomplete commit.
         """
-        log = self._read_only_log if dry_run else self._log
-        log.update()
-        return log
+        return self._log.read_only() if dry_run else self._log.unread()
 
     def _context(
         self,

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from importlib import import_module
@@ -26,6 +26,8 @@ from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.open import open_store
 from dev.keyword_types import CLASSES
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import find_blocks
@@ -265,3 +267,25 @@ def test_the_page_shows_each_method() -> None:
     shown = {it.attr if isinstance(it, ast.Attribute) else ast.unparse(it) for it in called}
     assert {function.__name__ for function in FUNCTIONS} - {"__init__"} <= shown
     assert ".uri" in code
+
+
+def test_a_call_does_not_see_what_another_call_of_the_same_table_lists(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1]})
+    for _ in range(2):
+        deltalake.write_deltalake(tmp_path, rows, mode="append")
+
+    class Interrupted(ForwardingStore):
+        """While the first commit is read, another thread commits and reads the table."""
+
+        def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+            if not interruptions:
+                interruptions.append(names)
+                deltalake.write_deltalake(tmp_path, rows, mode="append")
+                interruptions.append(table.snapshot().version)
+            return super().read_many(names)
+
+    interruptions: list[object] = []
+    table = Table(tmp_path, store=Interrupted(open_store(str(tmp_path))))
+    found = table.diff(0)
+    assert interruptions[1:] == [2]
+    assert (found.last, found.latest_version) == (1, 1)

@@ -111,6 +111,12 @@ class DeltaLog:
         store = ReadOnlyStore(self.store)
         return DeltaLog(store, self.warn, committer=self._committer, read_only=True)
 
+    def unread(self) -> DeltaLog:
+        """Return the same log as it was opened, not listed yet."""
+        return DeltaLog(
+            self.store, self.warn, committer=self._committer, read_only=self._is_read_only
+        )
+
     @property
     def uri(self) -> str:
         """Return the table's root as an absolute URI."""
