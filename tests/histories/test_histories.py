@@ -76,7 +76,7 @@ def history_with_vacuum() -> History:
 def test_a_bug_is_found_and_its_history_made_shorter(tmp_path: Path) -> None:
     failed = run_history(history_with_vacuum(), None, folder=tmp_path)
     assert failed.failure is not None
-    assert failed.failure.kind == "our scan: DATA_FILE after deltactl vacuum"
+    assert failed.failure.kind == "our scan: FILE_MISSING after deltactl vacuum"
 
     shortest = shrink(failed, None, 60, tmp_path)
 
@@ -95,7 +95,7 @@ def test_the_command_shows_how_to_replay(
     words = ["--writers", "delta-rs", "--seed", str(seed), "--folder", str(tmp_path)]
     assert main([*words, "--count", "1", "--shrink-seconds", "0", "--keep"]) == 1
     said = capsys.readouterr().out
-    assert f"FAILURE seed {seed}: our scan: DATA_FILE after deltactl vacuum" in said
+    assert f"FAILURE seed {seed}: our scan: FILE_MISSING after deltactl vacuum" in said
     assert f"--seed {seed} --steps " in said
     assert "1 histories" in said
     assert len(list(tmp_path.iterdir())) == 1
