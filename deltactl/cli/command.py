@@ -54,6 +54,7 @@ class Command(TyperCommand):
     takes_tables = False
     takes_lease = False
     needs_arrow = True
+    only_shows = True
     plan_ahead: PlanAhead | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -82,6 +83,9 @@ class Command(TyperCommand):
         session.begin(self.name, ctx.params.get("table"), options, engine, log_store)
         session.check_settings(self.name or "", settings_of(self))
         fill_in_settings(ctx, session.sources)
+        session.output.shows_success = (
+            not session.options.quiet or self.only_shows or asks_for_text(ctx.params)
+        )
         session.limit_time(TimeLimit.take(ctx.params))
         with write_at_end(session, Report.take(ctx.params)):
             if self.takes_tables:

@@ -31,6 +31,11 @@ class CommandSpec:
     """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
 
     @property
+    def only_shows(self) -> bool:
+        """Return whether its page is all that it does, so that ``--quiet`` hides no page."""
+        return not self.has_time_limit
+
+    @property
     def module(self) -> str:
         """Return the module of the command: its name with underscores for dashes."""
         return f"{self.package}.{self.name.replace('-', '_')}"

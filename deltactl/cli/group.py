@@ -84,7 +84,7 @@ def load_command(spec: CommandSpec) -> Command:
         params |= {param.name: param for param in build_options(options)}
     command.params = list(params.values())
     command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
-    command.needs_arrow = spec.needs_arrow
+    command.needs_arrow, command.only_shows = spec.needs_arrow, spec.only_shows
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
 

@@ -135,10 +135,15 @@ def check_toml(block: Block, box: Sandbox) -> None:
     run(block, box, "deltactl config")
 
 
+_OF_CRON = "$HOME/deltactl/bin/"  # where the README installs the program
+
+
 def check_crontab(block: Block, box: Sandbox) -> None:
     for line in read_commands(block.text):
         *when, command = line.split(maxsplit=5)
         _check_schedule(" ".join(when))
+        assert command.startswith(_OF_CRON), "cron does not find a program without its path"
+        command = command.removeprefix(_OF_CRON)
         for part in find_commands(command):
             parse(part)
         run(block, box, command)

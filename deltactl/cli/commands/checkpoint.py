@@ -156,6 +156,7 @@ def _check(session: Session, table: str) -> None:
     session.present(
         lambda page: render_due(page, report),
         is_work_needed=report.due,
+        is_idle=not report.due,
         version_before=report.version,
         version_after=report.version,
         dry_run=True,
@@ -206,6 +207,7 @@ def _present(session: Session, report: CheckpointReport, error: DeltactlError | 
         dry_run=report.dry_run,
         engine=report.engine,
         skipped=report.skipped,
+        is_idle=report.is_empty,
         result=report.to_dict(),
     )
 
@@ -229,6 +231,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
         lambda page: render_repair(page, report, session.argv),
         error=error,
         is_work_needed=check and bool(report.findings),
+        is_idle=not report.findings,
         version_before=report.version,
         version_after=report.version,
         dry_run=report.dry_run,

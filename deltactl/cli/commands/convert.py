@@ -113,6 +113,7 @@ def _present(session: Session, report: ConvertReport) -> None:
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
+        is_idle=report.plan is None,
         engine=report.engine,
         result=result,
     )

@@ -150,6 +150,7 @@ def _present(session: Session, report: ManifestReport, options: ManifestOptions)
         rows=report.partitions(),
         headline=headline,
         is_work_needed=options.check and not report.is_up_to_date,
+        is_idle=report.is_up_to_date,
         version_before=report.version_before,
         version_after=report.plan.version,
         dry_run=report.dry_run,

@@ -169,6 +169,7 @@ def _present(
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
+        is_idle=not report.is_due,
         result=report.to_dict(),
     )
 
@@ -299,9 +300,11 @@ def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
     """Print totals as text if there are several tables."""
     from deltactl.cli.pages.maintain import render_totals
 
-    if is_fleet and session.output.form is OutputFormat.TABLE and fleet.reports:
+    output = session.output
+    is_shown = any(output.has_page(outcome.envelope) for outcome in session.outcomes)
+    if is_fleet and is_shown and output.form is OutputFormat.TABLE and fleet.reports:
         reports = list(fleet.reports.values())
-        session.output.print_lines(lambda page: render_totals(page, reports, session.argv))
+        output.print_lines(lambda page: render_totals(page, reports, session.argv))
 
 
 def _write_metrics(path: Path, fleet: _Fleet) -> None:

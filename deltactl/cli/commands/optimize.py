@@ -358,6 +358,7 @@ def _present(
         engine=report.engine,
         engine_reason=report.engine_reason,
         skipped=report.skipped,
+        is_idle=report.plan.is_empty,
         result=report.to_dict(),
     )
 

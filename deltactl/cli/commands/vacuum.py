@@ -354,5 +354,6 @@ def _present(
         dry_run=report.dry_run,
         engine=report.engine,
         skipped=report.skipped,
+        is_idle=report.plan.is_empty,
         result=report.to_dict(),
     )

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from deltactl.cli.exits import find_worst
 from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, dump_json
@@ -19,10 +19,7 @@ from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError
 from deltactl.units import format_count
 
-if TYPE_CHECKING:
-    pass
-
-_WIDTH: Final = 8
+_WIDTH: Final = len("unchanged")
 _COLUMNS: Final = (
     "table", "status", "exit_code", "version_before", "version_after", "error_code", "message",
 )  # fmt: skip
@@ -80,6 +77,8 @@ class FleetOutput:
     def show(self, outcome: TableOutcome) -> None:
         """Print one outcome."""
         form = self._output.form
+        if not self._output.has_page(outcome.envelope):
+            return
         if form is OutputFormat.TABLE:
             self._output.print_lines(outcome.render if self._is_text else _render_line(outcome))
         elif form is OutputFormat.NDJSON:
@@ -112,7 +111,9 @@ class FleetOutput:
             from deltactl.cli.output.junit import render_junit
 
             self._output.print_text(render_junit(outcomes, self._command or ""))
-        elif self._output.form is OutputFormat.TABLE:
+        elif self._output.form is OutputFormat.TABLE and any(
+            self._output.has_page(outcome.envelope) for outcome in outcomes
+        ):
             counts = Counter(outcome.status[0] for outcome in outcomes)
             parts = ", ".join(f"{count} {word}" for word, count in counts.items())
             tables = format_count(len(outcomes), "table", "tables")

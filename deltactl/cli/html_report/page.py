@@ -25,7 +25,6 @@ from deltactl.cli.html_report.parts import (
 from deltactl.cli.html_report.vacuum import render_vacuum
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
-from deltactl.cli.output.page import Tone
 from deltactl.units import format_count, format_duration
 
 _MOST_TABLES: Final = 1000
@@ -88,7 +87,7 @@ def _render_overview(outcomes: Sequence[TableOutcome]) -> Markup:
     rows = [
         (
             foreign(outcome.table),
-            render_badge(*_status(outcome)),
+            render_badge(*outcome.status),
             foreign(outcome.message),
         )
         for outcome in outcomes[:_MOST_TABLES]
@@ -99,19 +98,10 @@ def _render_overview(outcomes: Sequence[TableOutcome]) -> Markup:
     return element("section", element("h2", "All tables"), table)
 
 
-def _status(outcome: TableOutcome) -> tuple[str, Tone]:
-    envelope = outcome.envelope
-    if envelope.error is None and envelope.skipped is not None:
-        return "not needed", Tone.PLAIN
-    if outcome.exit_code == 0 and envelope.dry_run:
-        return "plan only", Tone.CAUTION
-    return outcome.status
-
-
 def _render_section(outcome: TableOutcome, facts: RunFacts, number: int) -> Markup:
     envelope = outcome.envelope
     heading = element("h2", foreign(outcome.table), id=f"table-{number}")
-    status = element("p", render_badge(*_status(outcome)), " ", foreign(outcome.headline))
+    status = element("p", render_badge(*outcome.status), " ", foreign(outcome.headline))
     parts = [heading, status]
     if envelope.error is not None:
         parts.append(_render_error(envelope.error))

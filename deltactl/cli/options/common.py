@@ -78,7 +78,8 @@ class GlobalOptions(Options):
         typer.Option(
             "--quiet",
             "-q",
-            help="Show warnings and errors, but no progress and no notes",
+            help="Print only warnings and errors: no progress, no notes, and no result of a run "
+            "that succeeded. A dry run, and what only shows something, still print it",
         ),
     ] = False
     verbose: Annotated[

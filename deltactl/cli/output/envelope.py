@@ -45,7 +45,7 @@ class Envelope:
     ``version_before`` and ``version_after`` are equal when nothing was committed. ``skipped`` is
     the reason why the run did nothing, although there may be work to do. ``result`` is the part
     that each command defines: a dataclass, a mapping or a list of them. ``exit_code`` is the exit
-    status of a run over this table alone.
+    status of a run over this table alone. ``is_idle``: there was nothing to do.
     """
 
     command: str | None
@@ -60,6 +60,18 @@ class Envelope:
     error: ErrorInfo | None = None
     skipped: str | None = None
     exit_code: int = 0
+    is_idle: bool = False
+
+    @property
+    def status(self) -> str:
+        """The outcome in one word."""
+        if self.exit_code:
+            return status_word(self.exit_code)
+        if self.skipped is not None:
+            return "skipped"
+        if self.is_idle:
+            return "unchanged"
+        return "planned" if self.dry_run else status_word(self.exit_code)
 
     def fail(self, error: DeltactlError) -> None:
         """Set the error with which the run ends."""
@@ -67,8 +79,9 @@ class Envelope:
 
     def to_json(self) -> dict[str, Any]:
         """Return the envelope as JSON values, ``schema_version`` first."""
-        ended = {"status": status_word(self.exit_code)}
-        return {"schema_version": SCHEMA_VERSION, **to_jsonable(self), **ended}
+        shown = {"schema_version": SCHEMA_VERSION, **to_jsonable(self), "status": self.status}
+        del shown["is_idle"]  # the status says it
+        return shown
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.exits import status_word
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.page import Cell, Styled, Tone
 
 if TYPE_CHECKING:
     from deltactl.cli.output.page import RenderTable
 
-_TONES: Final = {"done": Tone.GOOD} | dict.fromkeys(("needed", "conflict", "partial"), Tone.CAUTION)
+_TONES: Final = (
+    {"done": Tone.GOOD}
+    | dict.fromkeys(("unchanged", "skipped"), Tone.PLAIN)
+    | dict.fromkeys(("needed", "conflict", "partial", "planned"), Tone.CAUTION)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class TableOutcome:
     @property
     def status(self) -> tuple[str, Tone]:
         """The status in one word, and its tone."""
-        word = status_word(self.exit_code)
+        word = self.envelope.status
         return word, _TONES.get(word, Tone.BAD)
 
     @property

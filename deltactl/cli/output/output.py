@@ -76,6 +76,7 @@ class Output:
         self.form = form
         self.log_format, self.log_fields = log_format, dict(log_fields or {})
         self.quiet = quiet
+        self.shows_success = True
         self.environ = environ
         self.stdout = stdout or sys.stdout
         self.stderr = stderr or sys.stderr
@@ -103,9 +104,16 @@ class Output:
         ``headline`` summarises a page whose first line does not.
         """
         self.keep(envelope, render_table, headline)
+        if not self.has_page(envelope):
+            return
         with stdout_errors():
             self._emit(envelope, render_table, rows)
             self.stdout.flush()
+
+    def has_page(self, envelope: Envelope) -> bool:
+        """Return whether a result is printed: when quiet, people see only failures and plans."""
+        shows_all = self.form is not OutputFormat.TABLE or self.shows_success
+        return shows_all or envelope.status not in ("done", "unchanged", "skipped")
 
     def keep(
         self, envelope: Envelope, render_table: RenderTable, headline: str | None = None

@@ -95,7 +95,7 @@ def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
     assert (ran.code, ran.out) == (1, "".join(each))
     assert "note: plain: 0 manifests written for version 1, 1 unchanged" in ran.err
     assert "error: none: " in ran.err
-    assert "note: 3 tables: 2 done, 1 failed\n" in ran.err
+    assert "note: 3 tables: 2 unchanged, 1 failed\n" in ran.err
     rows = cli("generate-manifest", "events", "plain", "--ddl", "hive", "-o", "csv").out
     assert "0 manifests written for version 1, 2 unchanged" in rows
 

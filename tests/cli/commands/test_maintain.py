@@ -64,7 +64,7 @@ def test_a_dry_run_gives_the_reasons_by_rank(lake: Path, cli: RunCli) -> None:
 def test_a_list_of_one_table_gives_the_reasons_too(lake: Path, cli: RunCli) -> None:
     (lake / "list.txt").write_bytes(b"# tables\r\n\r\n  a/  \r\n./a\r\n")
     ran = cli("maintain", "--tables-from", "list.txt", "--dry-run")
-    assert "1 table: 1 done" in ran.out
+    assert "1 table: 1 planned" in ran.out
     assert "12 small files become 1" in ran.out
     assert "deltactl maintain --tables-from list.txt" in ran.out
 

@@ -55,9 +55,10 @@ def _act(session: Session, word: str) -> None:
             cancellation.raise_if_cancelled(
                 "interrupted; half is done", is_part_done=rest != "idle", hint="Rerun."
             )
-    session.output.emit(
-        session.envelope(version_before=1, version_after=2, result={"word": word}),
-        render_table=lambda page: page.line(f"{word} is [good]"),
+    session.present(
+        lambda page: page.line(f"{word} is [good]"),
+        is_work_needed=verb == "needed",
+        version_before=1,
+        version_after=2,
+        result={"word": word},
     )
-    if verb == "exit":
-        raise typer.Exit(int(rest))

@@ -45,14 +45,14 @@ def nothing_ran() -> None:
 
 
 def test_a_line_a_table_and_a_sum(fake_cli: RunCli) -> None:
-    ran = fake_cli("go-round", "x/fine", "x/exit-3", "x/raise-ConflictError", "x/warn", "x/bug")
+    ran = fake_cli("go-round", "x/fine", "x/needed", "x/raise-ConflictError", "x/warn", "x/bug")
     assert ran.code == ExitCode.FAILURE
     assert ran.out == (
-        "done      x/fine  fine is [good]\n"
-        "needed    x/exit-3  exit-3 is [good]\n"
-        "conflict  x/raise-ConflictError  raise-ConflictError broke\n"
-        "done      x/warn  warn is [good]\n"
-        "failed    x/bug  this is a bug in deltactl: ZeroDivisionError:\n"
+        "done       x/fine  fine is [good]\n"
+        "needed     x/needed  needed is [good]\n"
+        "conflict   x/raise-ConflictError  raise-ConflictError broke\n"
+        "done       x/warn  warn is [good]\n"
+        "failed     x/bug  this is a bug in deltactl: ZeroDivisionError:\n"
         "5 tables: 2 done, 1 needed, 1 conflict, 1 failed\n"
     )
     assert "warning: x/warn: odd\n" in ran.err
@@ -130,7 +130,7 @@ def test_a_table_is_run_once_however_often_it_is_named(fake_cli: RunCli, tmp_pat
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_fail_fast_begins_no_further_table(fake_cli: RunCli, jobs: str) -> None:
-    tables = ["x/exit-3", "x/raise-ConflictError", "x/1/sleep", "x/2/sleep", "x/3/sleep"]
+    tables = ["x/needed", "x/raise-ConflictError", "x/1/sleep", "x/2/sleep", "x/3/sleep"]
     ran = fake_cli("go-round", *tables, "--fail-fast", "-j", jobs, "-o", "json")
     codes = [run["error"] and run["error"]["code"] for run in json.loads(ran.out)["runs"]]
     assert ran.code == ExitCode.PARTIAL

@@ -149,7 +149,7 @@ def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_lo
         assert size in shown
     assert all(reason in shown for reason in rewrite["encoded_because"])
     assert rewrite["encoded_because"]
-    assert ("plan only" if is_look else "done") in [
+    assert ("planned" if is_look else "done") in [
         n.text for n in html.all("span") if "badge" in n.attributes.get("class", "")
     ]
 
@@ -277,10 +277,10 @@ def test_a_run_that_fails_replaces_the_page_of_the_one_before(
 
 def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     assert cli("optimize", "t", "--if-needed", "files=99", "--report", "r.html").code == 0
-    assert "not needed Not needed: 8 files (threshold: 99" in read_page().one("main").text
+    assert "skipped Not needed: 8 files (threshold: 99" in read_page().one("main").text
     assert cli("optimize", "t").code == 0
     assert cli("optimize", "t", "--min-interval", "1h", "--report", "r.html").code == 0
-    assert "not needed Skipped: the last run began at" in read_page().one("main").text
+    assert "skipped Skipped: the last run began at" in read_page().one("main").text
 
 
 @pytest.mark.parametrize(

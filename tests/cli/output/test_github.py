@@ -11,7 +11,7 @@ from deltactl.cli.output.github import annotate
 from tests.cli.conftest import RunCli
 from tests.cli.fleet.test_run import make_table
 
-TABLES = ("x/fine", "x/warn", "x/exit-3", "x/raise-ConflictError")
+TABLES = ("x/fine", "x/warn", "x/needed", "x/raise-ConflictError")
 
 
 def test_github_annotates_warnings_errors_and_results(fake_cli: RunCli) -> None:
@@ -21,7 +21,7 @@ def test_github_annotates_warnings_errors_and_results(fake_cli: RunCli) -> None:
         "::notice title=deltactl go-round::x/fine: fine is [good]",
         "::warning title=deltactl go-round::x/warn: odd",
         "::notice title=deltactl go-round::x/warn: warn is [good]",
-        "::error title=deltactl go-round%3A work is needed::x/exit-3: exit-3 is [good]",
+        "::error title=deltactl go-round%3A work is needed::x/needed: needed is [good]",
         "::error title=deltactl go-round%3A CONFLICT::x/raise-ConflictError: "
         "raise-ConflictError broke",
     ]
