@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from deltactl import DeltactlError, Table
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from tests.support.forwarding import ForwardingStore
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 _FILES, _ROWS, _PARTITIONS = 60, 500, "abcd"

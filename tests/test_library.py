@@ -26,11 +26,11 @@ from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.options import MaintainOptions
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from dev.keyword_types import CLASSES
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import find_blocks
+from tests.support.forwarding import ForwardingStore
 
 METHODS = [
     value

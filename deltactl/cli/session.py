@@ -249,10 +249,10 @@ class Session:
             StorageError: the storage cannot be reached.
         """
         from deltactl.storage.open import open_store
-        from deltactl.storage.write_guard import ReadOnlyStore
+        from deltactl.storage.write_guard import refuse_changes
 
         store = open_store(address, self.storage_options if options is None else options)
-        return ReadOnlyStore(store) if read_only else store
+        return refuse_changes(store) if read_only else store
 
     def open_log(
         self,
@@ -288,10 +288,10 @@ class Session:
 
     def _announcing(self, store: Store) -> Store:
         """Return a store that calls ``begin_changes`` before each change."""
-        from deltactl.storage.write_guard import GuardedStore
+        from deltactl.storage.write_guard import guarded
 
         begin = self.begin_changes
-        return store if begin is None else GuardedStore(store, lambda _: begin())
+        return store if begin is None else guarded(store, lambda _: begin())
 
     def envelope(self, **parts: Any) -> Envelope:
         """Return the envelope of this command and table; ``parts`` are its other fields."""

@@ -28,7 +28,7 @@ from deltactl.protocol.names import (
 )
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 
 if TYPE_CHECKING:  # Arrow is not needed to read a history
     from deltactl.log.checkpoint_files import Checkpoint
@@ -102,13 +102,13 @@ class DeltaLog:
             StorageError: the storage cannot be reached.
         """
         store = open_store(address, storage_options)
-        store = ReadOnlyStore(store) if read_only else guard(store)
+        store = refuse_changes(store) if read_only else guard(store)
         committer = choose_committer(store, storage_options or {}, log_store)
         return cls(store, warn, committer=committer, read_only=read_only)
 
     def read_only(self) -> DeltaLog:
         """Return the same log with a store that refuses every change, not listed yet."""
-        store = ReadOnlyStore(self.store)
+        store = refuse_changes(self.store)
         return DeltaLog(store, self.warn, committer=self._committer, read_only=True)
 
     def unread(self) -> DeltaLog:

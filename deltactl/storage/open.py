@@ -18,7 +18,7 @@ from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.providers import PROVIDERS, Provider, other_provider
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import GuardedStore
+from deltactl.storage.write_guard import guarded
 
 if TYPE_CHECKING:
     from deltactl.storage.objects.store import ObjectStore
@@ -83,7 +83,7 @@ def _open_other(uri: str, options: Mapping[str, str]) -> Store:
             hint="Run this command where the table has a local path, or on S3, GCS or Azure.",
         )
 
-    return GuardedStore(_open_objects(uri, uri, options, other_provider(scheme.lower())), refuse)
+    return guarded(_open_objects(uri, uri, options, other_provider(scheme.lower())), refuse)
 
 
 def _open_objects(

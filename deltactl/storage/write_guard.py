@@ -2,111 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
-from deltactl.errors import SafetyError, StorageError
-from deltactl.storage.file_copies import CopiedFile, FileCopy
-from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.store import Assembly, Replacement, Store
+from deltactl.errors import SafetyError
+from deltactl.storage.store import Store
+
+# Any other method counts as a change, also a new one.
+_READS: Final = frozenset({
+    "abandoned_files", "facts_of", "list_directories", "list_from", "old_directories", "open_input",
+    "origin_of", "read", "read_many", "read_ranges", "read_tail", "real_names", "stat_many", "uri",
+    "walk", "walk_tree",
+})  # fmt: skip
+_CAPABILITIES: Final = frozenset({
+    "directories", "file_copies", "range_copies", "uploads", "versions",
+})  # fmt: skip
+_VERBS: Final = {
+    "abort_upload": "abort the upload of",
+    "copy_files": "copy to",
+    "delete_many": "delete",
+    "ensure_put_if_absent": "prepare a commit",
+    "move_many": "move",
+    "open_assembly": "create",
+    "open_output": "create",
+    "open_replacement": "replace",
+    "put": "write",
+    "put_if_absent": "create",
+    "put_many": "write files",
+    "remove_directories": "remove",
+    "sync_directories": "sync the directories of",
+    "undelete_many": "restore",
+}
 
 
-class GuardedStore(ForwardingStore):
-    """A store that calls ``before_change`` before each method that may change something.
+def guarded(store: Store, before_change: Callable[[str], None]) -> Store:
+    """Return a store that calls ``before_change`` before each method that may change something.
 
     If ``before_change`` raises an error, nothing is changed. Its argument says what is changed.
     """
-
-    def __init__(self, inner: Store, before_change: Callable[[str], None]) -> None:
-        """Wrap ``inner``."""
-        super().__init__(inner)
-        self._before_change = before_change
-
-    def open_output(self, name: str) -> BinaryIO:
-        """See ``Store.open_output``."""
-        self._before_change(f"create {name!r}")
-        return super().open_output(name)
-
-    def open_assembly(self, name: str) -> Assembly:
-        """See ``RangeCopies.open_assembly``."""
-        self._before_change(f"create {name!r}")
-        return super().open_assembly(name)
-
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
-        """See ``FileCopies.copy_files``."""
-        self._before_change(f"copy to {[copy.target_path for copy in copies[:3]]}")
-        return super().copy_files(copies, replace=replace)
-
-    def open_replacement(self, name: str) -> Replacement:
-        """See ``Store.open_replacement``."""
-        self._before_change(f"replace {name!r}")
-        return super().open_replacement(name)
-
-    def put(self, name: str, data: bytes) -> None:
-        """See ``Store.put``."""
-        self._before_change(f"write {name!r}")
-        super().put(name, data)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """See ``Store.put_many``."""
-        self._before_change("write files")
-        return super().put_many(files)
-
-    def ensure_put_if_absent(self) -> None:
-        """See ``Store.ensure_put_if_absent``, which may write."""
-        self._before_change("prepare a commit")
-        super().ensure_put_if_absent()
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        """See ``Store.put_if_absent``."""
-        self._before_change(f"create {name!r}")
-        super().put_if_absent(name, data)
-
-    def sync_directories(self, names: Iterable[str]) -> None:
-        """See ``Store.sync_directories``."""
-        self._before_change("sync directories")
-        super().sync_directories(names)
-
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        """See ``Store.delete_many``."""
-        self._before_change(f"delete {names[:3]}")
-        return super().delete_many(names)
-
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        """See ``Versions.undelete_many``, which changes nothing if ``dry_run`` is true."""
-        if not dry_run:
-            self._before_change(f"restore {names[:3]}")
-        return super().undelete_many(names, dry_run=dry_run)
-
-    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        """See ``Store.move_many``."""
-        self._before_change(f"move {[old for old, _ in pairs[:3]]}")
-        return super().move_many(pairs)
-
-    def abort_upload(self, name: str, upload_id: str) -> None:
-        """See ``Uploads.abort_upload``."""
-        self._before_change(f"abort the upload of {name!r}")
-        super().abort_upload(name, upload_id)
-
-    def remove_directories(self, names: Sequence[str]) -> list[str]:
-        """See ``Directories.remove_directories``."""
-        self._before_change(f"remove {names[:3]}")
-        return super().remove_directories(names)
+    return cast("Store", _Guard(store, before_change))
 
 
-class ReadOnlyStore(GuardedStore):
-    """A store for dry runs: its writing methods raise ``SafetyError`` and change nothing.
+def refuse_changes(store: Store) -> Store:
+    """Return a store for dry runs: its writing methods raise ``SafetyError`` and change nothing.
 
     If a dry run calls one of them, this is a bug in deltactl.
     """
-
-    def __init__(self, inner: Store) -> None:
-        """Wrap ``inner``."""
-        super().__init__(inner, _refuse)
+    return guarded(store, _refuse)
 
 
 def _refuse(change: str) -> None:
@@ -114,3 +56,38 @@ def _refuse(change: str) -> None:
         f"a dry run tried to {change}",
         hint="Report this bug in deltactl. Nothing was changed.",
     )
+
+
+class _Guard:
+    """A store, or one of its capabilities."""
+
+    def __init__(self, inner: Any, before_change: Callable[[str], None]) -> None:
+        self._inner, self._before_change = inner, before_change
+
+    def __repr__(self) -> str:
+        return f"guarded({self._inner!r})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._inner, name)
+        if name in _CAPABILITIES:
+            return None if found is None else _Guard(found, self._before_change)
+        if name in _READS:
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            if name == "observed":
+                return _Guard(found(*arguments, **options), self._before_change)
+            if not options.get("dry_run"):
+                self._before_change(_describe(name, *arguments[:1]))
+            return found(*arguments, **options)
+
+        return call
+
+
+def _describe(method: str, what: object = None) -> str:
+    if isinstance(what, Sequence) and not isinstance(what, str):
+        what = [getattr(item, "target_path", item) for item in what[:3]]
+    verb = _VERBS.get(method, method)
+    return f"{verb} {what!r}" if isinstance(what, str | list) else verb

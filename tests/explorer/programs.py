@@ -17,7 +17,7 @@ from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.explorer.sim_catalog import CatalogCommitter, CatalogStore
 from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
@@ -135,7 +135,7 @@ def _store_for(
     program: Program, store: Store, worlds: Worlds, ask: Callable[[Call], Reply], clock: Clock
 ) -> Store:
     rules = worlds.rules
-    reached: Store = ReadOnlyStore(store) if program.only_looks else store
+    reached: Store = refuse_changes(store) if program.only_looks else store
     if rules.has_catalog:
         return CatalogStore(reached, CatalogCommitter(reached, worlds, ask, clock))
     if rules.has_items and not program.only_looks:

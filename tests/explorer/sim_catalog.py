@@ -20,9 +20,9 @@ from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 from deltactl.log.committers.committer import CommitFacts, CommitTail
 from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_version
 from deltactl.storage.errors import TransientStorageError
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer.world import CATALOG, COMMIT, Call, Reply, Worlds
+from tests.support.forwarding import ForwardingStore
 from tests.support.table_builder import commit_path
 
 

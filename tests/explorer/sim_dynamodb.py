@@ -19,11 +19,11 @@ from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import LOG_DIR, commit_version
 from deltactl.storage.dynamodb import DynamoDbEntries
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer.sim_catalog import CatalogStore
 from tests.explorer.world import ITEMS, Call, Reply, Worlds
+from tests.support.forwarding import ForwardingStore
 
 _FAILED: Final = "InternalServerError"
 _CONDITION: Final = "ConditionalCheckFailedException"

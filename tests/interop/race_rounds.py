@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from deltactl import OptimizeOptions, Table
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.optimize.report import OptimizeReport
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.delta_spark import delta_session, find_jars
+from tests.support.forwarding import ForwardingStore
 from tests.support.object_servers import ObjectServer, delta_rs_options, minio
 from tests.support.spark_on_s3 import find_s3_jars, s3_settings
 from tests.support.table_builder import Column, TableBuilder

@@ -11,7 +11,7 @@ from deltactl.log.hint import (
     json_checksums,
     read_hint,
 )
-from deltactl.storage.forwarding import ForwardingStore
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 
 # PROTOCOL.md, "JSON checksum"

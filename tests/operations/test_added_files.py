@@ -14,9 +14,9 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.forwarding import ForwardingStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
 

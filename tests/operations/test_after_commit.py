@@ -17,10 +17,10 @@ from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Fault, FaultyStore, opened_as
 from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path, encode_lines
 

@@ -15,9 +15,9 @@ from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_tab
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG
 from tests.support.vacuum_scenes import DAY, NOW, Scene

@@ -16,7 +16,7 @@ from deltactl.operations.clone_notes import (
     write_note,
 )
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder
 
@@ -35,7 +35,7 @@ def test_notes_are_read_as_they_were_written(store: MemoryStore) -> None:
     assert read_notes(store) == ()
     write_note(store, OTHER)
     write_note(store, NOTE)
-    assert read_notes(ReadOnlyStore(store)) == (NOTE, OTHER)
+    assert read_notes(refuse_changes(store)) == (NOTE, OTHER)
     drop_note(store, NOTE)
     drop_note(store, NOTE)
     assert read_notes(store) == (OTHER,)
@@ -87,7 +87,7 @@ def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) 
 
 def test_a_dry_run_writes_no_note(store: MemoryStore) -> None:
     with pytest.raises(SafetyError, match="a dry run tried to"):
-        write_note(ReadOnlyStore(store), NOTE)
+        write_note(refuse_changes(store), NOTE)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from deltactl.operations.convert.run import ConvertOptions, convert_directory
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
+from tests.support.forwarding import ForwardingStore
 
 MONTH_SECONDS = 30 * 24 * 3600
 

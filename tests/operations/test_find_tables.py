@@ -11,11 +11,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import AccessDeniedError, NotATableError, UsageError
 from deltactl.operations.find_tables import find_tables, is_glob, split_glob
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.store import Store
+from tests.support.forwarding import ForwardingStore
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import MemoryStore
 

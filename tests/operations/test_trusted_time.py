@@ -25,9 +25,9 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.operations.vacuum.waiting import WAITING
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 

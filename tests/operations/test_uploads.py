@@ -19,11 +19,11 @@ from deltactl.operations.uploads import (
     find_uploading_run,
     note_uploads,
 )
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import resolve_name
 from deltactl.storage.store import OnUpload, Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Fault, FaultyStore, MemoryStore
 
 _NUMBERS = itertools.count()
@@ -218,6 +218,7 @@ def test_no_part_is_sent_if_the_store_fails_to_take_the_note() -> None:
 
 
 def test_a_dry_run_cannot_abort() -> None:
-    store = ReadOnlyStore(_PartsStore())
+    uploads = refuse_changes(_PartsStore()).uploads
+    assert uploads is not None
     with pytest.raises(SafetyError, match="dry run"):
-        store.abort_upload("a.parquet", "id")
+        uploads.abort_upload("a.parquet", "id")

@@ -17,7 +17,6 @@ from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.stats_columns import StatsColumns
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.parquet.tables import (
@@ -28,6 +27,7 @@ from tests.parquet.tables import (
     physical,
     tables,
 )
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 
 NAME = "p=1/part-0.parquet"

@@ -12,11 +12,11 @@ from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.storage import copying
 from deltactl.storage.copying import FileToCopy, copy_file, copy_many
 from deltactl.storage.file_copies import CopiedFile, FileCopy, StoredFacts
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local import whole_copies
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 
 CONTENT = os.urandom(100_000)
@@ -187,9 +187,11 @@ def test_an_error_or_an_interrupt_leaves_nothing(local: LocalStore, memory: Memo
 def test_dry_runs_copy_nothing(memory: MemoryStore) -> None:
     memory.put("from", b"1")
     with pytest.raises(SafetyError, match="a dry run tried to copy to"):
-        copy_file(memory, "from", ReadOnlyStore(memory), "to", size_bytes=1)
+        copy_file(memory, "from", refuse_changes(memory), "to", size_bytes=1)
     assert sorted(memory.contents()) == ["from"]
-    assert ReadOnlyStore(memory).origin_of("from") == memory.origin_of("from")
+    copies = refuse_changes(memory).file_copies
+    assert copies is not None
+    assert copies.origin_of("from") == memory.origin_of("from")
 
 
 def test_absent_files_are_named(local: LocalStore, memory: MemoryStore, tmp_path: Path) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.store import ObjectStore
-from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.write_guard import GuardedStore, ReadOnlyStore
+from deltactl.storage.store import FileInfo, OnUpload, Store
+from deltactl.storage.write_guard import guarded, refuse_changes
+from tests.support.forwarding import ForwardingStore
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import (
     CountingStore,
@@ -56,26 +57,26 @@ def memory(request: pytest.FixtureRequest) -> MemoryStore:
 def test_dry_runs_refuse_to_write(number: int, memory: MemoryStore) -> None:
     before = memory.contents()
     with pytest.raises(SafetyError, match="a dry run tried to"):
-        WRITES[number](ReadOnlyStore(memory))
+        WRITES[number](refuse_changes(memory))
     assert memory.contents() == before
 
 
 @pytest.mark.parametrize("number", range(len(WRITES)))
 def test_a_guard_is_called_before_each_change(number: int, memory: MemoryStore) -> None:
     before, seen = memory.contents(), []
-    WRITES[number](GuardedStore(memory, lambda _: seen.append(memory.contents())))
+    WRITES[number](guarded(memory, lambda _: seen.append(memory.contents())))
     assert seen == [before]
 
 
 def test_dry_runs_prepare_no_commit(memory: MemoryStore) -> None:
     """Making sure may write, so a dry run that would is a mistake."""
     with pytest.raises(SafetyError, match="a dry run tried to"):
-        ReadOnlyStore(memory).ensure_put_if_absent()
+        refuse_changes(memory).ensure_put_if_absent()
 
 
 def test_dry_runs_remove_no_directories(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    directories = ReadOnlyStore(LocalStore(str(tmp_path))).directories
+    directories = refuse_changes(LocalStore(str(tmp_path))).directories
     assert directories is not None
     assert directories.old_directories(["d"], 10**14) == ["d"]
     with pytest.raises(SafetyError, match="a dry run tried to"):
@@ -88,14 +89,14 @@ def test_dry_runs_restore_no_files() -> None:
     schemes = frozenset({"memory"})
     service = ObjectService(file_system)
     inner = ObjectStore("memory://t", service, "/t", schemes=schemes)
-    versions = ReadOnlyStore(inner).versions
+    versions = refuse_changes(inner).versions
     assert versions is not None
     assert list(versions.undelete_many(["never"], dry_run=True)) == ["never"]
     with pytest.raises(SafetyError, match="a dry run tried to"):
         versions.undelete_many(["never"])
 
 
-@pytest.mark.parametrize("wrapper", [ReadOnlyStore, MeteredStore, CountingStore, FaultyStore])
+@pytest.mark.parametrize("wrapper", [MeteredStore, CountingStore, FaultyStore])
 def test_wrappers_offer_the_capabilities_of_the_store_inside(
     wrapper: type[ForwardingStore], memory: MemoryStore, tmp_path: Path
 ) -> None:
@@ -106,9 +107,34 @@ def test_wrappers_offer_the_capabilities_of_the_store_inside(
     assert on_disk.versions is None
 
 
+def test_a_dry_run_offers_the_capabilities_of_the_store_inside(
+    memory: MemoryStore, tmp_path: Path
+) -> None:
+    inner = LocalStore(str(tmp_path))
+    for name in ("directories", "file_copies", "range_copies", "uploads", "versions"):
+        for store in (memory, inner):
+            found = getattr(refuse_changes(store), name)
+            assert (found is None) == (getattr(store, name) is None)
+
+
+def test_a_guard_takes_a_method_that_it_does_not_know_for_a_change(memory: MemoryStore) -> None:
+    with pytest.raises(SafetyError, match="a dry run tried to restore"):
+        refuse_changes(memory).restore({})  # type: ignore[attr-defined]
+
+
+def test_a_store_that_observes_uploads_is_guarded_too(memory: MemoryStore) -> None:
+    class Observing:
+        def observed(self, on_upload: OnUpload) -> Store:
+            return memory
+
+    guard: Any = refuse_changes(cast("Store", Observing()))
+    with pytest.raises(SafetyError, match="a dry run tried to write 'a'"):
+        guard.observed(lambda name, upload_id: lambda: None).put("a", b"")
+
+
 @pytest.mark.parametrize("number", range(len(READS)))
 def test_a_read_only_store_reads_as_its_store_does(number: int, memory: MemoryStore) -> None:
-    assert READS[number](ReadOnlyStore(memory)) == READS[number](memory)
+    assert READS[number](refuse_changes(memory)) == READS[number](memory)
 
 
 def test_meter_counts_calls_and_bytes(tmp_path: Path) -> None:

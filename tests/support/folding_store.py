@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deltactl.errors import StorageError
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
+from tests.support.forwarding import ForwardingStore
 
 
 def fold(name: str) -> str:

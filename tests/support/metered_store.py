@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from deltactl.errors import StorageError
 from deltactl.storage.file_copies import CopiedFile, FileCopy
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
+from tests.support.forwarding import ForwardingStore
 
 if TYPE_CHECKING:
     import pyarrow as pa

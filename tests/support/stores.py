@@ -26,10 +26,10 @@ from deltactl.storage.file_copies import (
     StoredFacts,
     ensure_size,
 )
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import OPENERS, Opener
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
+from tests.support.forwarding import ForwardingStore
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore, opened_as
 from tests.support.table_builder import (
     LOG,

@@ -31,7 +31,7 @@ from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.storage.open import open_store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 
 _BYTES_A_TASK: Final = 256 << 20
 _FILES_A_TASK: Final = 512
@@ -81,7 +81,7 @@ def digest_files(spec: ProofSpec, task: ProofTask, attempt: int) -> ProofResult:
     Raises:
         StorageError: the store failed.
     """
-    store = ReadOnlyStore(open_store(spec.uri, spec.storage_options))
+    store = refuse_changes(open_store(spec.uri, spec.storage_options))
     infos, _ = find_files(store, [file.path for file in task.files if is_placed(file.path)])
     for file in task.files:
         if infos.get(file.path) is None:

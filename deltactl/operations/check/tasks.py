@@ -24,7 +24,7 @@ from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 
 BATCH: Final = pa.schema(
     [
@@ -82,7 +82,7 @@ def check_files(spec: CheckSpec, task: CheckTask, attempt: int) -> BatchResult:
     Raises:
         StorageError: the store failed.
     """
-    store = ReadOnlyStore(open_store(spec.uri, spec.storage_options))
+    store = refuse_changes(open_store(spec.uri, spec.storage_options))
     with pa.ipc.open_stream(task.files) as stream:
         rows = stream.read_all().to_pylist()
     return _BatchChecker(store, spec, spec.metadata[task.metadata]).run(rows)

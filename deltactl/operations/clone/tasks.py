@@ -15,7 +15,7 @@ from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 
 _MISSING: Final = "it does not exist"
 
@@ -69,7 +69,7 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     Raises:
         StorageError: a store failed; files that were copied stay.
     """
-    source = ReadOnlyStore(open_store(spec.source_uri, spec.source_options))
+    source = refuse_changes(open_store(spec.source_uri, spec.source_options))
     target = open_store(spec.target_uri, spec.target_options)
     return copy_batch(source, target, task, spec, may_exist=attempt > 0 or not spec.is_fresh)
 
@@ -165,7 +165,7 @@ def _look_elsewhere(name: str, spec: CopySpec) -> FileInfo | None:
 
 def _copy_from_elsewhere(file: FileToCopy, target: Store, spec: CopySpec) -> CopiedFile:
     directory, last = posixpath.split(file.source_path)
-    source = ReadOnlyStore(open_store(directory, spec.source_options))
+    source = refuse_changes(open_store(directory, spec.source_options))
     return copy_file(
         source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> Pres
     Raises:
         StorageError: the store failed.
     """
-    return look_up(ReadOnlyStore(open_store(spec.uri, spec.storage_options)), task)
+    return look_up(refuse_changes(open_store(spec.uri, spec.storage_options)), task)
 
 
 def look_up(store: Store, task: PresenceTask) -> PresenceResult:

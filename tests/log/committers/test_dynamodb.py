@@ -21,11 +21,11 @@ from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.commit_entries import FaultyEntries, MemoryEntries
 from tests.support.commits import FACTS, settle
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
 
 URI = "s3://bucket/a table"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from deltactl.errors import CommitDamagedError, CommitOutcomeUnknownError, StorageError
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from tests.support.commits import put_commit
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 from tests.support.table_builder import commit_path
 

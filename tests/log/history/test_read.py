@@ -15,9 +15,9 @@ from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import Selection, read_history
 from deltactl.log.listing import list_log
 from deltactl.protocol.names import commit_name
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from tests.support.forwarding import ForwardingStore
 from tests.support.history_logs import (
     PROTOCOL,
     START_MS,

@@ -22,10 +22,10 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.transaction import Transaction
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from tests.log.writing.test_rewrite import load
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

@@ -25,10 +25,10 @@ from deltactl.log.writing.action_lines import NewFile
 from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.operations.optimize.rewrite_commit import BinCommitter, RewriteDescription
 from deltactl.protocol.stats import num_records
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

@@ -31,10 +31,10 @@ from deltactl.operations.checkpoint.run import (
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.errors import TransientStorageError
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Crash, Fault, FaultyStore, fault_points, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 

@@ -16,9 +16,8 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoints
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.support.checkpoints import (
     NOW_MS,
     PicklingEngine,
@@ -29,6 +28,7 @@ from tests.support.checkpoints import (
     new_table,
 )
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
@@ -39,7 +39,7 @@ HINT = f"{LOG}/_last_checkpoint"
 
 def repair(store: Store, *, dry_run: bool = False) -> RepairReport:
     return repair_checkpoints(
-        DeltaLog(ReadOnlyStore(store) if dry_run else store, ignore_warning),
+        DeltaLog(refuse_changes(store) if dry_run else store, ignore_warning),
         RunContext(warn=lambda message: None, engine=PicklingEngine(), clock=FixedClock(NOW_MS)),
         dry_run=dry_run,
     )

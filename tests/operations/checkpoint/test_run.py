@@ -25,7 +25,7 @@ from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.interop.judges import READERS, try_count
 from tests.support.checkpoints import (
     DAY_MS,
@@ -509,7 +509,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
     builder = table(features=["v2Checkpoint"], properties={"delta.checkpointPolicy": "v2"})
     before = memory_of(builder).contents()
     report = checkpoint_table(
-        DeltaLog(ReadOnlyStore(builder.store), ignore_warning),
+        DeltaLog(refuse_changes(builder.store), ignore_warning),
         CheckpointOptions(cleanup=True, compact_log=True),
         RunContext(warn=fail, clock=FixedClock(NOW_MS)),
         dry_run=True,
@@ -545,10 +545,10 @@ def test_when_a_checkpoint_is_due(last: int, version: int, expected: bool) -> No
 
 def test_due_is_decided_by_the_table() -> None:
     builder = table(properties={"delta.checkpointInterval": "2"})
-    report = check_due(DeltaLog(ReadOnlyStore(builder.store), fail))
+    report = check_due(DeltaLog(refuse_changes(builder.store), fail))
     assert (report.due, report.last, report.interval) == (True, -1, 2)
     checkpoint(builder.store)
-    assert not check_due(DeltaLog(ReadOnlyStore(builder.store), fail)).due
+    assert not check_due(DeltaLog(refuse_changes(builder.store), fail)).due
 
 
 # -- checksum files ----------------------------------------------------------------------------

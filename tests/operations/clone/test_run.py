@@ -30,13 +30,13 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
     FEATURES,
@@ -345,7 +345,9 @@ def test_a_dry_run_writes_nothing() -> None:
     for deep in (True, False):
         target = new_target()
         before = contents(builder.store)
-        report = clone(ReadOnlyStore(builder.store), ReadOnlyStore(target), deep=deep, dry_run=True)
+        report = clone(
+            refuse_changes(builder.store), refuse_changes(target), deep=deep, dry_run=True
+        )
         assert (report.version_after, report.plan.num_files) == (None, 2)
         assert names(target) == set()
         assert contents(builder.store) == before
@@ -354,9 +356,9 @@ def test_a_dry_run_writes_nothing() -> None:
 def test_nothing_is_written_to_the_source_but_the_note() -> None:
     builder = with_vectors()
     before = contents(builder.store)
-    clone(ReadOnlyStore(builder.store), new_target())
+    clone(refuse_changes(builder.store), new_target())
     target = new_target()
-    clone(ReadOnlyStore(builder.store), target, deep=False, note=False)
+    clone(refuse_changes(builder.store), target, deep=False, note=False)
     assert contents(builder.store) == before
     report = clone(builder.store, target := new_target(), deep=False)
     (note,) = read_notes(builder.store)

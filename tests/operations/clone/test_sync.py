@@ -14,7 +14,6 @@ from deltactl.errors import ConflictError, SafetyError, UsageError
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum.run import VacuumOptions
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
@@ -28,6 +27,7 @@ from tests.operations.clone.test_run import (
     new_target,
     with_vectors,
 )
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

@@ -22,10 +22,10 @@ from deltactl.operations.convert.partition_by import PartitionColumn
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERTED
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points, opened_as
 
 _NUMBERS = itertools.count()

@@ -30,7 +30,7 @@ from deltactl.operations.convert.run import ConvertOptions, ConvertReport, conve
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.stores import CountingStore, opened_as
@@ -144,7 +144,7 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
 
 def test_a_dry_run_plans_the_same_and_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path, "d=2024-01-01/1.parquet", {"id": [1]})
-    store = ReadOnlyStore(LocalStore(str(tmp_path)))
+    store = refuse_changes(LocalStore(str(tmp_path)))
     dry = convert_directory(
         DeltaLog(store, ignore_warning),
         ConvertOptions(),

@@ -32,11 +32,11 @@ from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import (
     CountingStore,
     Crash,
@@ -439,9 +439,9 @@ def test_a_look_changes_nothing_and_sees_everything(look: str) -> None:
     paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
     builder.remove(paths["a"])
     builder.append([row(5, "b")], [row(6, "c")])
-    read_only = ReadOnlyStore(builder.store)
+    store = refuse_changes(builder.store)
     options = ManifestOptions(check=look == "check")
-    report = generate(read_only, options, dry_run=look == "dry_run")
+    report = generate(store, options, dry_run=look == "dry_run")
     assert states(report) == {"p=b": "changed", "p=c": "new", "p=a": "stale"}
     assert not report.is_up_to_date and report.dry_run
 
@@ -475,7 +475,7 @@ def test_live_deletion_vectors_are_refused_and_can_be_purged_first(tmp_path: Pat
     assert not (tmp_path / "t x" / MANIFEST_DIR).exists()
     told: list[str] = []
     options = ManifestOptions(purge_first=True)
-    generate(ReadOnlyStore(builder.store), options, dry_run=True, warn=told.append)
+    generate(refuse_changes(builder.store), options, dry_run=True, warn=told.append)
     assert any("deltactl first rewrites" in message for message in told)
     report = generate(builder.store, options)
     assert (report.version_before, report.plan.version) == (builder.version, builder.version + 1)

@@ -17,10 +17,10 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore, opened_as
 from tests.support.table_builder import (
     LOG,

@@ -32,14 +32,14 @@ from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, op
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.paths import partition_directory
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from deltactl.units import GIB, MIB, TIB
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import (
     COLUMNS,
@@ -729,7 +729,7 @@ def test_numbers_that_make_no_sense(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("purge", [False, True])
 def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
     builder = build_sample(fresh_store(), features="mapped-by-id", layout="partitioned")
-    store = ReadOnlyStore(builder.store)
+    store = refuse_changes(builder.store)
     with opened_as(store):
         report = optimize_table(
             DeltaLog(store, ignore_warning),

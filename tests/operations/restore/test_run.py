@@ -22,11 +22,11 @@ from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import find_open_vacuums
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.forwarding import ForwardingStore
 from tests.support.restores import (
     bodies,
     commit_lines,

@@ -18,7 +18,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, Column, TableBuilder
 
@@ -51,7 +51,7 @@ class Disk:
     def vacuum(self, *, dry_run: bool = False, **options: object) -> VacuumReport:
         fixed = {"mode": "full", "max_orphan_fraction": 1.0, "include_unknown": True}
         settings = {**fixed, **options}
-        store = ReadOnlyStore(self.store) if dry_run else self.store
+        store = refuse_changes(self.store) if dry_run else self.store
         return vacuum_table(
             DeltaLog(store, ignore_warning),
             VacuumOptions(**settings),  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     assert f"file:{disk.path}/orphan é.parquet" in rows["path"].to_pylist()
     counting = CountingStore(disk.store)
     report = vacuum_table(
-        DeltaLog(ReadOnlyStore(counting), ignore_warning),
+        DeltaLog(refuse_changes(counting), ignore_warning),
         VacuumOptions(inventory=dump, max_orphan_fraction=1.0, include_unknown=True),
         RunContext(warn=lambda message: None),
         dry_run=True,

@@ -21,10 +21,10 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.vacuum import removal as vacuum_run
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 from tests.support.vacuum_scenes import NOW, Scene

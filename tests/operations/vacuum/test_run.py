@@ -18,7 +18,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import ReadOnlyStore
+from deltactl.storage.write_guard import refuse_changes
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
@@ -43,7 +43,7 @@ def test_a_dry_run_writes_nothing() -> None:
     (old,) = scene.append(30)
     scene.remove(20, old)
     before = scene.store.contents()
-    report = scene.vacuum(ReadOnlyStore(scene.store), dry_run=True)
+    report = scene.vacuum(refuse_changes(scene.store), dry_run=True)
     assert report.plan.files.num_rows == 1
     assert scene.store.contents() == before
 

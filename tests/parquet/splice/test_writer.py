@@ -29,7 +29,6 @@ from deltactl.parquet.splice.source import LeafCopy, Source
 from deltactl.parquet.splice.writer import GroupCopy, SpliceWriter
 from deltactl.parquet.thrift import Kind
 from deltactl.storage.assembly import StreamedAssembly
-from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local import assembly as local_assembly
 from deltactl.storage.local.assembly import copy_range
 from deltactl.storage.local.store import LocalStore
@@ -44,6 +43,7 @@ from tests.parquet.splice.files import (
     optimize,
     write_files,
 )
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import opened_as
 
 _STORED_ALIKE = {"pyarrow with indexes", "pyarrow with Bloom filters", "delta-rs"}

@@ -32,167 +32,129 @@ class ForwardingStore:
     """Forward every call to the inner store; subclasses override single methods."""
 
     def __init__(self, inner: Store) -> None:
-        """Wrap ``inner``."""
         self._inner = inner
 
     def __repr__(self) -> str:
-        """Show the inner store."""
         return f"{type(self).__name__}({self._inner!r})"
 
     @property
     def uri(self) -> str:
-        """The root of the inner store."""
         return self._inner.uri
 
     @property
     def directories(self) -> Directories | None:
-        """Return this wrapper if the inner store has directories; else ``None``."""
         return None if self._inner.directories is None else self
 
     @property
     def versions(self) -> Versions | None:
-        """Return this wrapper if the inner store may keep versions; else ``None``."""
         return None if self._inner.versions is None else self
 
     @property
     def range_copies(self) -> RangeCopies | None:
-        """Return this wrapper if the inner store copies parts of files; else ``None``."""
         return None if self._inner.range_copies is None else self
 
     def open_assembly(self, name: str) -> Assembly:
-        """See ``RangeCopies.open_assembly``."""
         return _present(self._inner.range_copies).open_assembly(name)
 
     @property
     def file_copies(self) -> FileCopies | None:
-        """Return this wrapper if the inner store copies whole files; else ``None``."""
         return None if self._inner.file_copies is None else self
 
     def origin_of(self, name: str) -> Origin:
-        """See ``FileCopies.origin_of``."""
         return _present(self._inner.file_copies).origin_of(name)
 
     def facts_of(self, name: str) -> StoredFacts | None:
-        """See ``FileCopies.facts_of``."""
         return _present(self._inner.file_copies).facts_of(name)
 
     def copy_files(
         self, copies: Sequence[FileCopy], *, replace: bool = False
     ) -> list[CopiedFile | None]:
-        """See ``FileCopies.copy_files``."""
         return _present(self._inner.file_copies).copy_files(copies, replace=replace)
 
     @property
     def uploads(self) -> Uploads | None:
-        """Return this wrapper if the inner store keeps parts of unfinished files; else ``None``."""
         return None if self._inner.uploads is None else self
 
     def observed(self, on_upload: OnUpload) -> Store:
-        """See ``Uploads.observed``."""
         wrapper = copy(self)
         wrapper._inner = _present(self._inner.uploads).observed(on_upload)
         return wrapper
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """See ``Uploads.abort_upload``."""
         _present(self._inner.uploads).abort_upload(name, upload_id)
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """See ``Store.list_from``."""
         return self._inner.list_from(prefix, start)
 
     def list_directories(self, prefix: str = "") -> list[str]:
-        """See ``Store.list_directories``."""
         return self._inner.list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """See ``Store.walk``."""
         return self._inner.walk(prefix)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        """See ``Store.walk_tree``."""
         return self._inner.walk_tree(enter)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        """See ``Store.stat_many``."""
         return self._inner.stat_many(names)
 
     def read(self, name: str) -> bytes:
-        """See ``Store.read``."""
         return self._inner.read(name)
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        """See ``Store.read_many``."""
         return self._inner.read_many(names)
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """See ``Store.read_ranges``."""
         return self._inner.read_ranges(name, ranges)
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """See ``Store.read_tail``."""
         return self._inner.read_tail(name, length)
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """See ``Store.open_input``."""
         return self._inner.open_input(name)
 
     def open_output(self, name: str) -> BinaryIO:
-        """See ``Store.open_output``."""
         return self._inner.open_output(name)
 
     def open_replacement(self, name: str) -> Replacement:
-        """See ``Store.open_replacement``."""
         return self._inner.open_replacement(name)
 
     def put(self, name: str, data: bytes) -> None:
-        """See ``Store.put``."""
         self._inner.put(name, data)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """See ``Store.put_many``."""
         return self._inner.put_many(files)
 
     def ensure_put_if_absent(self) -> None:
-        """See ``Store.ensure_put_if_absent``."""
         self._inner.ensure_put_if_absent()
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """See ``Store.put_if_absent``."""
         self._inner.put_if_absent(name, data)
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """See ``Store.sync_directories``."""
         self._inner.sync_directories(names)
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        """See ``Store.delete_many``."""
         return self._inner.delete_many(names)
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        """See ``Store.move_many``."""
         return self._inner.move_many(pairs)
 
     def remove_directories(self, names: Sequence[str]) -> list[str]:
-        """See ``Directories.remove_directories``."""
         return _present(self._inner.directories).remove_directories(names)
 
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
-        """See ``Directories.old_directories``."""
         return _present(self._inner.directories).old_directories(names, before_ms)
 
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
-        """See ``Directories.abandoned_files``."""
         return _present(self._inner.directories).abandoned_files(prefix, before_ms)
 
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
-        """See ``Versions.undelete_many``."""
         return _present(self._inner.versions).undelete_many(names, dry_run=dry_run)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        """See ``Store.real_names``."""
         return self._inner.real_names(names)
 
 
