@@ -76,7 +76,7 @@ def runs(root: Path) -> Iterator[list[str]]:
         "vacuum": ["--yes", "--mode", "full", "--max-orphan-fraction", "1", "--quarantine"],
         "checkpoint": ["--cleanup", "--compact-log"],
         "check": ["--files", "data", "--resume", str(root.parent / "resume")],
-        "generate-manifest": ["--ddl", "athena"],
+        "generate-manifest": ["--ddl", "hive"],
         "clone": [str(root.parent / "clone"), "--deep"],
         "restore": ["--to-version", "0"],
     }

@@ -64,7 +64,7 @@ COMMANDS: Final[Sequence[Sequence[str]]] = (
     ("optimize", "--dry-run", "--zorder-by", "id"),
     ("checkpoint", "--dry-run", "--cleanup"),
     ("maintain", "--dry-run"),
-    ("generate-manifest", "--dry-run", "--ddl", "athena"),
+    ("generate-manifest", "--dry-run", "--ddl", "hive"),
     ("restore", "--to-version", "2", "--dry-run"),
     ("check", "--all-versions", "--files", "data", "--checkpoints"),
     ("clone", "--shallow", "--dry-run"),

@@ -76,6 +76,11 @@ _STORED_AS: Final = (
 _HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f]|\$(?=\{)")
 _HIVE_UNNAMEABLE: Final = re.compile(r"[;\x00-\x1f]|\$\{")
 
+# The rules of Athena for names, and for members of structs. Statements that quote other names may
+# succeed, but later ones on the table can fail.
+_ATHENA_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,255}")
+_ATHENA_MEMBER: Final = re.compile(r"[A-Za-z0-9_.]+")
+
 
 def _doubled(value: str) -> str:
     """Return a literal of standard SQL, where a backslash is an ordinary character."""
@@ -105,6 +110,10 @@ class _Dialect:
     quoting: str
     text: Callable[[str], str]
     schema: str = ""
+    members: re.Pattern[str] | None = None
+    """The names that members of structs can have, if not all."""
+    is_on_s3: bool = False
+    """Whether the engine reads tables on S3 only."""
 
     def name(self, text: str) -> str:
         """Return a quoted name.
@@ -124,6 +133,8 @@ class _Dialect:
         Raises:
             UnsupportedFeatureError: the engine has no such names.
         """
+        if self.members is not None and not self.members.fullmatch(text):
+            raise _unnameable(text)
         if self.quoting == "hive":
             return self.name(text)
         from sqlglot import exp
@@ -142,13 +153,16 @@ def _unnameable(name: str) -> UnsupportedFeatureError:
 
 
 _DIALECTS: Final = {
-    "athena": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "athena": _Dialect(_HIVE_TYPES, "hive", _escaped, members=_ATHENA_MEMBER, is_on_s3=True),
     "hive": _Dialect(_HIVE_TYPES, "hive", _escaped),
-    "trino": _Dialect(
-        _HIVE_TYPES, "hive", _escaped
-    ),  # of its CREATE statement, which Hive must run
+    # Of its CREATE statement, which Hive must run.
+    "trino": _Dialect(_HIVE_TYPES, "hive", _escaped),
     "redshift": _Dialect(
-        _REDSHIFT_TYPES, "redshift", _doubled_with_backslashes, schema="spectrum."
+        _REDSHIFT_TYPES,
+        "redshift",
+        _doubled_with_backslashes,
+        schema="spectrum.",
+        is_on_s3=True,
     ),
 }
 
@@ -159,28 +173,51 @@ def render_ddl(
     """Yield the statements for ``options.ddl``: the table, then removed and added partitions.
 
     A removed directory may have been of a value that another directory has now, so its partition is
-    dropped first.
+    dropped first. Comments say what the engine may not accept, and where statements for Trino run.
 
     Raises:
-        UnsupportedFeatureError: a column has a type or a name that the engine lacks.
+        UnsupportedFeatureError: a column has a type or a name that the engine lacks, or the engine
+            cannot read where the table is.
     """
     assert options.ddl is not None
     scheme, separator, rest = root.partition(":")
     root = f"{options.schemes.get(scheme, scheme)}{separator}{rest}"
-    writer = _Writer(snapshot, root, _DIALECTS[options.ddl])
-    yield writer.create_table()
+    dialect = _DIALECTS[options.ddl]
+    if dialect.is_on_s3 and not root.startswith("s3://"):
+        raise _unreadable(options.ddl, root)
+    writer = _Writer(snapshot, root, dialect)
+    is_trino = options.ddl == "trino"
+    comments = list(writer.doubts()) if options.ddl == "athena" else []
+    if is_trino:
+        comments.append("Run this statement in Hive: Trino cannot create a table with manifests.")
+    yield _commented(comments, writer.create_table())
     live = [partition for partition in plan.partitions if partition.state != STALE]
     gone = [partition for partition in plan.partitions if partition.state == STALE]
     if not writer.partition_fields:
         return
-    is_trino = options.ddl == "trino"
     dropped = map(writer.unregister if is_trino else writer.drop, gone)
-    yield from filter(None, dict.fromkeys(dropped))
+    changes = list(filter(None, dict.fromkeys(dropped)))
     if is_trino:
-        yield from map(writer.register, live)
+        where = ["Run this statement, and those below, in Trino, in the catalog of the table."]
+        changes += map(writer.register, live)
+        yield from (_commented(where if not n else [], text) for n, text in enumerate(changes))
         return
+    yield from changes
     for at in range(0, len(live), _PARTITIONS_A_STATEMENT):
         yield writer.add(live[at : at + _PARTITIONS_A_STATEMENT])
+
+
+def _commented(comments: Sequence[str], statement: str) -> str:
+    return "".join(f"-- {text}\n" for text in comments) + statement
+
+
+def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
+    scheme = root.partition(":")[0]
+    return UnsupportedFeatureError(
+        f"{engine.capitalize()} reads tables on S3 only, and the manifests are under {root}",
+        hint=f"If the same path exists on S3, replace {scheme} by s3 with {option('schemes')}. "
+        f"Otherwise use {option('ddl', 'trino')} or {option('ddl', 'hive')}.",
+    )
 
 
 def _normal_text(value: str | None, field: Field) -> str | None:
@@ -208,6 +245,17 @@ class _Writer:
         last = snapshot.store.uri.rstrip("/").rpartition("/")[2]
         self._name = _UNNAMEABLE.sub("_", metadata.name or last).strip("_").lower() or "delta_table"
         self._full_name = f"{dialect.schema}{dialect.name(self._name)}"
+
+    def doubts(self) -> Iterator[str]:
+        """Yield sentences about names that Athena may reject."""
+        fields = (*self._columns, *self.partition_fields)
+        names = [self._name, *(field.name for field in fields)]
+        odd = [repr(name) for name in names if not _ATHENA_NAME.fullmatch(name)]
+        if odd:
+            yield (
+                f"Athena may reject {', '.join(odd)}: it supports only letters, digits and _ in "
+                "names, at most 255."
+            )
 
     def create_table(self) -> str:
         columns = ",\n".join(f"  {self._column(f)}" for f in self._columns)

@@ -9,6 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -550,6 +551,13 @@ def test_statements_of_each_engine(engine: Any, types: list[str], add: str, drop
     options = ManifestOptions(ddl=engine, schemes={"memory": "s3"})
     statements = generate(store, options).ddl
     create, text = statements[0], "\n".join(statements)
+    if engine == "trino":
+        assert create.startswith("-- Run this statement in Hive: ")
+        assert [text.startswith("-- Run this statement, and") for text in statements[1:]] == [
+            True,
+            False,
+        ]
+        create = create.partition("\n")[2]
     assert create.startswith("CREATE EXTERNAL TABLE")
     assert all(column in create for column in types)
     assert "SymlinkTextInputFormat" in create
@@ -609,22 +617,55 @@ def test_a_directory_of_another_text_is_dropped_before_the_partition_is_added() 
     builder = by_texts("integer", "7")
     for text in ("007", "x) --"):
         builder.store.put(f"{MANIFEST_DIR}/n={text}/manifest", b"")
-    _, drop, add = generate(builder.store, ManifestOptions(ddl="athena")).ddl
+    _, drop, add = generate(builder.store, ManifestOptions(ddl="hive")).ddl
     assert drop == "ALTER TABLE `t` DROP IF EXISTS PARTITION (`n` = 7);"
     assert "PARTITION (`n` = 7) LOCATION" in add
 
 
-@pytest.mark.parametrize("name", ["@type", "a-b", "_id", "select", "a`b", "x:bigint>"])
+@pytest.mark.parametrize("name", ["@type", "a-b", "a.b", "_id", "select", "a`b", "x:bigint>"])
 def test_names_of_struct_members_are_quoted_or_refused(name: str) -> None:
     member = {"name": name, "type": "long", "nullable": True, "metadata": {}}
     store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
     TableBuilder(store, [Column("s", {"type": "struct", "fields": [member]})]).append([{"s": None}])
-    for engine in ("athena", "hive", "trino"):
+    quoted = f"struct<`{name.replace('`', '``')}`:bigint>"
+    for engine in ("hive", "trino"):
         (create,) = generate(store, ManifestOptions(ddl=engine)).ddl
-        assert f"struct<`{name.replace('`', '``')}`:bigint>" in create
-    if name != "_id":  # is a name there
-        with pytest.raises(UnsupportedFeatureError, match="the name"):
-            generate(store, ManifestOptions(ddl="redshift"))
+        assert quoted in create
+    possible: dict[Any, tuple[str, ...]] = {
+        "athena": ("_id", "select", "a.b"),
+        "redshift": ("_id",),
+    }
+    for engine, names in possible.items():
+        options = ManifestOptions(ddl=engine, schemes={"memory": "s3"})
+        if name in names:
+            (create,) = generate(store, options).ddl
+            assert quoted in create or engine == "redshift"
+        else:
+            with pytest.raises(UnsupportedFeatureError, match="the name"):
+                generate(store, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("a b", "'a b'"), ("größe", "'größe'"), ("a.b", "'a.b'")]
+)
+def test_names_that_athena_may_reject_are_in_a_comment(name: str, shown: str) -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    TableBuilder(store, [Column("id"), Column(name)]).append([{"id": 1, name: 1}])
+    options = ManifestOptions(ddl="athena", schemes={"memory": "s3"})
+    (create,) = generate(store, options).ddl
+    comment, statement = create.split("\n", 1)
+    assert comment.startswith(f"-- Athena may reject {shown}: ")
+    assert statement.startswith("CREATE EXTERNAL TABLE") and f"`{name}` bigint" in statement
+    assert generate(store, replace(options, ddl="hive")).ddl[0].startswith("CREATE")
+
+
+@pytest.mark.parametrize("engine", ["athena", "redshift"])
+def test_an_engine_that_reads_only_s3_gets_no_other_address(engine: Any, tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder.append([{"id": 1}])
+    with pytest.raises(UnsupportedFeatureError, match="reads tables on S3 only"):
+        generate(builder.store, ManifestOptions(ddl=engine))
+    assert not (tmp_path / "t" / MANIFEST_DIR).exists()
 
 
 @pytest.mark.parametrize("name", ["a;b", "a\nb", "${x}"])
@@ -682,10 +723,11 @@ def test_literals_are_read_as_they_were_meant(
     store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/it's {{t}}")
     builder = TableBuilder(store, [Column("id"), Column("p`q", "string")], partition_by=["p`q"])
     builder.append([{"id": 1, "p`q": value}])
-    create, add = generate(store, ManifestOptions(ddl=engine)).ddl
+    options = ManifestOptions(ddl=engine, schemes={"memory": "s3"})
+    create, add = generate(store, options).ddl
     assert read(add.partition(before)[2]) == value
     place = hive_value if engine == "trino" else read  # Hive runs the CREATE for Trino
-    root = f"{store.uri}/{MANIFEST_DIR}/"
+    root = f"s3:{store.uri.removeprefix('memory:')}/{MANIFEST_DIR}/"
     assert place(create.partition("LOCATION ")[2]) == root
     assert read(re.split("(?:LOCATION|location =>) ", add)[1]).startswith(root)
     if engine in ("hive", "athena"):
