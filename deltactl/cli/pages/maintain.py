@@ -13,7 +13,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.maintain.actions import Action, Effect
-    from deltactl.operations.maintain.observe import TableFacts
+    from deltactl.operations.maintain.facts import TableFacts
     from deltactl.operations.maintain.report import Outcome, TableReport
 
 _SHOWN: Final = 20

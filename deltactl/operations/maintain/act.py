@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -24,7 +24,7 @@ from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.maintain.actions import Action, Effect, sum_effects
 from deltactl.operations.maintain.budget import Spending, StopToken
 from deltactl.operations.maintain.candidates import options_of
-from deltactl.operations.maintain.observe import TableFacts
+from deltactl.operations.maintain.facts import TableFacts
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.report import Outcome
@@ -108,7 +108,7 @@ class TableWork:
         before, began = requests_sent().total, clock.monotonic()
         try:
             with self._lease(name):
-                done = _OPERATIONS[name](self, group)
+                done = _OPERATIONS[name](self, base)
         except InterruptedRunError:
             return replace(base, note="stopped before the action began", is_stopped=True)
         except Exception as error:
@@ -117,25 +117,13 @@ class TableWork:
             self.spending.add(bytes_read=0, requests=requests_sent().total - before)
             return replace(base, error=found)
         sent = requests_sent().total - before
-        self.spending.add(bytes_read=done.effect.bytes_read + done.lost_bytes, requests=sent)
-        if done.is_in_vain:
-            return replace(base, error=done.error, failed=done.failed)
-        measured = replace(
-            done.effect,
-            seconds=clock.monotonic() - began,
-            requests=sent if self.counts_requests else None,
-        )
-        return replace(
-            base,
-            measured=measured,
-            versions=done.versions,
-            note=done.note,
-            was_done=done.was_done,
-            error=done.error,
-            is_stopped=done.is_stopped,
-            unfinished=done.unfinished,
-            failed=done.failed,
-        )
+        effect = done.measured
+        self.spending.add(bytes_read=0 if effect is None else effect.bytes_read, requests=sent)
+        if effect is None:
+            return done
+        requests = sent if self.counts_requests else None
+        measured = replace(effect, seconds=clock.monotonic() - began, requests=requests)
+        return replace(done, measured=measured)
 
     @contextmanager
     def _lease(self, name: ActionName) -> Iterator[None]:
@@ -176,45 +164,34 @@ def _follow_up(table: str) -> Action:
     return Action(table=table, name="manifest", reason=reason, predicted=Effect())
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """The effect of an operation, without time and requests.
-
-    ``failed``: the partitions with bins that failed or were dropped, each with a reason;
-    ``lost_bytes``: bytes that were read for such bins. ``unfinished``: see ``Outcome``.
-    """
-
-    effect: Effect = field(default_factory=Effect)
-    versions: tuple[int, ...] = ()
-    note: str | None = None
-    error: DeltactlError | None = None
-    is_stopped: bool = False
-    was_done: bool = False
-    failed: Mapping[str, str] = field(default_factory=dict)
-    lost_bytes: int = 0
-    unfinished: frozenset[str] | None = None
-
-    @property
-    def is_in_vain(self) -> bool:
-        """Return whether every bin failed or was lost."""
-        return bool(self.failed) and not self.versions
+def _was_done(base: Outcome, note: str | None = "nothing is left to do") -> Outcome:
+    return replace(base, measured=Effect(), note=note, was_done=True)
 
 
-_NOTHING: Final = "nothing is left to do"
+# The operations measure their effect without time and requests.
 
 
-def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
-    planned = sum(action.predicted.bytes_read for action in group)
+def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
+    group = base.actions
     places_rows = any(action.places_rows for action in group)
     options = replace(
         options_of(work.policy),
         partitions=frozenset(action.partition or "" for action in group),
         # Files that were added during the run may make bins larger, but not their sum. A cluster is
         # one bin: it would not be rewritten at all.
-        max_bytes=work.spending.bytes_left if places_rows else planned,
+        max_bytes=work.spending.bytes_left if places_rows else base.predicted.bytes_read,
         memory_bytes=work.options.memory_bytes,
     )
     report = try_optimize(work.log, options, work.stoppable())
+    if report.plan.is_empty:
+        return _was_done(base)
+    # Bytes that were read for bins without a commit.
+    lost_bytes = sum(it.bytes for it in (*report.failures, *report.dropped))
+    work.spending.add(bytes_read=lost_bytes, requests=0)
+    lost = {it.partition: it.reason for it in (*report.conflicts, *report.failures)}
+    base = replace(base, failed=lost, error=_find_lost(report))
+    if lost and not report.versions:
+        return base
     gone = report.files_removed - report.files_added
     effect = Effect(
         files_removed=gone,
@@ -223,19 +200,12 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
         bytes_read=report.bytes_removed,
         bytes_written=report.bytes_added,
     )
-    if report.plan.is_empty:
-        return _Done(note=_NOTHING, was_done=True)
-    note = "stopped; finished bins are committed" if report.interrupted else None
-    lost = {it.partition: it.reason for it in (*report.conflicts, *report.failures)}
-    read = sum(it.bytes for it in (*report.failures, *report.dropped))
-    return _Done(
-        effect,
-        report.versions,
-        note,
-        _find_lost(report),
-        report.interrupted,
-        failed=lost,
-        lost_bytes=read,
+    return replace(
+        base,
+        measured=effect,
+        versions=report.versions,
+        note="stopped; finished bins are committed" if report.interrupted else None,
+        is_stopped=report.interrupted,
         unfinished=report.unfinished.partitions,
     )
 
@@ -253,47 +223,52 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
     return PartialSuccessError(message, hint="Rerun to rewrite the rest.")
 
 
-def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
+def _run_checkpoint(work: TableWork, base: Outcome) -> Outcome:
     report = checkpoint_table(work.log, CheckpointOptions(), work.context)
     if report.written is None:
-        return _Done(note=report.plan.reason, was_done=True)
-    [action] = group
+        return _was_done(base, report.plan.reason)
     effect = Effect(
-        requests_saved=action.predicted.requests_saved,
-        bytes_read=action.predicted.bytes_read,  # the log has not changed but for our commit
+        requests_saved=base.predicted.requests_saved,
+        bytes_read=base.predicted.bytes_read,  # the log has not changed but for our commit
         bytes_written=report.written.size_bytes,
     )
-    return _Done(effect, note=f"of version {report.written.version}")
+    return replace(base, measured=effect, note=f"of version {report.written.version}")
 
 
-def _run_cleanup(work: TableWork, _group: Sequence[Action]) -> _Done:
+def _run_cleanup(work: TableWork, base: Outcome) -> Outcome:
     report = checkpoint_table(work.log, CheckpointOptions(cleanup_only=True), work.context)
     if report.cleanup is None or report.cleanup.is_empty:
-        return _Done(note=_NOTHING, was_done=True)
+        return _was_done(base)
     failed = {name for name, _ in report.failed}
     gone = [info for info in report.cleanup.files if info.name not in failed]
     effect = Effect(files_removed=len(gone), bytes_freed=sum(info.size_bytes for info in gone))
-    return _Done(effect, error=_not_deleted(list(report.failed), "log file"))
+    return replace(base, measured=effect, error=_not_deleted(list(report.failed), "log file"))
 
 
-def _run_manifest(work: TableWork, _group: Sequence[Action]) -> _Done:
+def _run_manifest(work: TableWork, base: Outcome) -> Outcome:
     report = generate_manifests(work.log, ManifestOptions(), work.context)
     changed = sum(row.state != UNCHANGED for row in report.plan.partitions)
     if not changed:
-        return _Done(note=_NOTHING, was_done=True)
-    return _Done(Effect(requests_saved=changed), note=f"of version {report.plan.version}")
+        return _was_done(base)
+    effect = Effect(requests_saved=changed)
+    return replace(base, measured=effect, note=f"of version {report.plan.version}")
 
 
-def _run_vacuum(work: TableWork, _group: Sequence[Action]) -> _Done:
+def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     policy = work.policy
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
     report = vacuum_table(work.log, options, work.stoppable())
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
     if report.plan.is_empty:  # the vacuum is recorded all the same
-        return _Done(note=_NOTHING, was_done=True)
+        return _was_done(base)
     failed = [(failure.path, failure.reason) for failure in report.failures]
-    error = _not_deleted(failed, "file")
-    return _Done(effect, report.versions, None, error, report.interrupted)
+    return replace(
+        base,
+        measured=effect,
+        versions=report.versions,
+        error=_not_deleted(failed, "file"),
+        is_stopped=report.interrupted,
+    )
 
 
 def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError | None:
@@ -304,7 +279,7 @@ def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError 
     return StorageError(f"{files} not deleted: {name}: {reason}", hint="Fix the cause, then rerun.")
 
 
-_OPERATIONS: Final[dict[ActionName, Callable[[TableWork, Sequence[Action]], _Done]]] = {
+_OPERATIONS: Final[dict[ActionName, Callable[[TableWork, Outcome], Outcome]]] = {
     "optimize": _run_optimize,
     "checkpoint": _run_checkpoint,
     "manifest": _run_manifest,

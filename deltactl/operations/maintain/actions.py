@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -44,17 +45,19 @@ class Effect:
 
     def __add__(self, other: Effect) -> Effect:
         """Sum two effects."""
-        unknown = self.requests is None or other.requests is None
-        return Effect(
-            files_removed=self.files_removed + other.files_removed,
-            bytes_freed=self.bytes_freed + other.bytes_freed,
-            requests_saved=self.requests_saved + other.requests_saved,
-            skipping_bytes=self.skipping_bytes + other.skipping_bytes,
-            bytes_read=self.bytes_read + other.bytes_read,
-            bytes_written=self.bytes_written + other.bytes_written,
-            seconds=self.seconds + other.seconds,
-            requests=None if unknown else (self.requests or 0) + (other.requests or 0),
-        )
+        return self._combine(operator.add, other)
+
+    def __sub__(self, other: Effect) -> Effect:
+        """Subtract the effect of a part."""
+        return self._combine(operator.sub, other)
+
+    def _combine(self, combine: Callable[[Any, Any], Any], other: Effect) -> Effect:
+        mine, others = asdict(self), asdict(other)
+        combined: dict[str, Any] = {
+            name: None if None in (value, others[name]) else combine(value, others[name])
+            for name, value in mine.items()
+        }
+        return Effect(**combined)
 
     @property
     def benefit(self) -> float:
@@ -77,16 +80,7 @@ class Effect:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: bytes, seconds, counts."""
-        return {
-            "files_removed": self.files_removed,
-            "bytes_freed": self.bytes_freed,
-            "requests_saved": self.requests_saved,
-            "skipping_bytes": self.skipping_bytes,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "seconds": round(self.seconds, 3),
-            "requests": self.requests,
-        }
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.events import EventCollector
-from deltactl.log.commits.z_orders import ZOrderCommits
-from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.actions import Action, Bins, Effect
+from deltactl.operations.maintain.facts import TableSubject
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.rates import SHARE_WRITTEN, predict_cost
 from deltactl.operations.optimize.expected_skipping import expect_skipping
@@ -24,7 +22,6 @@ from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.partition_groups import group_partitions
-from deltactl.operations.run_context import RunContext
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats_columns import list_leaves
 from deltactl.units import DAY_MS, GIB, format_age, format_count, format_duration, format_size
@@ -39,36 +36,6 @@ _MIN_UNCLUSTERED_BYTES: Final = GIB
 _FOOTER_BYTES: Final = 230
 _FOOTER_BYTES_A_COLUMN: Final = 300
 _MOST_OF_A_FILE: Final = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class TableSubject:
-    """A table that is examined: its log and its policy.
-
-    ``expiry_ms`` is the time that decides what has expired, see ``trusted_time.planning_now``.
-    ``events`` and ``z_orders`` visited the commits that were read for the snapshot.
-    """
-
-    table: str
-    log: DeltaLog
-    snapshot: Snapshot
-    policy: MaintainPolicy
-    now_ms: int
-    expiry_ms: int
-    context: RunContext
-    events: EventCollector
-    z_orders: ZOrderCommits
-
-    def optimize_options(self) -> OptimizeOptions:
-        """Return the options that a run of optimize will have, except its partitions."""
-        return options_of(self.policy)
-
-    def predict(self, *, requests: int, bytes_read: int = 0, bytes_written: int = 0) -> Effect:
-        """Return the cost of an action, without its benefit."""
-        uri = self.snapshot.store.uri
-        return predict_cost(
-            uri, bytes_read=bytes_read, bytes_written=bytes_written, requests=requests
-        )
 
 
 def options_of(policy: MaintainPolicy) -> OptimizeOptions:
@@ -132,7 +99,7 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
         if request is None:
             action = _join_files(subject, label, chosen, int(deleting[mine].sum()))
         else:
-            skipped = skipped_now(subject, plan) if skipped is None else skipped
+            skipped = _skipped_now(subject, plan) if skipped is None else skipped
             action = _place_rows(subject, plan, label, chosen, request, skipped=skipped)
         if action is not None:
             actions.append(_block_hot(action, hot, subject))
@@ -173,10 +140,10 @@ def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) ->
     if deleting:
         reason += f", {format_count(deleting, 'file')} with deleted rows"
     return Action(
-        table=subject.table,
+        table=subject.facts.table,
         name="optimize",
         reason=f"{reason} ({format_size(int(bins.bytes.sum()))})",
-        predicted=predict_rewrite(subject, bins, 0),
+        predicted=_predict_rewrite(subject, bins, 0),
         partition=label,
         bins=bins,
     )
@@ -200,23 +167,23 @@ def _place_rows(
     files, size = format_count(int(bins.files.sum()), "file"), int(bins.bytes.sum())
     reason = f"{files} not clustered by {', '.join(request.names)} ({format_size(size)})"
     return Action(
-        table=subject.table,
+        table=subject.facts.table,
         name="optimize",
         reason=reason,
-        predicted=predict_rewrite(subject, bins, len(request.columns), skipped),
+        predicted=_predict_rewrite(subject, bins, len(request.columns), skipped),
         partition=label,
         bins=bins,
         places_rows=True,
     )
 
 
-def skipped_now(subject: TableSubject, plan: OptimizePlan) -> float:
+def _skipped_now(subject: TableSubject, plan: OptimizePlan) -> float:
     """Return the share of files that a lookup skips now, for the column with the lowest share."""
     expected = expect_skipping(subject.snapshot, plan)
     return (None if expected is None else expected.find_least()) or 0.0
 
 
-def predict_rewrite(
+def _predict_rewrite(
     subject: TableSubject, bins: Bins, columns: int, skipped: float = 0.0
 ) -> Effect:
     """Return the benefit and cost of a rewrite of bins.
@@ -228,7 +195,9 @@ def predict_rewrite(
     files, size = int(bins.files.sum()), int(bins.bytes.sum())
     outputs, freed = int(bins.outputs.sum()), int(bins.freed.sum())
     requests = _REQUESTS_A_RUN + _REQUESTS_A_FILE * (files + outputs)
-    cost = subject.predict(bytes_read=size, bytes_written=size - freed, requests=requests)
+    cost = predict_cost(
+        subject.log.uri, bytes_read=size, bytes_written=size - freed, requests=requests
+    )
     skipping = freed
     if columns:
         share = np.maximum(1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns) - skipped, 0.0)

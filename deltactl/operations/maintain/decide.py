@@ -70,87 +70,55 @@ def decide(observations: Mapping[str, Observation], spending: Spending, jobs: in
     return Decision(tuple(chosen), tuple(left), note)
 
 
-@dataclass(slots=True)
-class _Limits:
-    """What is left of each limit of a budget; infinite without one."""
-
-    bytes: float = inf
-    seconds: float = inf
-    requests: float = inf
-
-    @classmethod
-    def of(cls, spending: Spending, jobs: int) -> _Limits:
-        """Return the unused part of the budget; ``jobs`` tables at a time share the time."""
-        seconds = spending.seconds_left
-        return cls(
-            _or_unlimited(spending.bytes_left),
-            inf if seconds is None else seconds * jobs,
-            _or_unlimited(spending.requests_left),
-        )
-
-    def fit(self, effect: Effect) -> bool:
-        """Return whether an effect is within all limits."""
-        return (
-            effect.bytes_read <= self.bytes
-            and effect.seconds <= self.seconds
-            and (effect.requests or 0) <= self.requests
-        )
-
-    def spend(self, effect: Effect) -> None:
-        """Subtract an effect."""
-        self.bytes -= effect.bytes_read
-        self.seconds -= effect.seconds
-        self.requests -= effect.requests or 0
-
-
 class _Remaining:
-    """What is left of the budget while actions are chosen."""
+    """What is left of each limit of the budget while actions are chosen; infinite without one."""
 
     def __init__(self, spending: Spending, jobs: int) -> None:
-        self._budget, self._limits = spending.budget, _Limits.of(spending, jobs)
+        """Take the unused part of the budget; ``jobs`` tables at a time share the time."""
+        self._budget = spending.budget
+        self._bytes = _or_unlimited(spending.bytes_left)
+        self._seconds = _or_unlimited(spending.seconds_left) * jobs
+        self._requests = _or_unlimited(spending.requests_left)
 
     def take(self, action: Action) -> tuple[Action | None, Action | None]:
         """Return the action or the part of it that fits, and the rest of the action."""
-        if self._limits.fit(action.predicted):
-            self._limits.spend(action.predicted)
+        if self._fits(action.predicted):
+            self._spend(action.predicted)
             return action, None
         why = f"{_OVER} of {self._budget}"
         part = action.limited(self._find_limit(action)) if len(action.bins) > 1 else None
-        if part is None or action.places_rows or not self._limits.fit(part.predicted):
+        if part is None or action.places_rows or not self._fits(part.predicted):
             return None, action.left(why)
-        self._limits.spend(part.predicted)
+        self._spend(part.predicted)
         size = int(action.bins.bytes.sum()) - int(part.bins.bytes.sum())
-        return part, _rest_of(action, part).left(f"{format_size(size)} of it {why}")
+        rest = replace(action, predicted=action.predicted - part.predicted, is_part=True)
+        return part, rest.left(f"{format_size(size)} of it {why}")
+
+    def _fits(self, effect: Effect) -> bool:
+        return (
+            effect.bytes_read <= self._bytes
+            and effect.seconds <= self._seconds
+            and (effect.requests or 0) <= self._requests
+        )
+
+    def _spend(self, effect: Effect) -> None:
+        self._bytes -= effect.bytes_read
+        self._seconds -= effect.seconds
+        self._requests -= effect.requests or 0
 
     def _find_limit(self, action: Action) -> int:
         """Return the bytes of bins for which bytes, time and requests are enough."""
-        predicted, limits = action.predicted, self._limits
+        predicted = action.predicted
         shares = [
-            limits.bytes / max(predicted.bytes_read, 1),
-            limits.seconds / max(predicted.seconds, _LEAST_SECONDS),
-            limits.requests / max(predicted.requests or 0, 1),
+            self._bytes / max(predicted.bytes_read, 1),
+            self._seconds / max(predicted.seconds, _LEAST_SECONDS),
+            self._requests / max(predicted.requests or 0, 1),
         ]
         return int(min(1.0, *shares) * predicted.bytes_read)
 
 
-def _or_unlimited(left: int | None) -> float:
-    return inf if left is None else float(left)
-
-
-def _rest_of(action: Action, part: Action) -> Action:
-    """Return the rest of an action without a part."""
-    whole, taken = action.predicted, part.predicted
-    rest = Effect(
-        files_removed=whole.files_removed - taken.files_removed,
-        bytes_freed=whole.bytes_freed - taken.bytes_freed,
-        requests_saved=whole.requests_saved - taken.requests_saved,
-        skipping_bytes=whole.skipping_bytes - taken.skipping_bytes,
-        bytes_read=whole.bytes_read - taken.bytes_read,
-        bytes_written=whole.bytes_written - taken.bytes_written,
-        seconds=max(whole.seconds - taken.seconds, 0.0),
-        requests=max((whole.requests or 0) - (taken.requests or 0), 0),
-    )
-    return replace(action, predicted=rest, is_part=True)
+def _or_unlimited(left: float | None) -> float:
+    return inf if left is None else left
 
 
 def _note_too_small(ranked: Iterable[Action], budget: Budget) -> str:

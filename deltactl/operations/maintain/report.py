@@ -9,7 +9,7 @@ from typing import Any
 from deltactl.errors import DeltactlError, UnsupportedFeatureError
 from deltactl.operations.maintain.actions import Action, Effect, sum_effects
 from deltactl.operations.maintain.budget import Budget
-from deltactl.operations.maintain.observe import TableFacts
+from deltactl.operations.maintain.facts import TableFacts
 from deltactl.operations.maintain.policy import ActionName
 from deltactl.operations.short_repr import ShortRepr
 

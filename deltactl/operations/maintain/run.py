@@ -139,11 +139,9 @@ class Maintenance:
         Raises:
             DeltactlError: the table could not be observed.
         """
-        if table in self.errors:
-            raise self.errors[table]
-        chosen, left = self.decision.of_table(table)
-        facts = self.observations[table].facts
-        return TableReport(facts, self.options.budget, (*chosen, *left), dry_run=True)
+        rest = self.rest(table)
+        chosen, _ = self.decision.of_table(table)
+        return replace(rest, actions=(*chosen, *rest.actions), dry_run=True)
 
     def _write_down(self, store: Store, report: TableReport, holder: Holder, warn: Warn) -> None:
         """Record the run, for the metrics, if it did work and left no due work."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import UnsupportedFeatureError
@@ -10,7 +9,7 @@ from deltactl.log.upkeep.cleanup import plan_cleanup
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect
-from deltactl.operations.maintain.candidates import TableSubject
+from deltactl.operations.maintain.facts import TableSubject
 from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED, is_seen
@@ -47,36 +46,31 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
         head_bytes = sum(info.size_bytes for info in segment.checkpoint.files)
     written = max(head_bytes, _FIRST_CHECKPOINT_BYTES)
     written += _BYTES_A_FILE * snapshot.tail.add_rows.num_rows
-    requests = _REQUESTS_A_RUN + len(segment.tail)
-    cost = subject.predict(
-        bytes_read=head_bytes + tail_bytes, bytes_written=written, requests=requests
-    )
     saved = len(segment.tail) - (0 if segment.checkpoint else 1)
-    reason = f"{format_count(tail, 'commit')} since the last checkpoint; the interval is {interval}"
-    benefit = Effect(requests_saved=max(saved, 0))
-    return [Action(table=subject.table, name="checkpoint", reason=reason, predicted=cost + benefit)]
+    return [
+        subject.action(
+            "checkpoint",
+            f"{format_count(tail, 'commit')} since the last checkpoint; the interval is {interval}",
+            Effect(requests_saved=max(saved, 0)),
+            requests=_REQUESTS_A_RUN + len(segment.tail),
+            bytes_read=head_bytes + tail_bytes,
+            bytes_written=written,
+        )
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupFinding:
-    """The number of expired log files, and of commits that wait for a proof of the time."""
-
-    files: int = 0
-    waiting: int = 0
-    actions: tuple[Action, ...] = ()
-
-
-def find_cleanup(subject: TableSubject) -> CleanupFinding:
-    """Return the expired log files, and their deletion if there are enough.
+def find_cleanup(subject: TableSubject) -> list[Action]:
+    """Count the expired log files, and return their deletion if there are enough.
 
     If there are too few old commits, only the listing is examined.
 
     Raises:
         SafetyError: the retention of the table is invalid, or checkpoint protection applies.
     """
-    log, snapshot = subject.log, subject.snapshot
+    facts, log, snapshot = subject.facts, subject.log, subject.snapshot
     if not snapshot.properties.expired_log_cleanup:
-        return CleanupFinding()
+        facts.expired_log_files = facts.waiting_log_files = 0
+        return []
     with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
         kept_ms = snapshot.properties.log_retention_ms
     newest = snapshot.segment.checkpoint_version
@@ -85,26 +79,24 @@ def find_cleanup(subject: TableSubject) -> CleanupFinding:
         sum(time < now_ms - kept_ms for time in times)
         for now_ms in (subject.expiry_ms, subject.now_ms)
     )
-    waiting = old_by_clock - old
-    if old < _MIN_LOG_FILES:
-        return CleanupFinding(old, waiting)
-    plan = plan_cleanup(log, snapshot, subject.expiry_ms)
-    number = len(plan.files)
-    if number < _MIN_LOG_FILES:
-        return CleanupFinding(number, waiting)
-    requests = _REQUESTS_A_RUN + number // _NAMES_A_REQUEST
-    cost = subject.predict(requests=requests)
-    benefit = Effect(files_removed=number, bytes_freed=plan.size_bytes)
+    plan = plan_cleanup(log, snapshot, subject.expiry_ms) if old >= _MIN_LOG_FILES else None
+    number = old if plan is None else len(plan.files)
+    facts.expired_log_files, facts.waiting_log_files = number, old_by_clock - old
+    if plan is None or number < _MIN_LOG_FILES:
+        return []
     files = format_count(number, "log file")
-    reason = f"{files} older than the log retention ({format_size(plan.size_bytes)})"
-    action = Action(
-        table=subject.table, name="log-cleanup", reason=reason, predicted=cost + benefit
-    )
-    return CleanupFinding(number, waiting, (action,))
+    return [
+        subject.action(
+            "log-cleanup",
+            f"{files} older than the log retention ({format_size(plan.size_bytes)})",
+            Effect(files_removed=number, bytes_freed=plan.size_bytes),
+            requests=_REQUESTS_A_RUN + number // _NAMES_A_REQUEST,
+        )
+    ]
 
 
-def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]]:
-    """Return whether there are manifests, the number of outdated ones, and their update if needed.
+def find_manifest(subject: TableSubject) -> list[Action]:
+    """Count the outdated manifests, and return their update if it is needed.
 
     Only tables with manifests, or with the property that enables them, are examined.
 
@@ -112,11 +104,12 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
         UnsupportedFeatureError: the table property enables manifests, but manifests cannot describe
             the table.
     """
-    snapshot, store = subject.snapshot, subject.snapshot.store
+    facts, snapshot, store = subject.facts, subject.snapshot, subject.log.store
     asked = snapshot.properties.refreshes_manifests
     there = any(is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch)
     if not (asked or there):
-        return False, None, []
+        facts.has_manifests = False
+        return []
     snapshot, live = load_table(subject.log, None, snapshot)
     try:
         report = generate_manifests(
@@ -130,30 +123,20 @@ def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]
     except UnsupportedFeatureError:
         if asked:
             raise
-        return True, None, []  # old manifests of a table that has them no more
+        facts.has_manifests = True
+        return []  # old manifests of a table that has them no more
     stale = sum(row.state != UNCHANGED for row in report.plan.partitions)
+    facts.has_manifests, facts.stale_manifests = True, stale
     if not stale:
-        return True, 0, []
-    requests = _REQUESTS_A_RUN + stale
-    cost = subject.predict(requests=requests)
-    reason = f"{format_count(stale, 'manifest')} that do not match version {snapshot.version}"
-    benefit = Effect(requests_saved=stale)
-    action = Action(table=subject.table, name="manifest", reason=reason, predicted=cost + benefit)
-    return True, stale, [action]
-
-
-@dataclass(frozen=True, slots=True)
-class VacuumFinding:
-    """The files that a vacuum would remove; ``None`` if a listing is needed to find them.
-
-    ``waiting``: the files that it keeps because only this machine's clock says that they expired.
-    """
-
-    files: int | None = None
-    size_bytes: int | None = None
-    orphans: int | None = None
-    waiting: int | None = None
-    actions: tuple[Action, ...] = ()
+        return []
+    return [
+        subject.action(
+            "manifest",
+            f"{format_count(stale, 'manifest')} that do not match version {snapshot.version}",
+            Effect(requests_saved=stale),
+            requests=_REQUESTS_A_RUN + stale,
+        )
+    ]
 
 
 def vacuum_options(retain_ms: int | None, *, lists: bool) -> VacuumOptions:
@@ -161,8 +144,8 @@ def vacuum_options(retain_ms: int | None, *, lists: bool) -> VacuumOptions:
     return VacuumOptions(retain_ms=retain_ms, mode="full" if lists else "auto")
 
 
-def find_vacuum(subject: TableSubject) -> VacuumFinding:
-    """Return the files that a vacuum would remove, and the vacuum if there are enough.
+def find_vacuum(subject: TableSubject) -> list[Action]:
+    """Count the files that a vacuum would remove, and return the vacuum if there are enough.
 
     By default, the files are listed only if the log is not enough (no vacuum was recorded, or its
     commits are deleted) and some file may be old enough; ``list-files`` of the policy can change
@@ -179,28 +162,34 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     clones = read_notes(snapshot.store)
     planner = Planner(subject.log, snapshot, options, retention, context, clones, subject.events)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
-        return VacuumFinding()
+        return []
     plan = with_waiting(planner, planner.plan(), subject.now_ms)
-    waiting = plan.kept.get(WAITING, 0)
-    files, size = plan.files.num_rows, plan.size_bytes
-    orphans = None if plan.listed_files is None else plan.unnamed_kept
+    facts, files, size = subject.facts, plan.files.num_rows, plan.size_bytes
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
-    if not ((files and size) or is_first):
-        return VacuumFinding(files, size, orphans, waiting)
-    refusal = find_refusal(plan)
+    is_due = bool(files and size) or is_first
+    refusal = find_refusal(plan) if is_due else None
     if refusal is not None:
         raise refusal
+    facts.reclaimable_files, facts.reclaimable_bytes = files, size
+    facts.waiting_files = plan.kept.get(WAITING, 0)
+    if plan.listed_files is not None:
+        facts.orphans = plan.unnamed_kept
+    if not is_due:
+        return []
     looked = files if plan.listed_files is None else plan.listed_files // _NAMES_A_REQUEST
-    requests = _REQUESTS_A_RUN + looked + files // _NAMES_A_REQUEST
-    cost = subject.predict(requests=requests)
     # Later runs find removed files in the log, and list no files.
     saved = (plan.listed_files or 0) // _NAMES_A_REQUEST + 1 if is_first else 0
-    benefit = Effect(files_removed=files, bytes_freed=size, requests_saved=saved)
     reason = f"{format_count(files, 'file')} past the retention ({format_size(size)})"
     if not files:
         reason = "no vacuum is recorded; after this one, later runs need not list the files"
-    action = Action(table=subject.table, name="vacuum", reason=reason, predicted=cost + benefit)
-    return VacuumFinding(files, size, orphans, waiting, (action,))
+    return [
+        subject.action(
+            "vacuum",
+            reason,
+            Effect(files_removed=files, bytes_freed=size, requests_saved=saved),
+            requests=_REQUESTS_A_RUN + looked + files // _NAMES_A_REQUEST,
+        )
+    ]
 
 
 def _may_list(subject: TableSubject, cutoff_ms: int) -> bool:
