@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from deltactl.operations.maintain.budget import Budget
-from deltactl.operations.maintain.metrics import TableSample, render_metrics
 from deltactl.operations.maintain.facts import TableFacts
+from deltactl.operations.maintain.metrics import TableSample, render_metrics
 from deltactl.operations.maintain.report import TableReport
 
 _SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{table="((?:[^"\\\n]|\\["\\n])*)"\} (\S+)')
