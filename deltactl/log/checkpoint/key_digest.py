@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.numpy_types import Bytes
 from deltactl.protocol.deletion_vectors import unique_ids
 
 
@@ -29,47 +30,27 @@ class KeyDigest:
 
     def __init__(self) -> None:
         self._count = self._size_bytes = 0
-        self._paths, self._vectors = _TextHash(), _TextHash()
-        self._sizes = hashlib.sha256()
+        self._hashes = [hashlib.sha256() for _ in range(5)]
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add the next rows."""
         sizes = rows.column("size_bytes")
         self._count += rows.num_rows
         self._size_bytes += pc.sum(sizes).as_py() or 0
-        self._paths.add(rows.column("encoded_path"))
-        self._sizes.update(pc.fill_null(sizes, -1).to_numpy().tobytes())
-        vectors = rows.column("deletion_vector")
-        if vectors.null_count == rows.num_rows:  # as in most batches
-            self._vectors.add_empty(rows.num_rows)
-        else:
-            self._vectors.add(pc.fill_null(unique_ids(vectors), ""))
+        vectors = pc.fill_null(unique_ids(rows.column("deletion_vector")), "")
+        parts = [*_split(rows.column("encoded_path")), *_split(vectors), pc.fill_null(sizes, -1)]
+        for found, part in zip(self._hashes, parts, strict=True):
+            found.update(np.asarray(part).data)
 
     def finish(self) -> Fingerprint:
         """Return the digest of all rows so far."""
-        parts = (*self._paths.digests(), *self._vectors.digests(), self._sizes.hexdigest())
-        digest = hashlib.sha256("".join(parts).encode()).hexdigest()
+        digest = hashlib.sha256(b"".join(found.digest() for found in self._hashes)).hexdigest()
         return Fingerprint(self._count, self._size_bytes, digest)
 
 
-class _TextHash:
-    """Hashes lengths and bytes of strings separately, so that batch sizes do not matter."""
-
-    def __init__(self) -> None:
-        self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()
-
-    def add(self, texts: pa.StringArray) -> None:
-        if not len(texts):
-            return
-        _, offset_buffer, data = texts.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset :][: len(texts) + 1]
-        self._lengths.update(np.diff(offsets).tobytes())
-        if data is not None:
-            self._bytes.update(memoryview(data)[offsets[0] : offsets[-1]])
-
-    def add_empty(self, count: int) -> None:
-        """Add empty texts, whose lengths are zeros of 32 bits."""
-        self._lengths.update(bytes(4 * count))
-
-    def digests(self) -> tuple[str, str]:
-        return self._lengths.hexdigest(), self._bytes.hexdigest()
+def _split(texts: pa.StringArray) -> tuple[pa.Array, Bytes]:
+    """Return the lengths and the bytes of strings, so that batch sizes do not matter."""
+    _, offset_buffer, data = texts.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[texts.offset :]
+    found = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(texts)]]
+    return pc.binary_length(texts), found
