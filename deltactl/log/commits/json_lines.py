@@ -14,13 +14,10 @@ import pyarrow as pa
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
 from deltactl.log.commits.contents import CommitBytes, SharedLineError
-from deltactl.log.commits.lines import CommitLines
 from deltactl.protocol.actions import to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
 
 T = TypeVar("T")
-
-_FEW_LINES = 64  # so many lines are read faster than by Arrow
 
 _MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
@@ -67,36 +64,6 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(action, dict):
         raise CorruptLogError(f"{name}, line {number}: not a JSON object")
     return action
-
-
-def read_non_file_actions(lines: CommitLines) -> list[dict[str, Any]] | None:
-    """Return the non-file actions of the lines that do not begin as an add or a remove.
-
-    Return ``None`` if there are so many of these lines that ``read_others`` is faster, or if the
-    json module cannot read one. Lines that ``read_others`` refuses are refused here, too.
-
-    Raises:
-        ValueError: these lines must be read one by one.
-    """
-    places = lines.places("other")
-    if len(places) > _FEW_LINES:
-        return None
-    nodes = []
-    for place in places.tolist():
-        try:
-            node = json.loads(lines.line(place))
-        except (ValueError, RecursionError):
-            return None  # it may be nested too deep for this module, in members that nobody needs
-        if not isinstance(node, dict):
-            raise ValueError("a line that is not an object")
-        actions = list_actions(node.items())
-        if len(actions) > 1 or not all(isinstance(node[name], dict) for name in actions):
-            raise ValueError("a line has several actions, or an action that is not a JSON object")
-        if any(name in FILE_ACTIONS for name in actions):
-            raise ValueError("a file action that does not begin as others do")
-        if any(name in NON_FILE_ACTIONS for name in actions):
-            nodes.append(node)
-    return nodes
 
 
 def list_actions(members: Iterable[tuple[str, Any]]) -> list[str]:

@@ -27,7 +27,7 @@ from deltactl.log.commits.columns import (
 )
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.json_lines import read_lines, read_non_file_actions
+from deltactl.log.commits.json_lines import read_lines
 from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import (
@@ -168,13 +168,9 @@ class CommitParser:
     ) -> _Rows:
         lines = CommitLines([file.data for file in files])
         use_threads = alone or sum(len(file.data) for file in files) > _THREADED_BYTES
-        nodes = read_non_file_actions(lines)
-        if nodes is None:
-            others = read_others(lines, use_threads=use_threads)
-            nodes = [
-                json.loads(lines.line(place))
-                for place in lines.places("other")[_non_file_mask(others)].tolist()
-            ]
+        others = read_others(lines, use_threads=use_threads)
+        places = lines.places("other")[_non_file_mask(others)]
+        nodes = [json.loads(lines.line(place)) for place in places.tolist()]
         keys |= keys_of_nodes(files, nodes)
         ends = lines.ends_of_contents()
         removes, keys = self._read_actions(lines, "remove", lines.take("remove"), keys, use_threads)
