@@ -22,6 +22,7 @@ from deltactl.errors import (
     ObjectNotFoundError,
     StorageError,
 )
+from deltactl.storage.secrets import hide_secrets
 
 
 class TransientStorageError(StorageError):
@@ -183,9 +184,7 @@ def map_error(
     """
     kind, hint = _classify(error)
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or kind.__name__
-    for secret in secrets:
-        reason = reason.replace(secret, "***")
-    reason = _SIGNATURE.sub(r"\1=***", reason)
+    reason = _SIGNATURE.sub(r"\1=***", hide_secrets(reason, secrets))
     # Azure's messages have many lines.
     reason = reason.partition("\nRequestId:")[0][:_MAX_REASON_CHARACTERS]
     if verb == "list" and hint in (_DENIED_KIND[1], _S3_DENIED_HINT):

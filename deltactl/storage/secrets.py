@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 _SECRET_KEY: Final = re.compile(
@@ -13,6 +13,19 @@ _SECRET_KEY: Final = re.compile(
 # Shorter strings are not secrets. If they were removed too, messages would be unreadable.
 _MIN_SECRET_CHARACTERS: Final = 3
 _NO_SECRETS: Final = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
+_noted: Final[set[str]] = set()
+
+
+def note_secrets(values: Iterable[str]) -> None:
+    """Remember secrets that are in no option, such as credentials that a catalog gave."""
+    _noted.update(value for value in values if len(value) >= _MIN_SECRET_CHARACTERS)
+
+
+def hide_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """Replace ``secrets``, and those that were noted, in a text."""
+    for secret in sorted({*secrets, *_noted}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def secret_values(options: Mapping[str, Any], file_system: Any = None) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Tables by their names in catalogs: find their locations, get credentials for them."""

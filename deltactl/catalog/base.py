@@ -1,0 +1,72 @@
+"""What a catalog does: find tables by their names, and give credentials for their storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from deltactl.catalog.names import TableName
+from deltactl.storage.vended import Credentials
+
+Operation: TypeAlias = Literal["READ", "READ_WRITE"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """What a catalog says of a table.
+
+    Attributes:
+        name: as ``deltactl`` accepts it.
+        catalog: title and address of the catalog.
+        table_id: the id in the catalog, which need not be the id in the log.
+        table_type: as the catalog spells it: MANAGED, EXTERNAL, VIEW, ...
+        table_format: in upper case: DELTA, PARQUET, ...; empty if unknown.
+        location: the address of the table's directory; empty for views.
+        owner: a user or group.
+        columns: pairs of name and type; empty if the catalog does not know them.
+        properties: of the table in the catalog.
+    """
+
+    name: str
+    catalog: str
+    table_id: str | None
+    table_type: str
+    table_format: str
+    location: str
+    owner: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_delta(self) -> bool:
+        """Return whether the catalog calls it a Delta table with a location."""
+        return self.table_format == "DELTA" and bool(self.location)
+
+
+class Catalog(Protocol):
+    """A connection to one catalog. Threads share it."""
+
+    def resolve(self, name: TableName) -> TableAddress:
+        """Return the table of a name, whatever its kind.
+
+        Raises:
+            NotATableError: there is none; the message has similar names.
+            AccessDeniedError: the credentials or privileges do not allow it.
+            StorageError: the catalog cannot be reached.
+        """
+
+    def list(self, pattern: TableName) -> Iterator[TableAddress]:
+        """Yield the tables that match a pattern, whatever their kind.
+
+        Raises:
+            UsageError: a part of the pattern must be a plain name.
+            AccessDeniedError, StorageError: as for ``resolve``.
+        """
+
+    def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
+        """Return credentials for the location of a table; none if this catalog gives none.
+
+        Raises:
+            AccessDeniedError, StorageError: as for ``resolve``.
+        """

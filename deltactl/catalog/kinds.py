@@ -1,0 +1,79 @@
+"""List the kinds of catalogs: one row for each.
+
+To add a kind, add a row, and a module with the functions that ``CatalogKind.module`` names. This
+module imports no library, and no catalog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a catalog: ``key`` in a section of deltactl.toml, and environment variables.
+
+    The names of the variables in lower case are storage options. Workers get what is ``sent`` to
+    them; the rest they find on their own machine.
+    """
+
+    key: str
+    variables: tuple[str, ...]
+    is_secret: bool = False
+    is_sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogKind:
+    """A kind of catalog.
+
+    Attributes:
+        title: its name in texts.
+        module: the module with ``connect(place, settings) -> Catalog``, and ``read_files(found,
+            environ)``, which returns settings from configuration files of other programs.
+        place: what a name may have before the first slash: a server or an account.
+        parts: of a name, separated by dots.
+        settings: all settings.
+    """
+
+    title: str
+    module: str
+    place: str
+    parts: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+    def syntax(self, scheme: str) -> str:
+        """Return the form of a name, such as ``uc://CATALOG.SCHEMA.TABLE``."""
+        return f"{scheme}://{f'[{self.place}/]' if self.place else ''}{'.'.join(self.parts)}"
+
+
+UNITY: Final = CatalogKind(
+    title="Unity Catalog",
+    module="deltactl.catalog.unity",
+    place="",
+    parts=("CATALOG", "SCHEMA", "TABLE"),
+    # Source: delta-rs and the unified authentication of Databricks.
+    settings=(
+        Setting(
+            "host",
+            ("DATABRICKS_HOST", "DATABRICKS_WORKSPACE_URL", "UNITY_WORKSPACE_URL"),
+            is_sent=True,
+        ),
+        Setting(
+            "token",
+            ("DATABRICKS_TOKEN", "DATABRICKS_ACCESS_TOKEN", "UNITY_ACCESS_TOKEN"),
+            is_secret=True,
+        ),
+        Setting("client-id", ("DATABRICKS_CLIENT_ID", "UNITY_CLIENT_ID")),
+        Setting(
+            "client-secret", ("DATABRICKS_CLIENT_SECRET", "UNITY_CLIENT_SECRET"), is_secret=True
+        ),
+        Setting("profile", ("DATABRICKS_CONFIG_PROFILE",)),
+        Setting("config-file", ("DATABRICKS_CONFIG_FILE",)),
+        Setting("allow-http", ("UNITY_ALLOW_HTTP_URL",), is_sent=True),
+    ),
+)
+
+KINDS: Final[dict[str, CatalogKind]] = {"uc": UNITY}
+"""The row of each scheme."""

@@ -1,0 +1,122 @@
+"""Open tables by their names: their location, and the storage options for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+
+from deltactl.catalog.base import Catalog, Operation, TableAddress
+from deltactl.catalog.kinds import KINDS
+from deltactl.catalog.locations import ensure_usable
+from deltactl.catalog.names import TableName, parse_name
+from deltactl.catalog.settings import Found, find_settings, options_for_workers, without_settings
+from deltactl.errors import UnsupportedFeatureError, UsageError
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.vended import Credentials, VendedOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a table is, and how to open it; ``entry`` is what the catalog says of it."""
+
+    uri: str
+    options: Mapping[str, str] = field(repr=False)
+    entry: TableAddress | None = None
+
+    @property
+    def note(self) -> str | None:
+        """Return that the user's own credentials are used, if a catalog gave none."""
+        if self.entry is None or is_local_uri(self.uri) or isinstance(self.options, VendedOptions):
+            return None
+        return f"{self.entry.catalog} gives no credentials: your own credentials are used"
+
+
+def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Located:
+    """Return the table of a name, with credentials for reading or for writing.
+
+    Raises:
+        UsageError: the name or a setting is not valid.
+        NotATableError: the catalog has no such table.
+        UnsupportedFeatureError: it is no Delta table, or deltactl cannot open its location.
+        AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
+    """
+    name = parse_name(address)
+    if name.is_pattern:
+        raise UsageError(f"{address} is a pattern", hint="Give the name of one table.")
+    settings = find_settings(name, options, os.environ)
+    catalog = open_catalog(name, settings)
+    entry = catalog.resolve(name)
+    if not entry.is_delta:
+        raise UnsupportedFeatureError(
+            f"{address} is no Delta table: {_say_kind(entry)} in {entry.catalog}",
+            hint="Give the name of a Delta table.",
+        )
+    ensure_usable(address, entry.location)
+    base = without_settings(options)
+    if is_local_uri(entry.location):
+        return Located(entry.location, base, entry)
+    operation: Operation = "READ" if read_only else "READ_WRITE"
+    for_workers = tuple(options_for_workers(name, settings).items())
+    source = CatalogCredentials(entry, operation, for_workers, options)
+    given = catalog.credentials(entry, operation)
+    return Located(entry.location, VendedOptions(base, source, given) if given else base, entry)
+
+
+def list_tables(pattern: str, options: Mapping[str, str]) -> Iterator[TableAddress]:
+    """Yield what a catalog says of each table that matches a pattern, whatever its kind.
+
+    Raises:
+        UsageError: the pattern or a setting is not valid.
+        AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
+    """
+    name = parse_name(pattern)
+    return open_catalog(name, find_settings(name, options, os.environ)).list(name)
+
+
+def open_catalog(name: TableName, settings: Mapping[str, Found]) -> Catalog:
+    """Return the connection to the catalog of a name; the process has one for equal settings."""
+    values = tuple(sorted((key, found.value) for key, found in settings.items()))
+    # A forked process must not share its parent's connections.
+    return _connect(name.scheme, name.place, values, os.getpid())
+
+
+@lru_cache(maxsize=16)
+def _connect(
+    scheme: str, place: str, settings: tuple[tuple[str, str], ...], process: int
+) -> Catalog:
+    catalog: Catalog = import_module(KINDS[scheme].module).connect(place, dict(settings))
+    return catalog
+
+
+def _say_kind(entry: TableAddress) -> str:
+    if entry.table_format == "DELTA":
+        return "it has no location"
+    return f"it is {entry.table_format or entry.table_type or 'of an unknown kind'}"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogCredentials:
+    """Fetches the credentials of a table again.
+
+    A worker gets ``for_workers`` instead of ``options``, which may contain secrets of the catalog.
+    It uses those that it finds on its own machine.
+    """
+
+    entry: TableAddress = field(hash=False)
+    operation: Operation
+    for_workers: tuple[tuple[str, str], ...]
+    options: Mapping[str, str] = field(repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out the options."""
+        given = (self.entry, self.operation, self.for_workers, dict(self.for_workers))
+        return CatalogCredentials, given
+
+    def fetch(self) -> Sequence[Credentials]:
+        """Return new credentials; see ``Catalog.credentials``."""
+        name = parse_name(self.entry.name)
+        settings = find_settings(name, self.options, os.environ)
+        return open_catalog(name, settings).credentials(self.entry, self.operation)

@@ -1,0 +1,114 @@
+"""Find the settings of a catalog: storage options, environment, deltactl.toml, files of others.
+
+What a source says besides the host is used only for the host that it names: a token never goes to
+the host of another source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Final
+
+from deltactl.catalog.kinds import KINDS, CatalogKind
+from deltactl.catalog.names import TableName
+from deltactl.errors import UsageError
+
+SECTION: Final = "catalog."
+"""Storage options that come from ``[catalog.NAME]`` in deltactl.toml begin with this."""
+_REFERENCE: Final = "env:"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The value of a setting, and where it was found: a variable, or a file and a key."""
+
+    value: str = field(repr=False)
+    place: str
+
+
+def find_settings(
+    name: TableName, options: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, Found]:
+    """Return the settings for a catalog by their keys.
+
+    Sections of deltactl.toml have the name of the catalog (the first part of a table's name) or of
+    the scheme.
+
+    Raises:
+        UsageError: a setting refers to a variable that is not set.
+    """
+    kind = KINDS[name.scheme]
+    found: dict[str, Found] = {}
+    for source in (
+        _from_variables(kind, {key.upper(): value for key, value in options.items()}, "option "),
+        _from_variables(kind, environ, ""),
+        *(
+            _from_section(kind, section, options, environ)
+            for section in (name.parts[0], name.scheme)
+        ),
+    ):
+        merge_settings(found, source)
+    merge_settings(found, import_module(kind.module).read_files(found, environ))
+    return found
+
+
+def merge_settings(found: dict[str, Found], further: Mapping[str, Found]) -> None:
+    """Add settings of a source with a lower priority, unless they are of another host."""
+    host, other = found.get("host"), further.get("host")
+    if host is None or other is None or host.value.rstrip("/") == other.value.rstrip("/"):
+        found.update({key: value for key, value in further.items() if key not in found})
+
+
+def without_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the storage options that are not settings of catalogs."""
+    names = {name.lower() for kind in KINDS.values() for name in _variables(kind)}
+    return {
+        key: value
+        for key, value in options.items()
+        if key not in names and not key.startswith(SECTION)
+    }
+
+
+def options_for_workers(name: TableName, found: Mapping[str, Found]) -> dict[str, str]:
+    """Return the settings that workers need and that are no secrets, as storage options."""
+    return {
+        setting.variables[0].lower(): found[setting.key].value
+        for setting in KINDS[name.scheme].settings
+        if setting.is_sent and setting.key in found
+    }
+
+
+def _variables(kind: CatalogKind) -> Iterator[str]:
+    for setting in kind.settings:
+        yield from setting.variables
+
+
+def _from_variables(kind: CatalogKind, source: Mapping[str, str], place: str) -> dict[str, Found]:
+    found: dict[str, Found] = {}
+    for setting in kind.settings:
+        for variable in setting.variables:
+            if source.get(variable):
+                found.setdefault(setting.key, Found(source[variable], place + variable))
+    return found
+
+
+def _from_section(
+    kind: CatalogKind, section: str, options: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, Found]:
+    found: dict[str, Found] = {}
+    for setting in kind.settings:
+        place = f"{SECTION}{section}.{setting.key}"
+        value = options.get(place, "")
+        if value.startswith(_REFERENCE):
+            variable = value.removeprefix(_REFERENCE)
+            if variable not in environ:
+                raise UsageError(
+                    f"{place} refers to the environment variable {variable}, which is not set",
+                    hint="Set the variable, or name one that is set.",
+                )
+            value = environ[variable]
+        if value:
+            found[setting.key] = Found(value, place)
+    return found

@@ -1,0 +1,226 @@
+"""Unity Catalog: of Databricks, and other servers with the same API.
+
+Source: Unity Catalog REST API 2.1 (tables, schemas, temporary table credentials), and the Delta
+REST API of Unity Catalog (config, credentials).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from itertools import islice
+from typing import Any, Final
+
+from deltactl.catalog.base import Operation, TableAddress
+from deltactl.catalog.http import Answer, HttpClient
+from deltactl.catalog.locations import choose_location, is_delta
+from deltactl.catalog.names import TableName, nearest_names
+from deltactl.catalog.unity_auth import choose_headers, read_profile
+from deltactl.errors import MALFORMED, AccessDeniedError, NotATableError, StorageError, UsageError
+from deltactl.storage.vended import Credentials
+
+_API: Final = "/api/2.1/unity-catalog"
+_PAGE_TABLES: Final = 100
+_NAMES_COMPARED: Final = 1000
+_NEVER_ISSUED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.NOT_IMPLEMENTED)
+_OPTIONS: Final[Mapping[str, str]] = {
+    "s3.access-key-id": "key",
+    "s3.secret-access-key": "secret",
+    "s3.session-token": "token",
+    "azure.sas-token": "sas_token",
+    "gcs.oauth-token": "token",
+    "access_key_id": "key",
+    "secret_access_key": "secret",
+    "session_token": "token",
+    "sas_token": "sas_token",
+    "oauth_token": "token",
+}
+"""The storage option of each key of credentials, in both APIs."""
+_KINDS_OF_CREDENTIALS: Final = (
+    "aws_temp_credentials", "r2_temp_credentials", "azure_user_delegation_sas", "gcp_oauth_token",
+)  # fmt: skip
+
+read_files = read_profile
+
+
+def connect(place: str, settings: Mapping[str, str]) -> UnityCatalog:
+    """Return the catalog of some settings; sends no request.
+
+    Raises:
+        UsageError: there is no host.
+        SafetyError: the host would get a token without encryption.
+    """
+    host = settings.get("host")
+    if host is None:
+        raise UsageError(
+            "the address of Unity Catalog is not set",
+            hint="Set DATABRICKS_HOST, a profile in ~/.databrickscfg, or host in the section "
+            "[catalog.uc] of deltactl.toml.",
+        )
+    address = (host if "://" in host else f"https://{host}").rstrip("/").removesuffix(_API)
+    allow_http = settings.get("allow-http", "").lower() in ("true", "1", "yes", "on")
+    headers = choose_headers(address, settings, allow_http=allow_http)
+    return UnityCatalog(HttpClient(address + _API, headers, allow_http=allow_http), address)
+
+
+class UnityCatalog:
+    """One server of Unity Catalog; see ``Catalog``."""
+
+    def __init__(self, http: HttpClient, address: str) -> None:
+        """Send requests with ``http``; ``address`` is shown."""
+        self._http, self._title = http, f"Unity Catalog at {address}"
+        self._delta_api: dict[str, bool] = {}
+
+    def resolve(self, name: TableName) -> TableAddress:
+        """Return the table of a name; see ``Catalog.resolve``."""
+        answer = self._http.get(f"/tables/{'.'.join(name.parts)}")
+        if answer.status == HTTPStatus.NOT_FOUND and answer.has_error_body:
+            raise self._no_table(name)
+        catalog, schema, _ = name.parts
+        self._ensure_ok(
+            answer,
+            f"find {name}",
+            f"USE CATALOG on {catalog}, USE SCHEMA on {catalog}.{schema}, and SELECT or BROWSE on "
+            "the table",
+        )
+        return self._address(name, answer.body)
+
+    def list(self, pattern: TableName) -> Iterator[TableAddress]:
+        """Yield the tables that match; see ``Catalog.list``."""
+        catalog, schema, _ = pattern.parts
+        if "*" in catalog:
+            raise UsageError(
+                f"{pattern}: the catalog cannot be a pattern", hint="Give one catalog by its name."
+            )
+        schemas = self._schemas(pattern) if "*" in schema else [schema]
+        for each in schemas:
+            for found in self._pages("tables", catalog_name=catalog, schema_name=each):
+                if pattern.matches(catalog, each, found["name"]):
+                    yield self._address(pattern.with_parts(catalog, each, found["name"]), found)
+
+    def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
+        """Return temporary credentials for a table; see ``Catalog.credentials``."""
+        catalog, schema, table = address.name.partition("://")[2].split(".")
+        if self._has_delta_api(catalog):
+            path = f"/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/credentials"
+            answer = self._http.get(path, operation=operation)
+        else:
+            body = {"table_id": address.table_id, "operation": operation}
+            answer = self._http.post("/temporary-table-credentials", body)
+        if answer.status in _NEVER_ISSUED:
+            return ()
+        privilege = "SELECT" if operation == "READ" else "SELECT and MODIFY"
+        self._ensure_ok(
+            answer,
+            f"get credentials to {'read' if operation == 'READ' else 'write'} {address.name}",
+            f"{privilege} on the table, and EXTERNAL USE SCHEMA on {catalog}.{schema}",
+        )
+        try:
+            return list(_read_credentials(answer, address.location))
+        except MALFORMED as error:
+            raise self._not_understood(answer) from error
+
+    def _has_delta_api(self, catalog: str) -> bool:
+        """Return whether the server has the Delta REST API for a catalog; ask it once."""
+        if catalog not in self._delta_api:
+            query = {"catalog": catalog, "protocol-versions": "1.0"}
+            self._delta_api[catalog] = self._http.get("/delta/v1/config", **query).is_ok
+        return self._delta_api[catalog]
+
+    def _schemas(self, pattern: TableName) -> Sequence[str]:
+        catalog = pattern.parts[0]
+        names = [found["name"] for found in self._pages("schemas", catalog_name=catalog)]
+        return [name for name in names if pattern.matches(catalog, name)]
+
+    def _pages(self, kind: str, **query: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a listing."""
+        token: str | None = None
+        while True:
+            answer = self._http.get(f"/{kind}", **query, max_results=_PAGE_TABLES, page_token=token)
+            if answer.status == HTTPStatus.NOT_FOUND and answer.has_error_body:
+                return
+            place = ".".join(query.values())
+            self._ensure_ok(answer, f"list {place}", f"USE CATALOG and USE SCHEMA on {place}")
+            try:
+                yield from answer.body.get(kind) or ()
+                token = answer.body.get("next_page_token")
+            except MALFORMED as error:
+                raise self._not_understood(answer) from error
+            if not token:
+                return
+
+    def _address(self, name: TableName, found: Mapping[str, Any]) -> TableAddress:
+        try:
+            table_format = str(found.get("data_source_format") or "").upper()
+            return TableAddress(
+                str(name),
+                self._title,
+                found.get("table_id"),
+                str(found.get("table_type") or ""),
+                "DELTA" if is_delta(table_format) else table_format,
+                choose_location(found.get("storage_location")),
+                found.get("owner"),
+                tuple(
+                    (column["name"], str(column.get("type_text") or column.get("type_name") or ""))
+                    for column in found.get("columns") or ()
+                ),
+                dict(found.get("properties") or {}),
+            )
+        except MALFORMED as error:
+            raise StorageError(f"{self._title} describes {name} in an unknown form") from error
+
+    def _no_table(self, name: TableName) -> NotATableError:
+        catalog, schema, table = name.parts
+        every = name.with_parts(catalog, schema, "*")
+        others = [each.name for each in islice(self.list(every), _NAMES_COMPARED)]
+        return NotATableError(
+            f"{self._title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
+            hint=f"Check the name, or list the tables: deltactl describe-detail '{every}'.",
+        )
+
+    def _ensure_ok(self, answer: Answer, what: str, privileges: str) -> None:
+        if answer.is_ok and isinstance(answer.body, dict):
+            return
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            raise AccessDeniedError(
+                f"cannot {what}: {self._title} refused the token: {answer.message}",
+                hint="The token may have expired. Set DATABRICKS_TOKEN to a new one, or "
+                "DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET; on Spark, set them on the "
+                "executors too.",
+            )
+        if answer.status == HTTPStatus.FORBIDDEN:
+            raise AccessDeniedError(
+                f"cannot {what}: {self._title} does not permit it: {answer.message}",
+                hint=f"Ask an owner for {privileges}.",
+            )
+        raise self._not_understood(answer)
+
+    def _not_understood(self, answer: Answer) -> StorageError:
+        return StorageError(
+            f"{self._title} answered HTTP {answer.status} in an unknown form: {answer.message}",
+            hint="Check that the host is the address of a workspace, or of a Unity Catalog server.",
+        )
+
+
+def _read_credentials(answer: Answer, location: str) -> Iterator[Credentials]:
+    body = answer.body
+    if "storage-credentials" in body:
+        for each in body["storage-credentials"]:
+            yield from _one(each["prefix"], each["config"], each.get("expiration-time-ms"), answer)
+        return
+    none: Mapping[str, Any] = {}
+    found = next((body[kind] for kind in _KINDS_OF_CREDENTIALS if body.get(kind)), none)
+    yield from _one(body.get("url") or location, found, body.get("expiration_time"), answer)
+
+
+def _one(
+    prefix: str, found: Mapping[str, Any], ends_ms: str | int | None, answer: Answer
+) -> Iterator[Credentials]:
+    """Yield the credentials of one prefix, if there are any.
+
+    Servers write 64-bit numbers as strings, too.
+    """
+    options = {_OPTIONS[key]: str(found[key]) for key in found if key in _OPTIONS and found[key]}
+    if options:
+        lifetime = None if not ends_ms else int(ends_ms) / 1000 - answer.server_seconds
+        yield Credentials.of(prefix, options, lifetime)
