@@ -457,9 +457,15 @@ class DeltaLog:
 
         ``known`` is a checkpoint that was already read. It is not read again.
         """
-        from deltactl.log.lifetimes import first_rebuildable
-
-        return first_rebuildable(self.store, self.listing, known)
+        listing = self.listing
+        if known is not None and known == listing.checkpoints[0] and listing.first_commit > 0:
+            return known.version
+        versions = {*listing.commits, *(c.version for c in listing.checkpoints)}
+        found = self.rebuildable(versions)
+        first = self.latest_version
+        while first - 1 in found:
+            first -= 1
+        return first
 
     def truncated_file(self, checkpoint: Checkpoint) -> str | None:
         """Return a truncated Parquet file of a checkpoint, or ``None``; few bytes are read."""

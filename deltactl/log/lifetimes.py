@@ -13,29 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.events import CommitScan
-from deltactl.log.listing import LogListing
-from deltactl.log.rebuildable import find_rebuildable
 from deltactl.numpy_types import Flags, Integers
-from deltactl.storage.store import Store
-
-
-def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
-    """Return the oldest version from which all versions up to the latest can be rebuilt.
-
-    ``known`` is a checkpoint that was already read. It is not read again.
-    """
-    latest = listing.latest_version
-    assert latest is not None
-    if known is not None and known == listing.checkpoints[0] and listing.first_commit > 0:
-        return known.version
-    versions = {*listing.commits, *(c.version for c in listing.checkpoints)}
-    found = find_rebuildable(store, listing, versions, frozenset())
-    first = latest
-    while first - 1 in found:
-        first -= 1
-    return first
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,17 @@ Source: PROTOCOL.md, "Action Reconciliation".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.protocol.action_nodes import (
+    encode_domain,
+    encode_metadata,
+    encode_protocol,
+    encode_txn,
+)
 from deltactl.protocol.actions import (
     DomainMetadata,
     Metadata,
@@ -48,6 +54,15 @@ class NonFileActions:
     def live_domains(self) -> dict[str, DomainMetadata]:
         """Return the domains that were not removed."""
         return {name: domain for name, domain in self.domains.items() if not domain.removed}
+
+    def nodes(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the name and the JSON object of each action."""
+        if self.protocol is not None:
+            yield "protocol", encode_protocol(self.protocol)
+        if self.metadata is not None:
+            yield "metaData", encode_metadata(self.metadata)
+        yield from (("txn", encode_txn(txn)) for txn in self.txns.values())
+        yield from (("domainMetadata", encode_domain(it)) for it in self.domains.values())
 
     def apply(self, node: Mapping[str, Any]) -> None:
         """Apply an action that is later than all actions before. File actions are ignored.

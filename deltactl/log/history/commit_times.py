@@ -15,7 +15,7 @@ from typing import Any
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
-from deltactl.log.history.timestamps import monotonise
+from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
 
@@ -33,7 +33,7 @@ class CommitTimes:
         self._since: int | None = None  # the first version with one, by the latest metaData
         self._oldest_timed: int | None = None  # the same, by the commits that were passed so far
         self._in_commit: dict[int, int] = {}
-        self._chains: dict[int, dict[int, int]] = {}
+        self._chains: dict[int | None, dict[int, int]] = {}
 
     @property
     def uses_in_commit(self) -> bool:
@@ -96,10 +96,7 @@ class CommitTimes:
 
     def _chain(self, before: int | None) -> dict[int, int]:
         """Return strictly ascending file times of versions: those below ``before``, or all."""
-        key = -1 if before is None else before
-        if key not in self._chains:
-            commits = self._listing.commits
-            versions = sorted(v for v in commits if before is None or v < before)
-            times = monotonise(commits[v].modified_ms for v in versions)
-            self._chains[key] = dict(zip(versions, times, strict=True))
-        return self._chains[key]
+        if before not in self._chains:
+            versions = (v for v in self._listing.commits if before is None or v < before)
+            self._chains[before] = file_times(self._listing, versions)
+        return self._chains[before]

@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING
 
 from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.contents import CommitReader
+from deltactl.log.commits.info import uses_in_commit_timestamp
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_timestamp
 
-if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
+if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
     from deltactl.protocol.actions import Metadata
 
-from deltactl.log.commits.info import uses_in_commit_timestamp
 
-if TYPE_CHECKING:  # Arrow is not needed for times
-    from deltactl.protocol.actions import Metadata
-
-
-def monotonise(timestamps_ms: Iterable[int]) -> list[int]:
-    """Return strictly ascending times: each is at least the time before it plus 1 ms."""
-    return list(accumulate(timestamps_ms, lambda before, time: max(time, before + 1)))
+def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
+    """Return the times of commit files, strictly ascending: each at least 1 ms after the last."""
+    ordered = sorted(versions)
+    found = (listing.commits[version].modified_ms for version in ordered)
+    times = accumulate(found, lambda before, time: max(time, before + 1))
+    return dict(zip(ordered, times, strict=True))
 
 
 class _InCommitTimes(Sequence[int]):
@@ -84,7 +83,7 @@ def resolve_timestamp(
         times: Sequence[int] = _InCommitTimes(reader, listing, timed)
     else:
         chosen = untimed or timed
-        times = monotonise([listing.commits[v].modified_ms for v in chosen])
+        times = list(file_times(listing, chosen).values())
     position = bisect_right(times, timestamp_ms)
     asked = format_timestamp(timestamp_ms)
     if position == 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 
 from deltactl.errors import (
     CorruptLogError,
@@ -22,7 +22,7 @@ from deltactl.errors import (
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.info import uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.history.timestamps import monotonise
+from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_valid
 from deltactl.log.snapshot import Snapshot
@@ -56,17 +56,22 @@ class CleanupPlan:
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
-    def files(self) -> tuple[FileInfo, ...]:
-        """Return all files in the order of deletion: commits before their checkpoints."""
+    def groups(self) -> tuple[tuple[FileInfo, ...], ...]:
+        """Return the files in the order of deletion: commits before their checkpoints."""
         return (
-            *self.compactions,
-            *self.commits,
-            *self.checksums,
-            *self.checkpoints,
-            *self.staged,
-            *self.sidecars,
-            *self.abandoned,
+            self.compactions,
+            self.commits,
+            self.checksums,
+            self.checkpoints,
+            self.staged,
+            self.sidecars,
+            self.abandoned,
         )
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """Return all files in the order of deletion."""
+        return tuple(chain(*self.groups))
 
     @property
     def size_bytes(self) -> int:
@@ -106,7 +111,7 @@ def plan_cleanup(
     directories = store.directories
     abandoned = tuple(directories.abandoned_files(LOG_DIR, yesterday)) if directories else ()
     cutoff = _floor_day(now_ms - _log_retention_ms(snapshot))
-    times = _adjusted_times(listing)
+    times = file_times(listing, listing.commits)
     boundary = _find_boundary(snapshot, listing, times, cutoff)
     if up_to is not None:
         _ensure_outside_retention(up_to, boundary, cutoff, listing)
@@ -158,15 +163,7 @@ def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
     Returns:
         The errors, by name.
     """
-    for group in (
-        plan.compactions,
-        plan.commits,
-        plan.checksums,
-        plan.checkpoints,
-        plan.staged,
-        plan.sidecars,
-        plan.abandoned,
-    ):
+    for group in plan.groups:
         failed = store.delete_many([info.name for info in group]) if group else {}
         if failed:
             return failed
@@ -180,13 +177,6 @@ def _log_retention_ms(snapshot: Snapshot) -> int:
 
 def _floor_day(time_ms: int) -> int:
     return time_ms // DAY_MS * DAY_MS
-
-
-def _adjusted_times(listing: LogListing) -> dict[int, int]:
-    """Return the time of each commit as time travel uses it: strictly ascending."""
-    versions = sorted(listing.commits)
-    times = monotonise(listing.commits[version].modified_ms for version in versions)
-    return dict(zip(versions, times, strict=True))
 
 
 def _find_boundary(

@@ -18,12 +18,6 @@ from deltactl.log.committers.create_file import create_file
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import file_lines, line
-from deltactl.protocol.action_nodes import (
-    encode_domain,
-    encode_metadata,
-    encode_protocol,
-    encode_txn,
-)
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo
 
@@ -80,13 +74,7 @@ def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str
 
     Only for ``partition_keys``, null partition values are written.
     """
-    found = tail.non_file_actions
-    if found.protocol is not None:
-        yield line("protocol", encode_protocol(found.protocol))
-    if found.metadata is not None:
-        yield line("metaData", encode_metadata(found.metadata))
-    yield from (line("txn", encode_txn(txn)) for txn in found.txns.values())
-    yield from (line("domainMetadata", encode_domain(d)) for d in found.domains.values())
+    yield from (line(name, node) for name, node in tail.non_file_actions.nodes())
     yield from file_lines("add", tail.adds, partition_keys)
     yield from file_lines("remove", tail.removes, partition_keys)
 

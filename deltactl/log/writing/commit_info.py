@@ -26,33 +26,27 @@ class Description:
     is_blind_append: bool = False
     user_metadata: str | None = None
 
+    def commit_info(
+        self, times: Mapping[str, Any], *, read_version: int, txn_id: str
+    ) -> dict[str, Any]:
+        """Return the body of the ``commitInfo`` of an attempt.
 
-def commit_info(
-    times: Mapping[str, Any],
-    description: Description,
-    *,
-    read_version: int,
-    txn_id: str,
-) -> dict[str, Any]:
-    """Return the body of a ``commitInfo``.
-
-    Args:
-        times: the first fields, see ``CommitBase.times``.
-        description: the description of the commit.
-        read_version: the version from which the commit was prepared; -1 for a new table.
-        txn_id: the id of the attempt.
-    """
-    said = description.user_metadata
-    return {
-        **times,
-        "operation": description.operation,
-        "operationParameters": dict(description.parameters),
-        "readVersion": read_version,
-        "isolationLevel": description.isolation_level,
-        "isBlindAppend": description.is_blind_append,
-        "operationMetrics": dict(description.metrics),
-        **({} if said is None else {"userMetadata": said}),
-        **({"tags": dict(description.tags)} if description.tags else {}),
-        "engineInfo": description.engine_info,
-        "txnId": txn_id,
-    }
+        Args:
+            times: the first fields, see ``CommitBase.times``.
+            read_version: the version from which the commit was prepared; -1 for a new table.
+            txn_id: the id of the attempt.
+        """
+        said = self.user_metadata
+        return {
+            **times,
+            "operation": self.operation,
+            "operationParameters": dict(self.parameters),
+            "readVersion": read_version,
+            "isolationLevel": self.isolation_level,
+            "isBlindAppend": self.is_blind_append,
+            "operationMetrics": dict(self.metrics),
+            **({} if said is None else {"userMetadata": said}),
+            **({"tags": dict(self.tags)} if self.tags else {}),
+            "engineInfo": self.engine_info,
+            "txnId": txn_id,
+        }

@@ -5,13 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import ConflictError
-from deltactl.log.commits.operations import OperationNames
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.storage.store import FileInfo
 
 _LOOKS: Final = 4
+
+
+class _OperationNames(Visitor):
+    """The operations in the ``commitInfo`` of commits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[object] = set()
+
+    def see(self, commit: CommitBytes) -> bool:
+        """Take the operation."""
+        if commit.info is not None:
+            self.found.add(commit.info.get("operation"))
+        return False
 
 
 def read_concurrent_commits(log: DeltaLog, base: CommitBase) -> tuple[CommitBase, Tail]:
@@ -22,7 +37,7 @@ def read_concurrent_commits(log: DeltaLog, base: CommitBase) -> tuple[CommitBase
     """
     commits = _list_commits(log, base.version)
     keys = base.metadata.partition_keys
-    operations = OperationNames()
+    operations = _OperationNames()
     tail = replay_tail(log.reader, commits, keys, visitors=[operations])
     tail.operations = operations.found
     news = tail.non_file_actions

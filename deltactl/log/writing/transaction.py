@@ -18,7 +18,6 @@ from deltactl.log.replay import Tail
 from deltactl.log.writing.actions import Actions, EncodedCommit, encode_commit
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import commit_info
 from deltactl.log.writing.concurrent_commits import read_concurrent_commits
 
 _MAX_ATTEMPTS: Final = 1000
@@ -141,9 +140,8 @@ class Transaction:
             self._log, self._clock, actions.metadata, enables=actions.enables_timestamps
         )
         actions = actions.dated(self.base, times)
-        info = commit_info(
-            times, actions.description, read_version=actions.read_version, txn_id=txn_id
-        )
+        read_version = actions.read_version
+        info = actions.description.commit_info(times, read_version=read_version, txn_id=txn_id)
         commit = encode_commit(self.base, actions, info)
         timestamp = times.get("inCommitTimestamp")
         facts = CommitFacts(txn_id, timestamp, actions.protocol, actions.metadata, commit.domains)

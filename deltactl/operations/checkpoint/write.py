@@ -45,12 +45,6 @@ from deltactl.operations.checkpoint.tasks import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
-from deltactl.protocol.action_nodes import (
-    encode_domain,
-    encode_metadata,
-    encode_protocol,
-    encode_txn,
-)
 from deltactl.storage.store import FileInfo
 
 _TASK_MEMORY_BYTES = 512 << 20
@@ -111,11 +105,7 @@ def _live_non_file_actions(snapshot: Snapshot, now_ms: int) -> NonFileActions:
 
 
 def _nodes(non_file_actions: NonFileActions) -> Iterator[Node]:
-    assert non_file_actions.protocol is not None and non_file_actions.metadata is not None
-    yield {"protocol": encode_protocol(non_file_actions.protocol)}
-    yield {"metaData": encode_metadata(non_file_actions.metadata)}
-    yield from ({"txn": encode_txn(txn)} for txn in non_file_actions.txns.values())
-    yield from ({"domainMetadata": encode_domain(d)} for d in non_file_actions.domains.values())
+    return ({name: node} for name, node in non_file_actions.nodes())
 
 
 class _Writing:

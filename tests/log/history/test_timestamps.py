@@ -6,7 +6,8 @@ import itertools
 import pytest
 
 from deltactl.errors import CorruptLogError, VersionNotFoundError
-from deltactl.log.history.timestamps import monotonise
+from deltactl.log.history.timestamps import file_times
+from deltactl.log.listing import list_log
 from deltactl.table import Table
 from deltactl.units import format_timestamp
 from tests.support.stores import CountingStore, MemoryStore
@@ -30,8 +31,9 @@ def at(ms: int) -> str:
 
 
 def test_times_are_made_to_ascend() -> None:
-    assert monotonise([]) == []
-    assert monotonise([5, 5, 4, 9, 7]) == [5, 6, 7, 9, 10]
+    store = build([5, 5, 4, 9, 7])[0].store
+    assert file_times(list_log(store), []) == {}
+    assert file_times(list_log(store), range(5)) == dict(enumerate([5, 6, 7, 9, 10]))
 
 
 def test_travel_by_the_times_of_files() -> None:

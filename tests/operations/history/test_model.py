@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from deltactl.errors import DeltactlError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.lifetimes import first_rebuildable
-from deltactl.log.listing import list_log
 from deltactl.operations.history.diff import diff_versions
 from deltactl.storage.open import open_store
 from tests.support.random_logs import KINDS, logs
@@ -64,9 +62,10 @@ def test_diffs_of_other_writers_tables_agree_with_snapshots(corpus: Path) -> Non
             latest = DeltaLog(store, lambda _message: None).snapshot()
         except DeltactlError:
             continue
-        oldest = first_rebuildable(store, list_log(store))
+        log = DeltaLog(store, lambda _message: None)
+        oldest = log.first_rebuildable()
         first = DeltaLog(store, lambda _message: None).snapshot(oldest)
-        diff = diff_versions(DeltaLog(store, lambda _message: None), oldest, latest.version)
+        diff = diff_versions(log, oldest, latest.version)
         net = diff.added.num_files - diff.removed.num_files
         assert net == latest.num_files - first.num_files, place
         compared += 1
