@@ -285,8 +285,7 @@ class DeltaLog:
     def retry_after_cleanup(self, read: Callable[[], T]) -> T:
         """List and read the log. If a log cleanup removed files that were listed, repeat this.
 
-        Args:
-            read: reads this log. It may be called several times, with the same effects.
+        ``read`` may be called several times, with the same effects.
 
         Raises:
             ObjectNotFoundError, MissingLogFileError: in every attempt, listed files did not exist.
@@ -373,11 +372,9 @@ class DeltaLog:
 
         Commits that all visitors were given before, as by :meth:`snapshot`, are not read again.
 
-        Args:
-            versions: of the commits.
-            visitors: see :class:`Visitor`.
-            partition_keys: physical names of partition columns, as far as they are known.
-            on_broken: called with each commit that cannot be parsed; without it, that is an error.
+        ``partition_keys`` are physical names of partition columns, as far as they are known.
+        ``on_broken`` is called with each commit that cannot be parsed; without it, that is an
+        error.
 
         Raises:
             LogGapError: a commit is not in the log.

@@ -25,11 +25,7 @@ _NAMES_A_FILE: Final = 100
 def find_files(
     store: Store, names: Sequence[str]
 ) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
-    """Return the facts of each name (``None`` if missing), and the names on other storage.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Return the facts of each name (``None`` if missing), and the names on other storage."""
     found: dict[str, FileInfo | None] = {}
     if not is_local_uri(store.uri):
         groups = _group_by_directory(names).items()

@@ -141,9 +141,6 @@ def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:
 
     Returns:
         Whether the file was written.
-
-    Raises:
-        StorageError: the store failed.
     """
     version = int(hint["version"])
     if any(found.version > version for found in list_log(store, version + 1).checkpoints):

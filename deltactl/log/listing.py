@@ -94,8 +94,7 @@ def list_log(store: Store, start_version: int = 0) -> LogListing:
 def retry_after_log_cleanup(look: Callable[[], T]) -> T:
     """List and read a log. If a log cleanup removed files that were just listed, repeat this.
 
-    Args:
-        look: lists and reads the log. It may be called several times, with the same effects.
+    ``look`` lists and reads the log. It may be called several times, with the same effects.
 
     Raises:
         ObjectNotFoundError, MissingLogFileError: in every attempt, listed files did not exist.

@@ -58,9 +58,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
 def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
     """Return the physical names under the root of data files and of their deletion vectors.
 
-    Args:
-        store: the store of the table.
-        files: rows with ``path`` and ``deletion_vector``.
+    ``files`` are rows with ``path`` and ``deletion_vector``.
     """
     names = locate(store, files["path"])
     if files["deletion_vector"].null_count < files.num_rows:

@@ -77,10 +77,7 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
 
     Its non-file actions and the names of its sidecars are checked.
 
-    Args:
-        store: the store of the table.
-        checkpoint: the checkpoint.
-        all_rows: whether to check that no row has a second action.
+    ``all_rows`` says whether to check that no row has a second action.
 
     Raises:
         ObjectNotFoundError: a listed file of the checkpoint was deleted meanwhile.

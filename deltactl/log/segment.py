@@ -67,11 +67,7 @@ def select_segment(
 ) -> LogSegment:
     """Choose the latest usable checkpoint at or below ``version``, and the commits after it.
 
-    Args:
-        listing: the files of the log.
-        version: the version to rebuild; ``None`` for the latest.
-        skip: checkpoints that cannot be read.
-        where: the table's name, for messages.
+    ``skip`` are checkpoints that cannot be read; ``where`` is the table's name, for messages.
 
     Raises:
         NotATableError: the log is empty.

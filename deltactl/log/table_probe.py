@@ -66,9 +66,7 @@ def no_table_error(store: Store) -> NotATableError:
 def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:
     """Return the table that contains a path, for example if the path is one of its partitions.
 
-    Args:
-        store: the store of the path.
-        levels: how many parent directories to check; ``None`` means all.
+    ``levels`` is how many parent directories to check; ``None`` means all.
     """
     scheme, separator, path = store.uri.partition("://")
     while levels is None or levels > 0:

@@ -34,13 +34,9 @@ def run_after_commit(
     ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has
     succeeded. The properties after the commit count, also those that it or another writer changed.
 
-    Args:
-        log: the log of the table.
-        before: the snapshot that the commit was made from.
-        after: the state with the commit, the last of several.
-        context: of the run that committed; these steps are not cancelled.
-        files_changed: whether the commit added or removed files; commits of a vacuum do not.
-        keeps_history: whether old versions must be kept: the log is then not cleaned up.
+    ``after`` is the state with the commit, the last of several. ``files_changed`` says whether the
+    commit added or removed files; commits of a vacuum do not. With ``keeps_history``, old versions
+    must be kept: the log is then not cleaned up. These steps are not cancelled.
 
     Returns:
         The version that was checkpointed, or ``None``.

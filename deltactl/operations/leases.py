@@ -241,11 +241,7 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms:
 
 
 def list_leases(store: Store, now_ms: int) -> list[Holder]:
-    """Return the holders of the leases that are held at a time, of any command.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Return the holders of the leases that are held at a time, of any command."""
     infos = store.list_from(_LEASES)
     holders = (_read(store, info) for info in infos if info.name.endswith(".json"))
     return [holder for holder in holders if holder and holder.holds(now_ms)]
@@ -331,11 +327,7 @@ class LastRun:
 
 
 def read_last_run(store: Store, command: str) -> LastRun | None:
-    """Return the record of the last run; ``None`` if there is none, or it is invalid.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Return the record of the last run; ``None`` if there is none, or it is invalid."""
     try:
         found = json.loads(store.read(f"{_RUNS}/{command}.json"))
         values = {field.name: found[field.name] for field in fields(LastRun)}

@@ -14,10 +14,8 @@ from deltactl.protocol.schema_rules import explain_missing_columns
 def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False) -> None:
     """Refuse a version whose schema has no columns, or lacks a partition column.
 
-    Args:
-        snapshot: the version.
-        what: the refused operation, as in "cannot rewrite files".
-        unless_empty: accept a schema without columns if no file is live.
+    ``what`` is the refused operation, as in "cannot rewrite files". With ``unless_empty``, a schema
+    without columns is accepted if no file is live.
 
     Raises:
         SafetyError: the schema lacks columns.

@@ -10,10 +10,8 @@ from deltactl.storage.store import Store
 def ensure_outside_tables(option: str, name: str, place: Store) -> None:
     """Refuse a file in a table: it could replace a commit or data, and vacuum would delete it.
 
-    Args:
-        option: the option with the name of the file.
-        name: of the file, as it was given.
-        place: of the directory that the file is in.
+    ``option`` names the file ``name``, as it was given; ``place`` is the directory that the file is
+    in.
 
     Raises:
         UsageError: the directory, or one above it, has a Delta log.

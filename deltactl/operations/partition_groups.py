@@ -71,10 +71,8 @@ def group_partitions(
 ) -> PartitionGroups:
     """Group files by their typed partition values.
 
-    Args:
-        values: ``partition_values`` of each file.
-        fields: the partition columns in order.
-        by_text: compare and label values by :func:`normalize_partition_column`.
+    ``values`` are ``partition_values`` of each file. With ``by_text``, values are compared and
+    labelled by :func:`normalize_partition_column`.
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.

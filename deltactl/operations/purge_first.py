@@ -26,12 +26,7 @@ def generate_after_purge(
 ) -> ManifestReport:
     """Generate manifests; before that, with ``options.purge_first``, purge the table.
 
-    Args:
-        log: the log of the table.
-        options: the options of ``generate_manifests``.
-        context: of the run; runs the purge.
-        output: contains ``_symlink_format_manifest``; the table itself if ``None``.
-        dry_run: change nothing.
+    See ``generate_manifests``; ``context`` runs the purge, too.
 
     Raises:
         DeltactlError: the purge or ``generate_manifests`` failed.

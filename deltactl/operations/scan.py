@@ -28,9 +28,7 @@ _COLUMNS = (
 def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
     """Stream live logical rows, partition columns included.
 
-    Args:
-        snapshot: the version to read.
-        columns: logical top-level names in the requested order; all in schema order if ``None``.
+    ``columns`` are logical top-level names in the requested order; all in schema order if ``None``.
 
     Raises:
         UnsupportedFeatureError: before the first row, naming features that forbid reading.

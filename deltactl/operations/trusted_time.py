@@ -34,16 +34,9 @@ def trusted_now(
 ) -> int:
     """Return a time, in ms since 1970 UTC, that is not in the future: for what expires.
 
-    Args:
-        log: the log of the table.
-        snapshot: the latest version. On an object store, the time is that of its newest log file,
-            which may be much too early.
-        context: of the run.
-        asks_store: whether to ask an object store for the time (three requests), unless the log,
-            listed just now, has a new file.
-
-    Raises:
-        StorageError: the store failed.
+    On an object store, the time of the snapshot is that of its newest log file, which may be much
+    too early. ``asks_store`` says whether to ask the store for the time (three requests), unless
+    the log, listed just now, has a new file.
     """
     store = snapshot.store
     now_ms = planning_now(log, snapshot, context, context.clock.now_ms())
@@ -100,11 +93,7 @@ def _counts(snapshot: Snapshot, commit: FileInfo, run_id: str | None, now_ms: in
 
 
 def ask_store(store: Store) -> int:
-    """Return the time of a store, in ms since 1970 UTC: write a file, read its time, delete it.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Return the time of a store, in ms since 1970 UTC: write a file, read its time, delete it."""
     store.put(_PROBE, b"")
     [info] = store.stat_many([_PROBE])
     store.delete_many([_PROBE])

@@ -99,7 +99,6 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
     """Write the version's checksum file; return its name, or ``None`` if there is already one.
 
     Raises:
-        StorageError: the store failed.
         CorruptLogError: the commit of the version is broken.
     """
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"

@@ -32,9 +32,7 @@ _EMPTY: Final = np.zeros(0, "S16")
 def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
     """Return the decoded names, one for all texts of a file; relative to the table's root if below.
 
-    Args:
-        uri: of the table.
-        files: rows with ``path`` and ``encoded_path``.
+    ``files`` are rows with ``path`` and ``encoded_path``.
     """
     names = decoded_names(files)
     if not pc.any(absolute_mask(names)).as_py():
@@ -60,9 +58,7 @@ def multiple_texts_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
 
     Tombstones are read only if some path can have another text.
 
-    Args:
-        snapshot: the version.
-        files: its live files, with ``path`` and ``encoded_path``.
+    ``files`` are the live files of the snapshot, with ``path`` and ``encoded_path``.
     """
     if not pc.any(_may_have_several_texts(files)).as_py():
         return np.zeros(files.num_rows, np.bool_)

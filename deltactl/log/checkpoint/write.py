@@ -81,12 +81,8 @@ class WrittenActions:
 class ActionFileWriter:
     """Write one file. If the ``with`` block ends before ``close``, the file is removed.
 
-    Args:
-        store: the store to write to.
-        name: the name of the file, relative to the store's root. A file that has this name is
-            replaced at the end.
-        schema: columns of the file; each is the struct of an action.
-        layout: the columns of file actions.
+    ``schema`` has a struct for each kind of action. A file that has the name is replaced at the
+    end.
     """
 
     def __init__(

@@ -86,9 +86,7 @@ class CommitReader:
     def read(self, files: Sequence[FileInfo], *, keep: bool = True) -> Iterator[CommitBytes]:
         """Yield the files with their content, in the given order.
 
-        Args:
-            files: the files.
-            keep: whether they may be read again in this run.
+        ``keep`` says whether they may be read again in this run.
 
         Raises:
             ObjectNotFoundError: a file does not exist any more.

@@ -51,8 +51,7 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
     A key is (path, deletion vector id). The path is the path text after URI normalization, with
     unchanged escapes, as in Delta on Spark: ``p=%C3%A9/f`` and ``p=é/f`` are two files.
 
-    Args:
-        files: rows with :data:`KEY_COLUMNS`.
+    ``files`` are rows with :data:`KEY_COLUMNS`.
     """
     return _with_vector_ids(normalize_paths(files["encoded_path"]), files["deletion_vector"])
 
@@ -68,8 +67,7 @@ def decoded_names(files: pa.Table) -> pa.ChunkedArray:
     All path texts of a file give the same name. So, unlike :func:`file_keys`, the names show that
     two writers refer to the same file with different texts.
 
-    Args:
-        files: rows with ``path`` and ``encoded_path``.
+    ``files`` are rows with ``path`` and ``encoded_path``.
     """
     encoded = files["encoded_path"]
     normal = normalize_paths(encoded)
@@ -84,8 +82,7 @@ def find_incomplete(files: pa.Table, members: Collection[str] = ADD_MEMBERS) -> 
 def ensure_complete(files: pa.Table) -> None:
     """Refuse an add without a member that every reader needs.
 
-    Args:
-        files: rows of ``ADD_SCHEMA`` with ``path``; absent columns are not checked.
+    ``files`` are rows of ``ADD_SCHEMA`` with ``path``; absent columns are not checked.
 
     Raises:
         CorruptLogError: the message has the file and the member.

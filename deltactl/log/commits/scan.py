@@ -49,11 +49,8 @@ def scan_commits(
 ) -> None:
     """Give each commit to the visitors that did not see it; parse those that a visitor needs.
 
-    Args:
-        commits: the commits, in any order.
-        visits: of the visitors.
-        partition_keys: physical names of partition columns, as far as they are known.
-        on_broken: called with each commit that cannot be parsed; without it, that is an error.
+    ``partition_keys`` are physical names of partition columns, as far as they are known.
+    ``on_broken`` is called with each commit that cannot be parsed; without it, that is an error.
 
     Raises:
         CorruptLogError: a commit cannot be parsed; the message has the file and the line.

@@ -94,12 +94,8 @@ def plan_cleanup(
 ) -> CleanupPlan:
     """Decide which log files may be deleted.
 
-    Args:
-        log: the log of the table.
-        snapshot: the latest version.
-        now_ms: ms since 1970 UTC.
-        up_to: if given, delete only log files before the checkpoint of this version.
-        planned: a version that will have a checkpoint before the cleanup.
+    If ``up_to`` is given, only log files before the checkpoint of this version are deleted.
+    ``planned`` is a version that will have a checkpoint before the cleanup.
 
     Raises:
         SafetyError: ``up_to`` is inside the retention, or has no valid checkpoint; or checkpoint

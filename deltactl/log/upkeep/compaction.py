@@ -46,7 +46,6 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
 
     Raises:
         VerificationError: the stored file has other actions; it is removed.
-        StorageError: the store failed.
     """
     span = compaction_range(snapshot)
     if span is None:

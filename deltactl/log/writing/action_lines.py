@@ -48,10 +48,8 @@ def line(action: str, body: Mapping[str, Any]) -> str:
 def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: bool = False) -> str:
     """Return an ``add`` action as a line.
 
-    Args:
-        file: the file that was written or found.
-        row_ids: baseRowId and defaultRowCommitVersion, if the table has row tracking.
-        data_change: whether the file adds rows to the table.
+    ``row_ids`` are baseRowId and defaultRowCommitVersion, if the table has row tracking;
+    ``data_change`` says whether the file adds rows to the table.
     """
     body: dict[str, Any] = {
         "path": encode_path(file.path),
@@ -83,10 +81,7 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
 
     Only for ``partition_keys``, null partition values are written.
 
-    Args:
-        action: ``add`` or ``remove``.
-        files: rows of ``ADD_SCHEMA`` or ``REMOVE_SCHEMA``.
-        partition_keys: physical names of the partition columns.
+    ``partition_keys`` are the physical names of the partition columns.
     """
     for batch in files.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():
@@ -109,10 +104,8 @@ def as_removes(files: pa.Table, *, data_change: bool = False) -> pa.Table:
 
     They get the time of their deletion when they are committed.
 
-    Args:
-        files: rows of ``ADD_SCHEMA``. If they have ``num_records``, it replaces the statistics,
-            which need not be there.
-        data_change: whether the rows of the files are removed from the table.
+    If the files have ``num_records``, it replaces the statistics, which need not be there.
+    ``data_change`` says whether the rows of the files are removed from the table.
     """
     rows = files.num_rows
     new = {

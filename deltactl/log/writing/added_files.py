@@ -68,15 +68,11 @@ class AddedFiles:
 
         Files that this run saw less than a minute ago are not looked for again.
 
-        Args:
-            name: of the commit.
-            content: the commit.
-            partition_keys: the physical names of the partition columns.
+        ``content`` is the commit; ``partition_keys`` are physical names.
 
         Raises:
             FilesGoneError: the message has the files.
             CorruptLogError: readers could not read the commit.
-            StorageError: the store failed.
         """
         names = self._names = _read_names(name, content, partition_keys)
         if self._is_fresh(self._listed_s) or not len(names):
@@ -100,10 +96,6 @@ class AddedFiles:
 
         This is so if a vacuum began since the run began, or if the run took longer than half of the
         table's retention.
-
-        Args:
-            version: the version that was committed.
-            metadata: of the table at that version.
 
         Raises:
             CommitDamagedError: the message has the files, and how to restore the table.

@@ -80,11 +80,8 @@ class CommitBase:
     ) -> dict[str, Any]:
         """Return the first fields of the next commitInfo: the times that the table requires.
 
-        Args:
-            log: the log of the table.
-            clock: for the time.
-            after: the metadata that the commit sets, if it sets one.
-            enables: whether the commit turns on in-commit timestamps for an existing table.
+        ``after`` is the metadata that the commit sets, if it sets one; ``enables`` says whether it
+        turns on in-commit timestamps for an existing table.
 
         Raises:
             CorruptLogError: the previous commit has no in-commit timestamp, but must have one.

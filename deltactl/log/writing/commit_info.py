@@ -31,10 +31,8 @@ class Description:
     ) -> dict[str, Any]:
         """Return the body of the ``commitInfo`` of an attempt.
 
-        Args:
-            times: the first fields, see ``CommitBase.times``.
-            read_version: the version from which the commit was prepared; -1 for a new table.
-            txn_id: the id of the attempt.
+        ``times`` are the first fields, see ``CommitBase.times``. ``read_version`` is the version
+        from which the commit was prepared; -1 for a new table.
         """
         said = self.user_metadata
         return {

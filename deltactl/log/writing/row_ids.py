@@ -87,10 +87,7 @@ class RowIds:
 def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
     """Assign ids to files that have no row ids, and ``version`` to files that have no version.
 
-    Args:
-        added: rows of ``ADD_SCHEMA``.
-        row_ids: the free ids.
-        version: the version of the commit that adds the files.
+    ``version`` is that of the commit that adds the files.
 
     Raises:
         SafetyError: the log does not say how many rows a file has.

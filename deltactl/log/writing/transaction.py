@@ -64,12 +64,8 @@ class Transaction:
     ) -> None:
         """Begin before the run writes its first file.
 
-        Args:
-            log: the log of the table.
-            base: the state from which the commits are prepared.
-            clock: for times and ids.
-            sleep: waits between attempts; takes seconds.
-            files: proves that the files that the commits add exist; ``None``: a new one.
+        ``sleep`` waits between attempts; it takes seconds. ``files`` proves that the files that the
+        commits add exist; ``None``: a new one.
         """
         self._log, self.base = log, base
         self._clock, self._sleep = clock, sleep

@@ -199,8 +199,7 @@ class CommitChecker(Visitor):
     def check_partition_keys(self, metadata: Metadata) -> None:
         """Check that every add has a value for each partition column, and no other.
 
-        Args:
-            metadata: of the table; used for commits if the log's commits have no metaData action.
+        ``metadata`` is used if the log's commits have no metaData action.
         """
         valid = None if self.metadata else _partition_names(metadata)
         for version, found in self._keys.items():

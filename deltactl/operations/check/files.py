@@ -80,7 +80,6 @@ class FileCheck:
 
         Raises:
             InterruptedRunError: ``cancel`` was set.
-            StorageError: the store failed.
         """
         done: Mapping[str, BatchResult] = {} if resume is None else resume.done
         yield from (done[p.digest] for p in self._plan if p.digest in done)

@@ -115,14 +115,8 @@ def repair_paths(
 ) -> PathRepairReport:
     """Remove live files that writers removed by another text of their paths.
 
-    Args:
-        log: the log of the table.
-        store: where the table is.
-        texts: the live path texts to remove, as in the log; if empty, all with the verdict
-            ``remove``.
-        context: of the run; runs the checkpoint, if one is due after the commit.
-        confirm: called before the commit.
-        dry_run: commit nothing.
+    ``texts`` are the live path texts to remove, as in the log; if empty, all with the verdict
+    ``remove``. ``confirm`` is called before the commit.
 
     Raises:
         UsageError: a text is not the live text of a pair.

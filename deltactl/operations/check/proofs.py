@@ -76,11 +76,7 @@ class ProofResult:
 
 
 def digest_files(spec: ProofSpec, task: ProofTask, attempt: int) -> ProofResult:
-    """Read all rows of the files of a task.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Read all rows of the files of a task."""
     store = refuse_changes(open_store(spec.uri, spec.storage_options))
     infos, _ = find_files(store, [file.path for file in task.files if is_placed(file.path)])
     for file in task.files:
@@ -134,7 +130,6 @@ class ProofCheck:
 
         Raises:
             InterruptedRunError: ``cancel`` was set.
-            StorageError: the store failed.
         """
         results: dict[int, list[ProofResult]] = {version: [] for version in self._stored}
         spec = ProofSpec(
@@ -217,12 +212,8 @@ def find_states(
 ) -> Mapping[int, Definition]:
     """Return the protocol and schema of the versions whose schemas the rows had.
 
-    Args:
-        log: the log of the table.
-        snapshot: any version.
-        changes: the versions that changed protocol or schema.
-        stored: the digests.
-        findings: takes notes of versions that cannot be rebuilt.
+    ``changes`` are the versions that changed protocol or schema. ``findings`` takes notes of
+    versions that cannot be rebuilt.
     """
     states, changed = {}, sorted(changes)
     for version in sorted({found.read_version for found in stored.values()}):

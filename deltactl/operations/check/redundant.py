@@ -73,12 +73,7 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
 
 
 def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, int]]:
-    """Compare each compacted file with its commits; return the version ranges of the wrong ones.
-
-    Args:
-        log: the log of the table.
-        findings: receives the problems.
-    """
+    """Compare each compacted file with its commits; return the version ranges of the wrong ones."""
     wrong = set()
     for verdict in check_compactions(log):
         if verdict.is_unproven:

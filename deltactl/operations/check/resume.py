@@ -27,10 +27,8 @@ class ResumeFile:
     def __init__(self, path: str, subject: Mapping[str, Any]) -> None:
         """Read the file, or create it.
 
-        Args:
-            path: a path on this machine.
-            subject: the table and the options of the check, as JSON values; a file with other
-                values is refused.
+        ``subject`` is the table and the options of the check, as JSON values; a file with other
+        values is refused.
 
         Raises:
             UsageError: the file is about another table, version or depth, in a table, or

@@ -67,7 +67,6 @@ def check_table(
         NotATableError: there is no table.
         VersionNotFoundError: the log does not reach the requested version.
         InterruptedRunError: ``cancel`` was set.
-        StorageError: the store failed.
     """
     return _Run(log.read_only().without_warnings(), options, context).check()
 

@@ -77,11 +77,7 @@ class BatchResult:
 
 
 def check_files(spec: CheckSpec, task: CheckTask, attempt: int) -> BatchResult:
-    """Check the files of a batch, columns of :data:`BATCH`.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Check the files of a batch, columns of :data:`BATCH`."""
     store = refuse_changes(open_store(spec.uri, spec.storage_options))
     with pa.ipc.open_stream(task.files) as stream:
         rows = stream.read_all().to_pylist()

@@ -48,10 +48,8 @@ class CheckpointPlan:
 def is_due(last_checkpoint: int, version: int, interval: int) -> bool:
     """Return whether a multiple of the interval is after the last checkpoint, up to ``version``.
 
-    Args:
-        last_checkpoint: version of the newest checkpoint, -1 without one.
-        version: the latest version.
-        interval: ``delta.checkpointInterval``, more than zero.
+    ``last_checkpoint`` is -1 without one; ``interval``, ``delta.checkpointInterval``, is more than
+    zero.
     """
     return version // interval > max(last_checkpoint, 0) // interval
 

@@ -58,12 +58,7 @@ def copy_all(
     The number of bytes does not choose the engine: Spark on this machine would only add its start,
     because the kernel, the service or the network does the work.
 
-    Args:
-        source: of the files.
-        target: of the clone.
-        copies: rows of ``COPY_SCHEMA``.
-        spec: of the batches.
-        context: of the run.
+    ``copies`` are rows of ``COPY_SCHEMA``.
 
     Raises:
         DataFileError: files of the source are missing, or have another size than in the log.

@@ -45,9 +45,7 @@ COPY_SCHEMA: Final = pa.schema([
 def absolute_files(source: Store, files: pa.Table) -> pa.Table:
     """Return files of a source with absolute paths, and stored vectors with absolute addresses.
 
-    Args:
-        source: store of the source.
-        files: rows of ``ADD_SCHEMA``.
+    ``files`` are rows of ``ADD_SCHEMA``.
     """
     root = root_text(source)
     inside = pc.invert(absolute_mask(files["path"]))
@@ -73,9 +71,7 @@ def _absolute_vector(vector: DeletionVector, root: str) -> tuple[str, str]:
 def relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return files of a source as files of a deep clone, and the copies (``COPY_SCHEMA``).
 
-    Args:
-        source: store of the source.
-        files: rows of ``ADD_SCHEMA``.
+    ``files`` are rows of ``ADD_SCHEMA``.
 
     Raises:
         SafetyError: two live files would get the same name.

@@ -77,13 +77,8 @@ def clone_table(
 
     Nothing is written to the source, except the note of a shallow clone.
 
-    Args:
-        source_log: log of the table to clone.
-        target_log: log of the new table; its storage options are those of the context.
-        options: of the clone.
-        context: of the run.
-        source_options: storage options of the source; those of the context if ``None``.
-        dry_run: only plan.
+    The storage options of the target are those of the context; those of the source are
+    ``source_options``, or the same if ``None``.
 
     Raises:
         NotATableError: the source has no log.

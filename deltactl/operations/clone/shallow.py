@@ -63,7 +63,6 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
 
     Raises:
         DataFileError: the message lists them.
-        StorageError: the store failed.
     """
     missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
     if missing:

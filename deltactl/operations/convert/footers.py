@@ -61,7 +61,6 @@ def read_all_footers(
 
     Raises:
         InterruptedRunError: ``cancel`` was set.
-        StorageError: the store failed.
     """
     footers = Footers()
     done = 0

@@ -27,9 +27,8 @@ def is_hidden_column(field: Field, *, has_values: bool) -> bool:
     A ``_change_type`` column with values belongs to the user: somebody read it from a change data
     feed. Delta on Spark writes ``__is_cdc`` only together with ``_change_type``.
 
-    Args:
-        field: the column, with its name and type in the file.
-        has_values: whether a row may have a value in ``_change_type``, or no file has this column.
+    ``has_values`` says whether a row may have a value in ``_change_type``, or no file has this
+    column.
     """
     if field.name == CHANGE_TYPE:
         return field.type == PrimitiveType("string") and not has_values

@@ -57,10 +57,8 @@ def plan_partitions(
 ) -> tuple[Partitioning, list[Problem]]:
     """Return the partitioning of files, and its problems, file by file.
 
-    Args:
-        names: decoded names of the data files.
-        asked: the requested columns; ``None``: from the directory names.
-        file_types: types of columns that are also in the files, by lower-case name.
+    ``names`` are decoded. ``asked`` are the requested columns; ``None``: from the directory names.
+    ``file_types`` are types of columns that are also in the files, by lower-case name.
     """
     directories = dict.fromkeys(name.rpartition("/")[0] for name in names)
     pairs, problems = _parse_directories(list(directories))

@@ -44,7 +44,6 @@ def convert_directory(
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         UsageError: a property that cannot be set.
         CommitOutcomeUnknownError: the outcome of the commit is unknown.
-        StorageError: the store failed.
     """
     list_property_features(options.properties)
     store = log.store

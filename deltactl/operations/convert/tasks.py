@@ -76,11 +76,7 @@ class FooterBatch:
 
 
 def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> FooterBatch:
-    """Read the footer of each named file, once.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Read the footer of each named file, once."""
     reader = _FooterReader(spec)
     store = open_store(spec.uri, spec.storage_options)
     for name, (info, data) in zip(names, _read_all(store, names), strict=True):

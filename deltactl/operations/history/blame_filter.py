@@ -161,9 +161,7 @@ def find_unknown(
 ) -> tuple[UnknownValue, ...]:
     """Return the requested values that are not among ``known``.
 
-    Args:
-        asked: the filter.
-        known: batches of ``partition_values``, which may repeat.
+    ``known`` are batches of ``partition_values``, which may repeat.
     """
     texts: dict[str, set[str]] = {column.name: set() for column in asked.columns}
     for batch in known:

@@ -112,12 +112,8 @@ def compare_snapshots(
 ) -> VersionDiff:
     """Describe the differences between two versions, given their different ``files``.
 
-    Args:
-        before: the first version.
-        after: the last version.
-        files: those of each version that the other does not have, with ``COUNTED_COLUMNS``.
-        latest_version: of the table.
-        warn: receives facts that could not be determined.
+    ``files`` are those of each version that the other does not have, with ``COUNTED_COLUMNS``.
+    ``warn`` receives facts that could not be determined.
     """
     removed, added = files
     names = _partition_names(after.metadata)
@@ -153,10 +149,7 @@ def files_of_one_side(
 ) -> tuple[pa.Table, pa.Table]:
     """Return the files of each version that the other does not have, by (path, vector).
 
-    Args:
-        before: the first version.
-        after: the last version.
-        columns: of the files to return, ``KEY_COLUMNS`` among them.
+    ``columns`` has ``KEY_COLUMNS`` among them.
     """
     if before.head is not None and after.head is not None and before.head == after.head:
         one, other = _touched_files(before, after, columns)

@@ -141,8 +141,7 @@ class MaintainPolicy:
     def resolve(cls, find: Callable[[str], tuple[str, str] | None]) -> MaintainPolicy:
         """Build a policy from texts.
 
-        Args:
-            find: for a key, the name of its source and the text; ``None`` if it is not set.
+        ``find`` returns for a key the name of its source and the text; ``None`` if it is not set.
 
         Raises:
             UsageError: a text is not valid; the message names its source.

@@ -181,12 +181,7 @@ def maintain_tables(
 ) -> MaintainReport:
     """Do the most useful work on some tables, within a budget; see ``docs/maintain.md``.
 
-    Args:
-        tables: addresses, each once.
-        policy_of: returns the policy of a table.
-        options: of the run.
-        context: engine, clock, warnings, and the settings of the storage.
-        dry_run: observe and decide only; write nothing.
+    Each address occurs once. In a dry run, deltactl only observes and decides; it writes nothing.
 
     Raises:
         UsageError: there is no table, or a table is given twice.

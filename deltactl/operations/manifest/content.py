@@ -56,9 +56,7 @@ def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles
 
     An unpartitioned table has one manifest, possibly empty. The caller closes the result.
 
-    Args:
-        snapshot: the version.
-        schemes: replacements of schemes.
+    ``schemes`` are replacements of schemes.
 
     Raises:
         UnsupportedFeatureError: readers of manifests would return wrong rows.

@@ -122,7 +122,6 @@ def plan_manifests(
     Raises:
         PredicateError: ``options.where`` is not about partition columns.
         CorruptLogError: the log has a path that manifests do not support.
-        StorageError: the store failed.
     """
     lines = live.lines
     folders, num_files = lines.folders, lines.num_files

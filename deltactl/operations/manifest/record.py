@@ -17,11 +17,7 @@ _RECORD: Final = "manifests"
 
 
 def read_recorded_version(snapshot: Snapshot) -> int | None:
-    """Return the version that all manifests had; ``None`` if it is not known.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Return the version that all manifests had; ``None`` if it is not known."""
     last = read_last_run(snapshot.store, _RECORD)
     if last is None or last.table_id != snapshot.metadata.id or last.caught_up_version is None:
         return None

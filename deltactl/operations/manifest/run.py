@@ -49,14 +49,9 @@ def generate_manifests(
 ) -> ManifestReport:
     """Update manifests to a version; with ``dry_run`` or ``options.check``, only compare.
 
-    Args:
-        log: the log of the table.
-        options: the options of the run.
-        context: of the run; after a cancel, no further manifest is written.
-        snapshot: the version, if it is already loaded.
-        live: its files, if they are already loaded with these schemes; they are closed.
-        output: contains ``_symlink_format_manifest``; the table itself if ``None``.
-        dry_run: change nothing.
+    ``snapshot`` is the version, and ``live`` its files, if they are already loaded (with these
+    schemes); the files are closed. ``output`` contains ``_symlink_format_manifest``; the table
+    itself if ``None``. After a cancel, no further manifest is written.
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.

@@ -33,7 +33,6 @@ def ensure_distinct(output: Store, alike: Alike) -> None:
 
     Raises:
         SafetyError: it does not.
-        StorageError: the store failed.
     """
     for one, other in alike:
         parts = zip(one.split("/"), other.split("/"), strict=False)

@@ -25,7 +25,6 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     Raises:
         SafetyError: the file system takes the directories of two partitions for one.
         InterruptedRunError: ``cancel`` was set.
-        StorageError: the store failed.
     """
     left = output.delete_many(plan.leftovers) if plan.leftovers else {}
     if left:

@@ -54,15 +54,11 @@ def find_missing(
     The engine checks many files in parallel. In a large table on a local file system, one listing
     of names replaces the requests for files that are not ``sized``.
 
-    Args:
-        store: of the table.
-        batches: live files with ``PRESENCE_COLUMNS``.
-        context: of the run.
-        sized: paths of the files whose sizes are compared in any case; all of them if ``None``.
+    ``batches`` are live files with ``PRESENCE_COLUMNS``. ``sized`` are paths of the files whose
+    sizes are compared in any case; all of them if ``None``.
 
     Raises:
         InterruptedRunError: ``cancel`` was set.
-        StorageError: the store failed.
     """
     if sized is not None and is_local_uri(store.uri):
         batches = _without_listed(store, batches, sized)

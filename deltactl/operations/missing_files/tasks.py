@@ -43,20 +43,12 @@ class PresenceResult:
 
 
 def look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
-    """Check that the files of a batch exist.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Check that the files of a batch exist."""
     return look_up(refuse_changes(open_store(spec.uri, spec.storage_options)), task)
 
 
 def look_up(store: Store, task: PresenceTask) -> PresenceResult:
-    """Check that the files of a batch exist in an open store.
-
-    Raises:
-        StorageError: the store failed.
-    """
+    """Check that the files of a batch exist in an open store."""
     found, elsewhere = find_files(store, [name for name in task.names if is_placed(name)])
     problems: dict[str, str] = {}
     for name, size in zip(task.names, task.sizes, strict=True):

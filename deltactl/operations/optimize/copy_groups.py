@@ -164,14 +164,8 @@ def plan_steps(
 ) -> list[Step]:
     """Return the steps for a file, in the order of its rows, and count them.
 
-    Args:
-        store: of the table.
-        rule: when to copy.
-        source: the file.
-        deleted: its deleted rows.
-        counts: are increased.
-        is_local: reading single page headers is cheap: all are checked.
-        room: how many row groups may be copied.
+    ``deleted`` are the deleted rows of the file; ``counts`` are increased. If ``is_local``, reading
+    single page headers is cheap: all are checked. ``room`` is how many row groups may be copied.
     """
     if deleted is not None:
         ensure_within(deleted, source.metadata.num_rows, source.name)

@@ -36,8 +36,7 @@ class PartitionPredicate:
     def evaluate(self, partition_values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         """Return a mask of matching rows: booleans without nulls, chunked like the argument.
 
-        Args:
-            partition_values: of each file, ``map<string, string>`` keyed by physical names.
+        ``partition_values`` are ``map<string, string>`` of each file, keyed by physical names.
 
         Raises:
             CorruptLogError: a partition value does not parse as its column's type.

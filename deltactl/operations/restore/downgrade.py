@@ -56,10 +56,7 @@ def find_downgrade_refusal(
 ) -> SafetyError | None:
     """Return the reason why readers of the older protocol would misread the log, if any.
 
-    Args:
-        current: the latest version.
-        protocol: the one to write.
-        removed: the files that the restore removes.
+    ``protocol`` is the one to write; ``removed`` are the files that the restore removes.
     """
     dropped = list_features(current.protocol) - list_features(protocol)
     readers = sorted(name for name in dropped if name not in REGISTRY or REGISTRY[name].reader)

@@ -114,7 +114,6 @@ def plan_restore(
         PredicateError: ``where`` is not about partition columns.
         SafetyError: old files do not fit the table.
         InterruptedRunError: ``cancel`` was set.
-        StorageError: the store failed.
     """
     current, target = versions.current, versions.target
     predicate = None

@@ -85,7 +85,6 @@ def restore_table(
         ConflictError: another writer changed the table; nothing was restored.
         InterruptedRunError: ``cancel`` was set before the commit.
         CorruptLogError: the log is damaged.
-        StorageError: the store failed.
     """
     files = AddedFiles(log.store, context.clock, looks_again=False)
     versions, plan = log.retry_after_cleanup(lambda: _make_plan(log, options, context))

@@ -55,12 +55,9 @@ def find_horizon(
 ) -> Horizon:
     """Return the effect of deleting ``planned`` files on the versions from ``first`` on.
 
-    Args:
-        store: the store of the table.
-        scan: the file actions of the commits, which begin at or after ``first``.
-        first: the oldest version that the log can rebuild.
-        planned: files with ``path`` and ``size_bytes``.
-        missing: names of files that do not exist.
+    ``first`` is the oldest version that the log can rebuild, where ``scan`` begins or after it.
+    ``planned`` are files with ``path`` and ``size_bytes``; ``missing`` are names of files that do
+    not exist.
     """
     touched = _touched(store, scan, planned["path"], missing)
     lifetimes = locate_lifetimes(store, Lifetimes.of(touched, first))

@@ -87,9 +87,7 @@ def live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
 def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     """Yield all names to keep, in batches, with the names for which some reader takes them.
 
-    Args:
-        rules: the input.
-        oldest_kept: the oldest of the last versions to keep, if requested.
+    ``oldest_kept`` is the oldest of the last versions to keep, if requested.
 
     Raises:
         SafetyError: a file of the log cannot be located, or a noted clone cannot be read.

@@ -231,10 +231,8 @@ class Planner:
     ) -> None:
         """Find other tables and links by requests, because there is no listing.
 
-        Args:
-            filters: receives them.
-            folders: directories of candidates.
-            kept: directories of kept names: the targets of links among them are kept too.
+        ``filters`` receives them; ``folders`` are directories of candidates. The targets of links
+        among the directories of ``kept`` names are kept too.
         """
         iceberg = not filters.hidden.hides_metadata
         filters.foreign |= find_tables(self.store, folders, iceberg=iceberg)

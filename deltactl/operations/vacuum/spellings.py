@@ -72,10 +72,8 @@ def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) 
 
     They are different files only if both exist, with another size or modification time.
 
-    Args:
-        store: the store of the table.
-        planned: rows of ``FACTS``.
-        needed: names of needed files, without those that the listing contains, if there is one.
+    ``planned`` are rows of ``FACTS``; ``needed`` are names of needed files, without those that the
+    listing contains, if there is one.
 
     Raises:
         SafetyError: there is such a file.

@@ -88,11 +88,8 @@ def find_path_pairs(
 
     Commits are read again only if one has.
 
-    Args:
-        log: the log of the table.
-        snapshot: the version.
-        path_texts: the live files, and all removes of commits and of the checkpoint.
-        skip: checkpoints that cannot be used.
+    ``path_texts`` are the live files, and all removes of commits and of the checkpoint; ``skip``
+    are checkpoints that cannot be used.
     """
     hashes = path_texts.find()
     if not len(hashes):

@@ -37,9 +37,7 @@ class RewriteTracker:
     def take(self, parsed: ParsedCommits, tracked: Iterable[int]) -> None:
         """Process the next commits, in order.
 
-        Args:
-            parsed: the commits.
-            tracked: versions among them whose added files are tracked from now on.
+        The added files of the versions in ``tracked`` are tracked from now on.
         """
         wanted = set(tracked)
         if not (len(self._files) or wanted):

@@ -108,10 +108,7 @@ def estimate_opened(layout: Layout, files: int, most: tuple[int, ...]) -> Shares
     the number of files. For curves, it is simulated with uniform random numbers and at most 256
     files.
 
-    Args:
-        layout: the rule.
-        files: the number of files.
-        most: the maximum number of distinct values of each column.
+    ``most`` is the maximum number of distinct values of each column.
     """
     if files <= 1:
         return (1.0,) * len(most)

@@ -62,10 +62,8 @@ class _Slice:
 def cut_tiles(ranks: Integers, files: int, span: int) -> Tiles:
     """Divide the rows of the sample so that each tile becomes one file.
 
-    Args:
-        ranks: of a sample, a column for each level; smaller than ``span``.
-        files: the wanted number.
-        span: greater than every rank.
+    ``ranks``, a column for each level, are those of a sample; smaller than ``span``. ``files`` is
+    the wanted number.
     """
     slices = [_Slice(np.arange(len(ranks)), float(files))]
     cuts = []
@@ -115,9 +113,7 @@ def _choose_cuts(ordered: Integers, slices: int) -> list[int]:
 def choose_slices(files: float, most: Sequence[int]) -> list[int]:
     """Return the number of slices of each column: nearly equal, with a product near ``files``.
 
-    Args:
-        files: the wanted product.
-        most: the distinct values of each column.
+    ``files`` is the wanted product; ``most`` are the distinct values of each column.
     """
     slices = [1] * len(most)
     open_columns = [column for column, count in enumerate(most) if count > 1]
