@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from deltactl.errors import DeltactlError
 from deltactl.storage.secrets import note_secrets
+
+VENDED: Final = "vended"
+"""The setting of ``Provider.module`` whose value is a ``Current``."""
+Current: TypeAlias = Callable[[], Mapping[str, str]]
+"""Returns the credentials that are valid now, by the names of storage options."""
 
 _MARGIN_SECONDS: Final = 300.0
 _SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "gcs": "gs"}
@@ -41,6 +46,15 @@ class Credentials:
         if self.lifetime is None or self.ends is None:
             return True
         return self.ends - time.monotonic() > min(self.lifetime * share, most)
+
+
+def take_vended(settings: dict[str, Any], *own: str) -> Current | None:
+    """Remove the setting ``VENDED``, and ``own`` credentials of the user if it was there."""
+    current: Current | None = settings.pop(VENDED, None)
+    if current is not None:
+        for key in own:
+            settings.pop(key, None)
+    return current
 
 
 class CredentialSource(Protocol):

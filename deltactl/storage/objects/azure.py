@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from adlfs import AzureBlobFileSystem
+from azure.core.credentials import AzureSasCredential
 from azure.storage.blob.aio import BlobServiceClient
 from fsspec.asyn import sync
 from fsspec.config import apply_config
@@ -33,6 +34,7 @@ from deltactl.storage.objects.services import (
     no_bucket,
     split_directory,
 )
+from deltactl.storage.vended import Current, take_vended
 
 _ADDRESS: Final = re.compile(
     r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",
@@ -70,17 +72,37 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
     account = split_azure_uri(uri)[0]
     if account is not None:
         settings.setdefault("account_name", account)
+    vended = take_vended(
+        settings, "account_key", "sas_token", "credential", "client_id", "client_secret", "anon"
+    )
+    if vended is not None:
+        settings["anon"] = True  # adlfs looks for no credentials of the user
     file_system = AzureBlobFileSystem(**{**settings, **NO_CACHES})
     client = file_system.service_client
+    # An address with a signature would win over the credential.
     file_system.service_client = BlobServiceClient(
-        client.url,
-        credential=client.credential,
+        client.url if vended is None else client.url.partition("?")[0],
+        credential=client.credential if vended is None else VendedSas(vended),
         transport=azure_transport(traffic, network.CONNECT_SECONDS, network.SILENCE_SECONDS),
         max_single_get_size=_PIECE_BYTES,
         max_chunk_get_size=_PIECE_BYTES,
         retry_total=0,
     )
     return AzureService(file_system)
+
+
+class VendedSas(AzureSasCredential):
+    """A signature that is looked up for each request."""
+
+    def __init__(self, current: Current) -> None:
+        """Sign with what ``current`` returns."""
+        super().__init__("")
+        self._current = current
+
+    @property
+    def signature(self) -> str:
+        """Return the signature for one request; perhaps a catalog is asked for a new one."""
+        return self._current()["sas_token"].removeprefix("?")
 
 
 class AzureService(ObjectService):
@@ -207,6 +229,11 @@ class AzureService(ObjectService):
         container, _, name = key.partition("/")
         return self._fs.service_client.get_blob_client(container, name)
 
+    def _signed_url(self, key: str) -> str:
+        """Return the address of a blob for a request of the service to itself."""
+        url, credential = str(self._blob(key).url), self._fs.service_client.credential
+        return f"{url}?{credential.signature}" if isinstance(credential, VendedSas) else url
+
     async def _read(
         self, key: str, offset: int | None = None, length: int | None = None
     ) -> tuple[bytes, int]:
@@ -239,7 +266,7 @@ class AzureService(ObjectService):
             "source_etag": etag, "source_match_condition": MatchConditions.IfNotModified,
         }  # fmt: skip
         blob = self._blob(target)
-        state = await blob.start_copy_from_url(self._blob(key).url, **pinned)
+        state = await blob.start_copy_from_url(self._signed_url(key), **pinned)
         try:
             await self._wait_for_copy(blob, state["copy_status"])
         except BaseException:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -19,6 +20,7 @@ from deltactl.storage.network.traffic import Traffic
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.providers import Provider
 from deltactl.storage.secrets import load_nested
+from deltactl.storage.vended import VENDED, VendedOptions
 
 _services: dict[tuple[object, ...], ObjectService] = {}
 _lock = threading.Lock()
@@ -38,7 +40,11 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
     place = uri.partition("://")[2].partition("/")[0]
     shown = sorted((name, repr(value)) for name, value in settings.items())
     scheme = uri.partition("://")[0]
-    opened_with = (os.getpid(), provider, tuple(shown), _environment(provider))
+    vended = options if isinstance(options, VendedOptions) and options.covers(uri) else None
+    source = None if vended is None else vended.source
+    opened_with = (os.getpid(), provider, tuple(shown), _environment(provider), source)
+    if vended is not None:
+        settings[VENDED] = partial(vended.current, uri)
     # Of an address of another kind, only fsspec knows the place.
     key = (*opened_with, uri if provider.reads_only else place, rate)
     with _lock:

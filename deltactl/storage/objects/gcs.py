@@ -17,6 +17,7 @@ from fsspec.config import apply_config
 
 # The class that gcsfs exports would request the kind of each bucket over gRPC.
 from gcsfs.core import GCSFileSystem
+from google.auth.credentials import Credentials
 
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network
@@ -31,6 +32,7 @@ from deltactl.storage.objects.services import (
     no_bucket,
     split_directory,
 )
+from deltactl.storage.vended import Current, take_vended
 
 _PAGE_NAMES = 1000
 
@@ -38,6 +40,9 @@ _PAGE_NAMES = 1000
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
     settings = apply_config(GCSFileSystem, settings)
+    vended = take_vended(settings, "token")
+    if vended is not None:
+        settings["token"] = VendedToken(vended)
     settings.setdefault(
         "requests_timeout",
         ClientTimeout(sock_connect=network.CONNECT_SECONDS, sock_read=network.SILENCE_SECONDS),
@@ -46,6 +51,27 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
     file_system = GCSFileSystem(**{**settings, **NO_CACHES}, session_kwargs=nested)
     # gcsfs tries each request six times; this cannot be changed.
     return GcsService(file_system, RetryPolicy(attempts=2))
+
+
+class VendedToken(Credentials):
+    """A token that is looked up for each request."""
+
+    def __init__(self, current: Current) -> None:
+        """Authorize with what ``current`` returns."""
+        self._current = current
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @property
+    def token(self) -> str:
+        """Return the token for one request; perhaps a catalog is asked for a new one."""
+        return self._current()["token"]
+
+    @token.setter
+    def token(self, value: object) -> None:
+        """Ignore the initial value of the class."""
+
+    def refresh(self, request: object) -> None:
+        """Do nothing: the token is always valid."""
 
 
 class GcsService(ObjectService):

@@ -6,12 +6,15 @@ first request the size, check for a directory, or list from the first key.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from aiobotocore.credentials import AioCredentials
+from botocore.credentials import ReadOnlyCredentials
 from fsspec.asyn import sync
 from fsspec.config import apply_config
 from s3fs import S3FileSystem
@@ -29,6 +32,7 @@ from deltactl.storage.objects.services import (
     ObjectService,
     split_directory,
 )
+from deltactl.storage.vended import Current, take_vended
 
 _CONNECTIONS: Final = 32
 _PAGE_KEYS: Final = 1000
@@ -55,6 +59,7 @@ class S3Files(S3FileSystem):  # type: ignore[misc]
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
     settings = apply_config(S3Files, settings)
+    vended = take_vended(settings, "key", "secret", "token", "anon", "profile")
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
     region = settings.pop("region", None) or os.environ.get("AWS_REGION")
     if region:
@@ -67,7 +72,23 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
         "http_session_cls": s3_http_session(),
     }
     settings["session"] = s3_session(settings.pop("profile", None), traffic)
+    if vended is not None:
+        settings["session"]._credentials = VendedS3(vended)
     return S3Service(S3Files(**{**settings, **NO_CACHES}))
+
+
+class VendedS3(AioCredentials):  # type: ignore[misc]
+    """Credentials that are looked up for each request."""
+
+    def __init__(self, current: Current) -> None:
+        """Sign with what ``current`` returns."""
+        super().__init__("", "", method="catalog")
+        self._current = current
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """Return the credentials for one request; perhaps a catalog is asked for new ones."""
+        found = await asyncio.to_thread(self._current)
+        return ReadOnlyCredentials(found["key"], found["secret"], found.get("token"))
 
 
 class S3Service(ObjectService):
