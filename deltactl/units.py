@@ -206,14 +206,14 @@ def _fitting(value: int, text: str, what: str) -> int:
 
 
 def format_duration(ms: int) -> str:
-    """Return a duration as exact text: ``7d``, ``1d 12h``, ``1min 23.456s``, ``250ms``.
+    """Return a duration as exact text: ``7d``, ``1d 12h``, ``1min 23.456s``, ``250ms``, ``0s``.
 
     ``parse_duration`` returns the same number for it, unless it is negative.
     """
     if ms < 0:
         return f"-{format_duration(-ms)}"
     if ms < _SECOND:
-        return f"{ms}ms"
+        return f"{ms}ms" if ms else "0s"
     days, rest = divmod(ms, DAY_MS)
     hours, rest = divmod(rest, HOUR_MS)
     minutes, rest = divmod(rest, _MINUTE)

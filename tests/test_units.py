@@ -127,7 +127,7 @@ def test_months_and_years_have_no_length(text: str) -> None:
 @pytest.mark.parametrize(
     ("ms", "text"),
     [
-        (0, "0ms"),
+        (0, "0s"),
         (250, "250ms"),
         (83_456, "1min 23.456s"),
         (7 * DAY, "7d"),

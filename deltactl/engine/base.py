@@ -41,7 +41,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: ended tasks, all tasks, and how many bytes they process."""
+    """The progress of a run: ended tasks, all tasks, bytes that were processed, and all bytes.
+
+    On the local engine, ``bytes_done`` also counts what running tasks have processed.
+    """
 
     tasks_done: int
     tasks_total: int

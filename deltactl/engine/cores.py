@@ -1,11 +1,13 @@
 """Share the cores of this machine between the tasks of the local engine.
 
-A task says that it no longer needs its core, and asks how many cores it may use.
+A task says that it no longer needs its core, and asks how many cores it may use. It also says how
+many bytes it has processed.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +39,13 @@ class Place:
 
     cores: Cores
     released: Future[None] = field(default_factory=Future)
+    bytes_done: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add_bytes(self, count: int) -> None:
+        """Count bytes that the task has processed, from any thread."""
+        with self._lock:
+            self.bytes_done += count
 
 
 def release_core() -> None:
@@ -49,6 +58,19 @@ def release_core() -> None:
     if place is not None:
         with suppress(InvalidStateError):  # it was called before
             place.released.set_result(None)
+
+
+def find_byte_counter() -> Callable[[int], None]:
+    """Return a function that counts bytes which the running task has processed, for the progress.
+
+    It may be called from any thread, and has an effect only on the local engine.
+    """
+    place = _find_place()
+    return _count_nothing if place is None else place.add_bytes
+
+
+def _count_nothing(_count: int) -> None:
+    """Ignore the bytes."""
 
 
 def count_own_cores() -> int:

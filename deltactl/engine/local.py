@@ -23,6 +23,7 @@ from deltactl.engine.cores import Cores, Place, run_on_core
 from deltactl.engine.tasks import open_tasks
 
 _TASKS_PER_WORKER: Final = 4
+_PROGRESS_SECONDS: Final = 0.5
 
 
 def count_cores() -> int:
@@ -68,6 +69,8 @@ class LocalEngine(Engine):
         """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for tasks."""
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], _Running[P]] = {}
+        shown = counter.progress
+        pause = None if on_progress is None else _PROGRESS_SECONDS
         cores = Cores(min(self.workers, count_cores()), waiting=counter.progress.tasks_total)
         following = next(waiting, None)
         with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
@@ -91,12 +94,17 @@ class LocalEngine(Engine):
                     return
                 events: list[Future[Any]] = list(running)
                 events += [entry.place.released for entry in running.values() if entry.has_core]
-                ended, _ = wait(events, return_when=FIRST_COMPLETED)
+                ended, _ = wait(events, pause, return_when=FIRST_COMPLETED)
+                if on_progress is not None and not ended:
+                    part_done = {e.task.id: e.place.bytes_done for e in running.values()}
+                    if (now := counter.with_running(part_done)) != shown:
+                        on_progress(shown := now)
                 for future in [future for future in running if future in ended]:
                     task = running.pop(future).task
                     counter.add(task.id)
                     if on_progress is not None:
-                        on_progress(counter.progress)
+                        part_done = {e.task.id: e.place.bytes_done for e in running.values()}
+                        on_progress(shown := counter.with_running(part_done))
                     yield _outcome(task.id, future)
 
     def _fits(self, task: Task[P], running: Collection[_Running[P]]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic
 
 from deltactl.engine.base import P, Progress, Task
@@ -33,6 +33,11 @@ class TaskCounter:
         """Take the size in bytes of each task, by the id of the task."""
         self._sizes, self.weight_bytes = sizes, weight_bytes
         self.progress = Progress(0, len(sizes), 0, sum(sizes.values()))
+
+    def with_running(self, running: Mapping[int, int]) -> Progress:
+        """Return the progress with the bytes that running tasks have processed, by their ids."""
+        more = sum(min(done, self._sizes[task_id]) for task_id, done in running.items())
+        return replace(self.progress, bytes_done=self.progress.bytes_done + more)
 
     def add(self, task_id: int) -> None:
         """Count a task that has ended."""

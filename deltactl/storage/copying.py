@@ -8,7 +8,7 @@ it is complete and durable. Parts of an interrupted upload are handled as for an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,6 +64,7 @@ def copy_many(
     *,
     replace: bool = False,
     at_once: int = _STREAMS_AT_ONCE,
+    count_bytes: Callable[[int], None] = lambda count: None,
 ) -> list[CopiedFile]:
     """Copy files; return the copies in the order of ``files``. All are durable when this returns.
 
@@ -80,6 +81,7 @@ def copy_many(
             copy.
         at_once: the number of files above 1 MiB that are streamed at the same time, each with about
             64 MiB of memory.
+        count_bytes: is called with the size of each file that was copied, from any thread.
 
     Raises:
         ObjectNotFoundError: a file of the source does not exist.
@@ -92,7 +94,9 @@ def copy_many(
     rest = [number for number, done in enumerate(copied) if done is None]
 
     def stream(number: int) -> CopiedFile:
-        return _stream(source, files[number], target)
+        done = _stream(source, files[number], target)
+        count_bytes(done.size_bytes)
+        return done
 
     small = [number for number in rest if files[number].size_bytes <= _SMALL_BYTES]
     large = [number for number in rest if files[number].size_bytes > _SMALL_BYTES]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, Progress, Task
-from deltactl.engine.cores import release_core
+from deltactl.engine.cores import find_byte_counter, release_core
 from deltactl.engine.local import LocalEngine, count_cores
 from deltactl.engine.tasks import LazyTasks
 
@@ -172,6 +172,27 @@ def test_progress_shows_bytes_and_not_memory() -> None:
     list(LocalEngine().run(echo, tasks, on_progress=seen.append))
     assert {p.bytes_done for p in seen[:1]} <= {100, 50}
     assert seen[-1] == Progress(2, 2, 150, 150)
+
+
+def test_progress_shows_bytes_of_running_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltactl.engine.local._PROGRESS_SECONDS", 0.001)
+    seen: list[Progress] = []
+    is_seen = threading.Event()
+
+    def show(state: Progress) -> None:
+        seen.append(state)
+        is_seen.set()
+
+    def work(payload: int, attempt: int) -> None:
+        count_bytes = find_byte_counter()
+        for done in (30, 1000):
+            count_bytes(done)
+            assert is_seen.wait(30)
+            is_seen.clear()
+
+    tasks = LazyTasks([1], lambda number: number, sizes=[100])
+    list(LocalEngine().run(work, tasks, on_progress=show))
+    assert seen == [Progress(0, 1, 30, 100), Progress(0, 1, 100, 100), Progress(1, 1, 100, 100)]
 
 
 def echo(payload: int, attempt: int) -> int:

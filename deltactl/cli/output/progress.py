@@ -59,46 +59,57 @@ def _can_draw(output: Output) -> bool:
     return output.stderr.isatty() and output.environ.get("TERM") != "dumb"
 
 
-def _log_progress(output: Output, label: str, state: Progress, elapsed_seconds: float) -> None:
+def _log_progress(output: Output, label: str, state: Progress, pace: Pace) -> None:
     """Print a line of JSON, whatever the format of the rest of the log."""
-    left = estimate_seconds_left(state, elapsed_seconds)
-    rate = round(state.bytes_done / elapsed_seconds) if elapsed_seconds >= 1 else None
+    rate, left = pace.measure(state)
     output.log(
         {
             "level": "info",
             "event": "progress",
-            "message": format_progress(label, state, elapsed_seconds),
+            "message": format_progress(label, state, pace),
             **asdict(state),
-            "elapsed_seconds": round(elapsed_seconds, 1),
-            "bytes_per_second": rate,
+            "elapsed_seconds": round(pace.now() - pace.started_at, 1),
+            "bytes_per_second": rate if state.bytes_total else None,
             "seconds_left": left,
         }
     )
 
 
-def estimate_seconds_left(state: Progress, elapsed_seconds: float) -> int | None:
-    """Return the time left at the average rate, if a second has passed and some work is done."""
-    done, total = state.tasks_done, state.tasks_total
-    if state.bytes_total:
-        done, total = state.bytes_done, state.bytes_total
-    if elapsed_seconds < 1 or not done:
-        return None
-    return round(elapsed_seconds * (total - done) / done)
+@dataclass(slots=True)
+class Pace:
+    """The rate of a run since its first report: what was planned before is no part of the work."""
+
+    now: Callable[[], float] = time.monotonic
+    started_at: float = field(init=False)
+    _first: tuple[float, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.started_at = self.now()
+
+    def measure(self, state: Progress) -> tuple[int | None, int | None]:
+        """Return bytes (or tasks) per second, and the seconds that are left.
+
+        Both are ``None`` in the first second, and until something was done after the first report.
+        """
+        done, total = state.tasks_done, state.tasks_total
+        if state.bytes_total:
+            done, total = state.bytes_done, state.bytes_total
+        now = self.now()
+        self._first = self._first or (now, done)
+        seconds, more = now - self._first[0], done - self._first[1]
+        if seconds < 1 or more <= 0:
+            return None, None
+        return round(more / seconds), round(seconds * (total - done) / more)
 
 
-def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> str:
-    """Return one line: ``optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB, 5 MiB/s, 15min left``.
-
-    The rate is the average since the start. It and the time left are omitted in the first second.
-    """
+def format_progress(label: str, state: Progress, pace: Pace) -> str:
+    """Return one line: ``optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB, 5 MiB/s, 15min left``."""
     line = f"{label}: {state.tasks_done} of {state.tasks_total} tasks"
     if state.bytes_total:
         line += f", {format_size(state.bytes_done)} of {format_size(state.bytes_total)}"
-    left = estimate_seconds_left(state, elapsed_seconds)
-    if left is None:
-        return line
-    if state.bytes_total:
-        line += f", {format_size(round(state.bytes_done / elapsed_seconds))}/s"
+    rate, left = pace.measure(state)
+    if rate is not None and state.bytes_total:
+        line += f", {format_size(rate)}/s"
     return f"{line}, {format_duration(left * 1000)} left" if left else line
 
 
@@ -106,32 +117,31 @@ def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> 
 class LineProgress:
     """Print a line every ``SECONDS_BETWEEN_LINES``, the first one after that time.
 
-    Lines are plain text on ``stream``, unless ``emit(label, state, elapsed_seconds)`` prints it.
+    Lines are plain text on ``stream``, unless ``emit(label, state, pace)`` prints it.
     """
 
     label: str
     stream: TextIO
-    now: Callable[[], float] = time.monotonic
-    emit: Callable[[str, Progress, float], None] | None = None
+    pace: Pace = field(default_factory=Pace)
+    emit: Callable[[str, Progress, Pace], None] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _started_at: float = field(init=False)
     _next_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._started_at = self.now()
-        self._next_at = self._started_at + SECONDS_BETWEEN_LINES
+        self._next_at = self.pace.started_at + SECONDS_BETWEEN_LINES
 
     def __call__(self, state: Progress) -> None:
         """Print the state if the next line is due."""
         with self._lock:
-            now = self.now()
+            now = self.pace.now()
             if now < self._next_at:
+                self.pace.measure(state)
                 return
             self._next_at = now + SECONDS_BETWEEN_LINES
             if self.emit is not None:
-                self.emit(self.label, state, now - self._started_at)
+                self.emit(self.label, state, self.pace)
                 return
-            line = format_progress(self.label, state, now - self._started_at)
+            line = format_progress(self.label, state, self.pace)
             with suppress(OSError):  # a log that cannot be written must not end the run
                 self.stream.write(line + "\n")
                 self.stream.flush()
@@ -163,7 +173,7 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
     )
     with RichProgress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, text=label)
-        started_at = time.monotonic()
+        pace = Pace()
 
         def update(state: Progress) -> None:
             by_bytes = state.bytes_total > 0
@@ -171,7 +181,7 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
                 task,
                 total=state.bytes_total if by_bytes else state.tasks_total,
                 completed=state.bytes_done if by_bytes else state.tasks_done,
-                text=format_progress(label, state, time.monotonic() - started_at),
+                text=format_progress(label, state, pace),
             )
 
         @contextmanager

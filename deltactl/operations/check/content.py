@@ -98,7 +98,7 @@ class ContentChecker:
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
 
     def check(self, files: Sequence[Present]) -> int:
-        """Check existing files; return the number of rows of those that were opened."""
+        """Check existing files; return the number of rows of live files that were opened."""
         wanted = [file for file in files if self._depth >= Depth.FOOTERS or self._decodes(file)]
         at_once = _READ_AT_ONCE if self._depth is Depth.DATA else _FOOTERS_AT_ONCE
         rows = start = 0
@@ -143,7 +143,7 @@ class ContentChecker:
             vector = check_vector(self._store, present.logged.data, num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
             self._check_rows(file, vector)
-        return num_rows
+        return num_rows if present.logged.is_live else 0  # others have most of these rows too
 
     def _check_rows(self, file: _Opened, vector: Vector) -> None:
         stats = self._parse(file.logged)

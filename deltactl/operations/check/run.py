@@ -240,7 +240,6 @@ class _Run:
         if proofs is not None:
             proofs.run(replace(self.context, engine=engine))
             self.counts.num_digests += proofs.num_compared
-            self.counts.num_rows += proofs.num_rows
         if self.counts.num_gone:
             self.findings.note(
                 f"{self.counts.num_gone} files of older versions do not exist any more, for "

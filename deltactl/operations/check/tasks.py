@@ -64,7 +64,7 @@ class CheckTask:
 class BatchResult:
     """The result of checking a batch.
 
-    ``num_rows`` counts rows of opened files, from the rows or the footer; ``num_gone`` are files of
+    ``num_rows`` counts rows of live files that were opened, each once; ``num_gone`` are files of
     older versions that no longer exist, as after a vacuum.
     """
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from deltactl.engine.cores import find_byte_counter
 from deltactl.errors import ObjectNotFoundError
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
@@ -115,7 +116,7 @@ def copy_batch(
             (outside if name in elsewhere else wanted).append(file)
     try:
         # Only this run writes to the target; an existing name has a file of another size.
-        copied = copy_many(source, wanted, target, replace=True)
+        copied = copy_many(source, wanted, target, replace=True, count_bytes=find_byte_counter())
         copied += [_copy_from_elsewhere(file, target, spec) for file in outside]
     except ObjectNotFoundError:
         gone = _find_gone(source, wanted)

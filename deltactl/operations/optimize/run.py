@@ -181,8 +181,8 @@ def _forecast(
         return None
     rule = build_copy_rule(snapshot, options)
     if rule is None:
-        counts = RewriteCounts()
-        counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [CopyRefusal.ENCODE])
+        counts, reason = RewriteCounts(), CopyRefusal.of_all(options.codec_level)
+        counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [reason])
         return counts
     return forecast(snapshot.store, rule, plan.files)
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltactl.engine.base import CancelToken
-from deltactl.engine.cores import count_own_cores, may_get_cores, release_core
+from deltactl.engine.cores import count_own_cores, find_byte_counter, may_get_cores, release_core
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.copy_groups import (
@@ -301,6 +301,7 @@ def _rewrite_file(
         counted = data if source is None else source
         assert counted is not None
         stack.enter_context(counts.comparing(footer, file.path, counted, is_whole=is_whole))
+        count_bytes, row_bytes = find_byte_counter(), file.size_bytes / max(footer.num_rows, 1)
         for step in steps:
             if isinstance(step, Skip):
                 physical_rows += step.num_rows
@@ -309,6 +310,7 @@ def _rewrite_file(
                 writer.copy(_prepare_copy(spec, file, opened, step))
                 counts.rows += step.group.num_rows
                 physical_rows += step.group.num_rows
+                count_bytes(int(step.group.num_rows * row_bytes))
             else:
                 use_threads = count_own_cores() > 1
                 batches = spec.reader.read_groups(
@@ -318,6 +320,7 @@ def _rewrite_file(
                     columns = with_row_ids(spec, file, live)
                     counts.add(columns)
                     physical_rows += live.num_physical_rows
+                    count_bytes(int(live.num_physical_rows * row_bytes))
                     if columns.num_rows:
                         writer.write(columns)
     counts.end_file(file, first_row, physical_rows)
@@ -332,7 +335,9 @@ def _encode_whole(
 ) -> Step:
     """Return the step for a file that is not copied, and count it."""
     if error is None:
-        reason = CopyRefusal.ENCODE if spec.copy is None else CopyRefusal.SMALL
+        reason = CopyRefusal.SMALL
+        if spec.copy is None:
+            reason = CopyRefusal.of_all(spec.write_options.level)
         counts.groups.encode(opened().num_row_groups, file.size_bytes, [reason])
     else:
         # If Arrow can still read the file, it is encoded; else the encoding fails with the reason.

@@ -42,6 +42,12 @@ class CopyRefusal(StrEnum):
     ROW_IDS = "row ids to write"
     WRITER = "defective writer"
     ENCODE = "--rewrite encode"
+    LEVEL = "--codec with a level"
+
+    @classmethod
+    def of_all(cls, level: int | None) -> CopyRefusal:
+        """Return why all row groups are encoded: pages do not say with which level."""
+        return cls.ENCODE if level is None else cls.LEVEL
 
 
 @dataclass(frozen=True, slots=True)

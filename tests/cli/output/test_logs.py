@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deltactl.cli.output.output import LogFormat, Output
-from deltactl.cli.output.progress import LineProgress, ProgressForm, progress
+from deltactl.cli.output.progress import LineProgress, Pace, ProgressForm, progress
 from deltactl.engine.base import Progress
 from deltactl.log.writing.run_tags import RUN_TAG
 from tests.cli.conftest import RunCli
@@ -127,8 +128,10 @@ def shown(form: ProgressForm, **options: Any) -> str:
     output = Output(environ={"COLUMNS": "100"}, stderr=err, log_format=log_format)
     with progress(output, "optimize", form=form, **options) as show:
         if isinstance(show, LineProgress):
-            times = iter([40.0, 41.0])
-            show.now, show._started_at, show._next_at = (lambda: next(times)), 0.0, 10.0
+            now = [0.0]
+            show.pace, show._next_at = Pace(lambda: now[0]), 10.0
+            show(replace(STATE, bytes_done=0))
+            now[0] = 40.0
             show(STATE)
         show(STATE)
     return err.getvalue()

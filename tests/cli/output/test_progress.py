@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 
 from deltactl.cli.output.output import Output
-from deltactl.cli.output.progress import LineProgress, format_progress, progress
+from deltactl.cli.output.progress import LineProgress, Pace, format_progress, progress
 from deltactl.cli.signals import cancel_on_signals
 from deltactl.engine.base import Progress
 from deltactl.errors import InterruptedRunError
@@ -19,30 +21,41 @@ LINE = "optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB"
 
 
 def test_progress_is_one_line() -> None:
-    assert format_progress("optimize", STATE) == LINE
-    assert format_progress("scan", Progress(1, 2, 0, 0)) == "scan: 1 of 2 tasks"
+    assert format_progress("optimize", STATE, Pace()) == LINE
+    assert format_progress("scan", Progress(1, 2, 0, 0), Pace()) == "scan: 1 of 2 tasks"
+
+
+def paced(seconds: float, first: Progress, state: Progress) -> str:
+    """The line of ``state``, so many seconds after the first report, which came after planning."""
+    times = iter([0.0, 600.0, 600.0 + seconds])
+    pace = Pace(lambda: next(times))
+    format_progress("scan", first, pace)
+    return format_progress("scan", state, pace)
 
 
 def test_rate_and_time_left() -> None:
-    assert format_progress("optimize", STATE, 0.9) == LINE
-    assert format_progress("optimize", STATE, 300) == f"{LINE}, 5.1 MiB/s, 15min left"
-    assert format_progress("scan", Progress(1, 3, 0, 0), 5) == "scan: 1 of 3 tasks, 10s left"
-    assert format_progress("scan", Progress(0, 3, 0, 0), 5) == "scan: 0 of 3 tasks"
-    assert format_progress("scan", Progress(3, 3, 0, 0), 5) == "scan: 3 of 3 tasks"
+    start, line = replace(STATE, bytes_done=0), LINE.replace("optimize", "scan")
+    assert paced(0.9, start, STATE) == line
+    assert paced(300, start, STATE) == f"{line}, 5.1 MiB/s, 15min left"
+    assert paced(300, STATE, STATE) == line
+    none = Progress(0, 3, 0, 0)
+    assert paced(5, none, Progress(1, 3, 0, 0)) == "scan: 1 of 3 tasks, 10s left"
+    assert paced(5, none, none) == "scan: 0 of 3 tasks"
+    assert paced(5, none, Progress(3, 3, 0, 0)) == "scan: 3 of 3 tasks"
 
 
 def test_a_line_per_ten_seconds() -> None:
     now = 0.0
     stream = io.StringIO()
-    show = LineProgress("optimize", stream, lambda: now)
+    show = LineProgress("optimize", stream, Pace(lambda: now))
     for now in (1.0, 9.9, 10.0, 10.1, 19.9, 25.0):  # noqa: B007 read by the lambda
         show(STATE)
     assert [line[: len(LINE)] for line in stream.getvalue().splitlines()] == [LINE] * 2
 
 
 def test_lines_that_cannot_be_written_break_nothing() -> None:
-    times = iter([0.0, 20.0])
-    LineProgress("optimize", ClosedPipe(), lambda: next(times))(STATE)
+    times = itertools.count(0.0, 20.0)
+    LineProgress("optimize", ClosedPipe(), Pace(lambda: next(times)))(STATE)
 
 
 def test_nothing_when_quiet() -> None:

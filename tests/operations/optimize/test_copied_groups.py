@@ -189,7 +189,7 @@ def test_partition_columns_that_files_have_are_left_out(tmp_path: Path) -> None:
         (
             {"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd", "codec_level": 9},
             0,
-            "--rewrite encode",
+            "--codec with a level",
         ),
     ],
 )

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from deltactl.engine.cores import find_byte_counter
 from deltactl.engine.shuffle import RowCounts, ShuffleSource, ShuffleWork, join_batches, shuffle
 from deltactl.engine.spill import PLACE, Spool, spill_dir_hint
 from deltactl.engine.take_rows import take_in_parts
@@ -191,6 +192,9 @@ class _Job:
 
     def __post_init__(self) -> None:
         self._digester = FileDigester(self.spec.reader)
+        # The shuffle has threads of its own. To read the rows is half of the work.
+        self._count_bytes = find_byte_counter()
+        self._written_bytes = self.task.input_bytes // 2 // max(self.placement.num_destinations, 1)
         self._lock = Lock()
 
     @property
@@ -226,6 +230,7 @@ class _Job:
                         nulls.update({n: count_nulls(rows.column(n)) for n in rows.schema.names})
                     yield rows
             ensure_live_rows(file, physical_rows, live_rows)
+            self._count_bytes(file.size_bytes // 2)
         column = columns.find_difference(nulls)
         if column is not None:
             whole = [file for file in files if file.deletion_vector is None]
@@ -255,6 +260,7 @@ class _Job:
                 self._write_file(f"{destination:03d}-{number}", part)
                 for number, part in enumerate(_split(ordered, rows, limit))
             ]
+        self._count_bytes(self._written_bytes)
         return lambda: [Output(file, self._digest_stored(file)) for file in files]
 
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
