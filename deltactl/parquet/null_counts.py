@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.format import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
 from deltactl.parquet.nested import walk_leaves
+from deltactl.parquet.thrift import CompactReader, Kind
 
 # Earlier versions of Arrow do not count a null list of structs as a null.
 COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
@@ -51,6 +53,35 @@ def count_chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
         return 0  # an empty row group: Arrow writes no statistics for it
     stats = chunk.statistics
     return int(stats.null_count) if stats is not None and stats.has_null_count else None
+
+
+def read_stored_nulls(data: bytes) -> list[list[int | None]]:
+    """Return the null count of each leaf in each row group; ``None`` if the footer has none.
+
+    Arrow decodes the bounds of a chunk together with its null count, and ends the process if a
+    bound is not as long as a value.
+
+    Args:
+        data: the footer, without length and magic.
+
+    Raises:
+        ThriftError: the footer is not valid.
+    """
+    groups: list[list[int | None]] = []
+    reader = CompactReader(data)
+    for _ in reader.enter_list(FileMetaData.ROW_GROUPS):
+        groups.append([])
+        for _ in reader.enter_list(RowGroup.COLUMNS):
+            nulls = None
+            for _ in reader.enter_struct(ColumnChunk.META_DATA):
+                for _ in reader.enter_struct(ColumnMetaData.STATISTICS):
+                    for number, kind in reader.fields():
+                        if (number, kind) == (Statistics.NULL_COUNT, Kind.I64):
+                            nulls = reader.read(kind)
+                        else:
+                            reader.skip(kind)
+            groups[-1].append(nulls)
+    return groups
 
 
 def count_nulls(array: pa.Array | pa.ChunkedArray) -> int:

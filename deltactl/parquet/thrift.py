@@ -22,7 +22,7 @@ from typing import Any, Final
 MAX_DEPTH: Final = 64
 """Maximum depth of structs, lists and maps: the default limit of the Thrift libraries."""
 
-_MAX_VARINT_BYTES: Final = 10
+_MAX_VARINT_BITS: Final = 70
 _LONG_LIST: Final = 15
 _FALSE_MEMBER: Final = 2
 
@@ -33,9 +33,12 @@ class Kind(IntEnum):
     TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 
-_WIDTHS: Final[Mapping[int, int]] = {Kind.BYTE: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
-_BOOLEANS: Final = frozenset({Kind.TRUE, Kind.FALSE})
-_INTEGERS: Final = frozenset({Kind.I16, Kind.I32, Kind.I64})
+_WIDTHS: Final[Mapping[int, int]] = {int(Kind.BYTE): 1, int(Kind.DOUBLE): 8, int(Kind.UUID): 16}
+# Plain numbers: comparisons with members of an enumeration take several times as long.
+_BOOLEANS: Final = frozenset({int(Kind.TRUE), int(Kind.FALSE)})
+_INTEGERS: Final = frozenset({int(Kind.I16), int(Kind.I32), int(Kind.I64)})
+_BINARY: Final = int(Kind.BINARY)
+_STRUCT: Final = int(Kind.STRUCT)
 
 
 class ThriftError(ValueError):
@@ -197,11 +200,11 @@ class CompactReader:
 
     def skip(self, kind: int, depth: int = MAX_DEPTH) -> None:
         """Skip the value of a field of type ``kind``."""
-        if kind in _BOOLEANS:
-            return  # the type of the field is also its value
         if kind in _INTEGERS:
             self._read_varint()
-        elif kind == Kind.BINARY:
+        elif kind in _BOOLEANS:
+            return  # the type of the field is also its value
+        elif kind == _BINARY:
             self.skip_binary()
         elif width := _WIDTHS.get(kind):
             self._advance(width)
@@ -217,7 +220,7 @@ class CompactReader:
 
     def _skip_nested(self, kind: int, depth: int) -> None:
         members: list[int]
-        if kind == Kind.STRUCT:
+        if kind == _STRUCT:
             for _, member in self.fields():
                 self.skip(member, depth - 1)
             return
@@ -250,18 +253,15 @@ class CompactReader:
         return (value >> 1) ^ -(value & 1)
 
     def _read_varint(self) -> int:
-        first = self._read_byte()
-        if first < 128:  # most numbers have one byte, and footers have many
-            return first
-        self.position -= 1
-        value = 0
-        for index in range(_MAX_VARINT_BYTES):
+        value = shift = 0
+        while shift < _MAX_VARINT_BITS:
             byte = self._read_byte()
-            value |= (byte & 127) << 7 * index
             if byte < 128:
-                if value >> 64:
+                if (value := value | byte << shift) >> 64:
                     break
                 return value
+            value |= (byte & 127) << shift
+            shift += 7
         raise ThriftError("a number in Thrift data has more than 64 bits")
 
     def _read_byte(self) -> int:

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.parquet.format import END_BYTES
-from deltactl.parquet.null_counts import count_chunk_nulls
-from deltactl.parquet.stored_nulls import read_stored_nulls
+from deltactl.parquet.null_counts import count_chunk_nulls, read_stored_nulls
 from deltactl.parquet.thrift import ThriftError
 
 ROWS = 40

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deltactl.errors import StorageError
 from deltactl.storage.assembly import open_assembly
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.objects.part_assembly import MIN_PART_BYTES, PartAssembly
+from deltactl.storage.objects.part_writer import MIN_PART_BYTES, PartWriter
 from deltactl.storage.objects.services import CannotCopyError
 from deltactl.storage.store import Store
 from tests.support.stores import MemoryStore
@@ -108,7 +108,7 @@ def test_parts_have_the_least_size_and_what_can_be_copied_is_not_sent(
         uploads.append(_Upload(_BIG, copies=copies))
         return uploads[0]
 
-    assembly = PartAssembly(put.append, begin, lambda name, at, size: _BIG[name][at : at + size])
+    assembly = PartWriter(put.append, begin, lambda name, at, size: _BIG[name][at : at + size])
     wanted, written, ranges = b"", 0, 0
     for step in steps:
         if isinstance(step, int):
@@ -138,7 +138,7 @@ def test_whole_inputs_are_copied_from_their_first_byte() -> None:
     def read(name: str, offset: int, length: int) -> bytes:
         raise AssertionError("nothing needs to be read")
 
-    assembly = PartAssembly(lambda data: None, begin, read)
+    assembly = PartWriter(lambda data: None, begin, read)
     for name in ("a", "b"):
         for start in range(0, 20 * _MIB, 4 * _MIB):  # neighbours become one part
             assembly.copy(name, start, 4 * _MIB)
@@ -176,7 +176,7 @@ def test_at_most_three_percent_of_large_outputs_of_whole_inputs_pass_the_client(
     def read(name: str, offset: int, length: int) -> bytes:
         raise AssertionError("nothing needs to be read")
 
-    assembly = PartAssembly(lambda data: None, Counting, read)
+    assembly = PartWriter(lambda data: None, Counting, read)
     for number, size in enumerate(sizes):
         assembly.copy(str(number), 0 if number == 0 else 4, size)
     assembly.write(bytes(footer))
@@ -186,7 +186,7 @@ def test_at_most_three_percent_of_large_outputs_of_whole_inputs_pass_the_client(
 
 def test_discarding_abandons_the_parts() -> None:
     upload = _Upload(_BIG, copies=True)
-    assembly = PartAssembly(lambda data: None, lambda: upload, lambda name, at, size: b"")
+    assembly = PartWriter(lambda data: None, lambda: upload, lambda name, at, size: b"")
     assembly.copy("a", 0, 6 * _MIB)
     assembly.write(b"x")
     assert upload.parts

@@ -19,11 +19,11 @@ from deltactl.errors import DataFileError, SafetyError, VerificationError
 from deltactl.log.snapshot import Snapshot
 from deltactl.parquet.format import END_BYTES
 from deltactl.parquet.nested import walk_leaves
+from deltactl.parquet.null_counts import read_stored_nulls
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import RowReader
 from deltactl.parquet.splice.copy_conditions import chunks_of, null_count
 from deltactl.parquet.splice.source import Source
-from deltactl.parquet.stored_nulls import read_stored_nulls
 from deltactl.parquet.thrift import ThriftError
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void, walk_fields

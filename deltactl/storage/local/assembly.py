@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import mapped_errors
-from deltactl.storage.local.files import DurableWriter, open_to_read, start_writing
+from deltactl.storage.local.files import DurableWriter, open_to_read, start_writing, write_all
 
 _AT_ONCE_BYTES: Final = 64 << 20  # so that an interrupt does not wait for a whole file
 _READ_BYTES: Final = 1 << 20
@@ -29,7 +28,7 @@ class LocalAssembly(DurableWriter):
     def __init__(self, path: str, name: str, where: str, readable: Callable[[str], str]) -> None:
         """Create the file at ``path``; ``readable`` returns the path of the name of a source."""
         super().__init__(path, name, where)
-        self._path, self._where, self._readable = path, where, readable
+        self._readable = readable
         self._open: tuple[str, int] | None = None
 
     def copy(self, source: str, offset: int, length: int) -> None:
@@ -51,20 +50,7 @@ class LocalAssembly(DurableWriter):
     def discard(self) -> None:
         """Remove the file; do nothing after ``close``."""
         self._close_source()
-        if self.closed:
-            return
-        with suppress(OSError, ValueError):
-            self.detach().close()
-        with suppress(OSError):
-            os.unlink(self._path)
-
-    @property
-    def closed(self) -> bool:
-        """Return whether the writer was closed or discarded."""
-        try:
-            return super().closed
-        except ValueError:  # detached
-            return True
+        super().discard()
 
     def _descriptor_of(self, source: str) -> int:
         """Return a descriptor of the source. It stays open until another source is copied."""
@@ -104,13 +90,7 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
             data = os.pread(source, min(count, _READ_BYTES), offset + done)
             if not data:
                 break
-            copied = _write_all(target, data)
+            write_all(target, data)
+            copied = len(data)
         done += copied
     return done
-
-
-def _write_all(descriptor: int, data: bytes) -> int:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    return len(data)

@@ -19,11 +19,9 @@ from typing import Final
 from deltactl.errors import StorageError
 from deltactl.storage.local.files import sync_directory, temp_path, write_new
 
-_NO_LINKS: Final = frozenset(
-    getattr(errno, name)
-    for name in ("EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EXDEV")
-    if hasattr(errno, name)
-)
+_NO_LINKS: Final = frozenset({
+    errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV,
+})  # fmt: skip
 _NO_EXCLUSIVE_RENAME: Final = _NO_LINKS | {errno.EINVAL}
 
 _AT_FDCWD: Final = -100

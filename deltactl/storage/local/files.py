@@ -45,15 +45,20 @@ def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
     """
     descriptor = open_new(path)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, data)
         if durable:
             os.fsync(descriptor)
         else:
             begin_sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes: one call of the kernel may write only some of them."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def begin_sync(descriptor: int) -> None:
@@ -131,6 +136,7 @@ class DurableWriter(io.BufferedWriter):
     def __init__(self, path: str, name: str, where: str) -> None:
         """Create the file at ``path``; errors show ``name`` and the store ``where``."""
         super().__init__(io.FileIO(open_new(path), "wb"), _BUFFER_BYTES)
+        self._written_to = path
         self._name = name
         self._where = where
         self._cached_bytes = 0
@@ -158,38 +164,14 @@ class DurableWriter(io.BufferedWriter):
             finally:
                 super().close()
 
-
-class ReplacingWriter(DurableWriter):
-    """A writer to a hidden file; when it is closed, the hidden file replaces ``path``."""
-
-    def __init__(self, path: str, name: str, where: str) -> None:
-        """Create the hidden file; ``path`` does not change before ``close``."""
-        self._path = path
-        self._hidden = temp_path(os.path.dirname(path))
-        super().__init__(self._hidden, name, where)
-
-    def close(self) -> None:
-        """Return when the content is durable under its name. It is safe to call this again."""
-        if self.closed:
-            return
-        try:
-            super().close()
-            with mapped_errors("write", self._name, self._where):
-                rename_replace(self._hidden, self._path)
-                sync_directory(os.path.dirname(self._path))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(self._hidden)
-            raise
-
     def discard(self) -> None:
-        """Remove the hidden file; do nothing after ``close``."""
+        """Remove the file; do nothing after ``close``."""
         if self.closed:
             return
         with suppress(OSError, ValueError):
             self.detach().close()
         with suppress(OSError):
-            os.unlink(self._hidden)
+            os.unlink(self._written_to)
 
     @property
     def closed(self) -> bool:
@@ -199,31 +181,32 @@ class ReplacingWriter(DurableWriter):
         except ValueError:  # detached
             return True
 
+
+class ReplacingWriter(DurableWriter):
+    """A writer to a hidden file; when it is closed, the hidden file replaces ``path``."""
+
+    def __init__(self, path: str, name: str, where: str) -> None:
+        """Create the hidden file; ``path`` does not change before ``close``."""
+        self._path = path
+        super().__init__(temp_path(os.path.dirname(path)), name, where)
+
+    def close(self) -> None:
+        """Return when the content is durable under its name. It is safe to call this again."""
+        if self.closed:
+            return
+        try:
+            super().close()
+            with mapped_errors("write", self._name, self._where):
+                rename_replace(self._written_to, self._path)
+                sync_directory(os.path.dirname(self._path))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(self._written_to)
+            raise
+
     def __del__(self) -> None:
         """Discard if not closed: an incomplete file must not replace another."""
         self.discard()
-
-
-def read_whole(path: str) -> bytes:
-    """Return the content of a file, with as few system calls as possible.
-
-    Raises:
-        OSError: the file cannot be opened or read.
-    """
-    descriptor = open_to_read(path)
-    try:
-        size = os.fstat(descriptor).st_size
-        # Request one byte more than expected: a shorter result means the end of the file.
-        data = os.read(descriptor, size + 1)
-        if len(data) == size:
-            return data
-        parts = [data]
-        while data:
-            data = os.read(descriptor, max(size, _BUFFER_BYTES))
-            parts.append(data)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
 
 
 def read_parts(path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
@@ -232,25 +215,12 @@ def read_parts(path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
     Raises:
         OSError: the file cannot be opened or read.
     """
-    descriptor = open_to_read(path)
-    try:
-        return [_read_part(descriptor, offset, length) for offset, length in ranges]
-    finally:
-        os.close(descriptor)
-
-
-def _read_part(descriptor: int, offset: int, length: int) -> bytes:
-    os.lseek(descriptor, offset, os.SEEK_SET)
-    data = os.read(descriptor, length)
-    if len(data) == length:
-        return data
-    parts = [data]  # fewer at the end of the file, or above the system's limit
-    missing = length - len(data)
-    while data and missing:
-        data = os.read(descriptor, missing)
-        parts.append(data)
-        missing -= len(data)
-    return b"".join(parts)
+    parts = []
+    with open(path, "rb") as file:
+        for offset, length in ranges:
+            file.seek(offset)
+            parts.append(file.read(length))
+    return parts
 
 
 def rename_replace(hidden: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Check with the kernel where a directory is, and delete files in it even if a link replaces it.
+"""Delete files in a directory even if a link replaces it.
 
 Every system call resolves a path again. After the check that a directory is inside the root, a user
 with write access to the table could replace this directory by a link. Then a vacuum would delete
@@ -19,13 +19,15 @@ _WHERE: Final = "/proc/self/fd"
 _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 
 
-class _OpenDirectory:
-    """One directory below a root, which stays open until another one is needed."""
+class HeldDirectory:
+    """Delete files by path, below a root, which is a path without links.
 
-    __slots__ = ("_descriptor", "_directory", "_root")
+    One directory is open at a time, so callers should sort names by directory. If the system cannot
+    return the path of an open directory, files are deleted by their normal paths.
+    """
 
     def __init__(self, root: str) -> None:
-        """Open directories below ``root``, a path without links; none is open at first."""
+        """Delete below ``root``; no directory is open at first."""
         self._root = root
         self._directory: str | None = None
         self._descriptor = -1
@@ -35,16 +37,6 @@ class _OpenDirectory:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._directory = -1, None
-
-
-class HeldDirectory(_OpenDirectory):
-    """Delete files by path.
-
-    One directory is open at a time, so callers should sort names by directory. If the system cannot
-    return the path of an open directory, files are deleted by their normal paths.
-    """
-
-    __slots__ = ()
 
     def unlink(self, path: str) -> None:
         """Delete a file, and the checksum that Hadoop keeps next to it.
@@ -82,38 +74,3 @@ class HeldDirectory(_OpenDirectory):
                 "the link.",
             )
         self._directory = directory
-
-
-class CheckedDirectories(_OpenDirectory):
-    """Create directories below a root, and check paths for links, in few system calls.
-
-    The last directory stays open: the kernel returns its present path, which is the given path only
-    if no part of this is a link. ``False`` as a result means only that this check cannot decide.
-    """
-
-    __slots__ = ()
-
-    def ensure(self, directory: str) -> bool:
-        """Return whether ``directory`` exists or was created, and the path to it has no links."""
-        if not _CAN_HOLD:  # pragma: no cover - not on Linux
-            return False
-        if self._leads_to(directory):
-            return True
-        parent, name = os.path.split(directory)
-        if directory == self._root or not self._leads_to(parent):
-            return False
-        try:
-            os.mkdir(name, dir_fd=self._descriptor)
-        except OSError:
-            return False
-        return True
-
-    def _leads_to(self, directory: str) -> bool:
-        if directory != self._directory:
-            try:
-                descriptor = os.open(directory, _OPEN)
-            except OSError:
-                return False
-            self.close()
-            self._descriptor, self._directory = descriptor, directory
-        return os.readlink(f"{_WHERE}/{self._descriptor}") == directory

@@ -34,7 +34,7 @@ class LocalPaths:
     def __init__(self, root: str) -> None:
         """Map names below ``root``."""
         refuse_nul(root)
-        self.root = os.path.realpath(root).replace(os.sep, "/")
+        self.root = os.path.realpath(root)
         self._base = f"{self.root.rstrip('/')}/"
         self.uri = path_to_uri(self.root)
 
@@ -68,7 +68,7 @@ class LocalPaths:
         if safe_directories is not None and directory in safe_directories:
             return path
         with mapped_errors("resolve", name, self.uri):
-            actual = os.path.realpath(directory).replace(os.sep, "/")
+            actual = os.path.realpath(directory)
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
                 f"{name!r} leads out of {self.uri} through a symbolic link",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -28,14 +27,13 @@ from deltactl.storage.local.files import (
     ReplacingWriter,
     is_temp_name,
     read_parts,
-    read_whole,
     remove_checksum,
     rename_replace,
     sync_directory,
     temp_path,
     write_new,
 )
-from deltactl.storage.local.held_directory import CheckedDirectories, HeldDirectory
+from deltactl.storage.local.held_directory import HeldDirectory
 from deltactl.storage.local.listing import (
     is_older,
     list_directories,
@@ -123,10 +121,8 @@ class LocalStore:
         self, copies: Sequence[FileCopy], *, replace: bool = False
     ) -> list[CopiedFile | None]:
         """Copy local files, many in one batch; see ``FileCopies.copy_files``."""
-        with closing(CheckedDirectories(self._paths.root)) as checked:
-            place = partial(self._place, checked)
-            for names in copy_together(copies, place, self._uri, replace=replace):
-                self.sync_directories(names)
+        for names in copy_together(copies, self._place, self._uri, replace=replace):
+            self.sync_directories(names)
         return [CopiedFile(copy.size_bytes, "kernel") for copy in copies]
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
@@ -146,10 +142,7 @@ class LocalStore:
         directory, name_prefix = self._paths.directory(prefix)
         with mapped_errors("list", prefix, self._uri):
             # A link to a directory is not followed, even if it is the start.
-            if (
-                is_absolute_name(prefix)
-                or os.path.realpath(directory).replace(os.sep, "/") == directory
-            ):
+            if is_absolute_name(prefix) or os.path.realpath(directory) == directory:
                 yield from walk_directory(directory, name_prefix)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
@@ -171,10 +164,8 @@ class LocalStore:
     def read(self, name: str) -> bytes:
         """Return the whole content of a file; see ``Store.read``."""
         path = self._paths.readable(name)
-        try:
-            return read_whole(path)
-        except (OSError, UnicodeError) as error:
-            raise map_error(error, "read", name, self._uri) from error
+        with mapped_errors("read", name, self._uri), open(path, "rb", buffering=0) as file:
+            return file.readall()
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield whole contents in order, one in memory at a time.
@@ -188,10 +179,8 @@ class LocalStore:
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each (offset, length); see ``Store.read_ranges``."""
         path = self._paths.readable(name)
-        try:
+        with mapped_errors("read", name, self._uri):
             return read_parts(path, ranges)
-        except (OSError, UnicodeError) as error:
-            raise map_error(error, "read", name, self._uri) from error
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
         """Return facts of a file and its last bytes; see ``Store.read_tail``."""
@@ -255,11 +244,9 @@ class LocalStore:
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
         """Write or replace each file, many in one batch; see ``Store.put_many``."""
         rest, count = iter(files), 0
-        with closing(CheckedDirectories(self._paths.root)) as checked:
-            place = partial(self._place, checked)
-            while names := put_together(islice(rest, _MAX_BATCH_FILES), place, self._uri):
-                self.sync_directories(names)
-                count += len(names)
+        while names := put_together(islice(rest, _MAX_BATCH_FILES), self._place, self._uri):
+            self.sync_directories(names)
+            count += len(names)
         return count
 
     def ensure_put_if_absent(self) -> None:
@@ -362,13 +349,11 @@ class LocalStore:
         directories: dict[str, str] = {}
         return [self._paths.real_name(name, directories) for name in names]
 
-    def _place(self, checked: CheckedDirectories, name: str) -> str:
+    def _place(self, name: str) -> str:
         """Return the path of a new file, and create its directory."""
         # Check each file: a link may replace a directory while hidden files are written.
-        path = self._paths.inside(name)
-        if not checked.ensure(os.path.dirname(path)):
-            path = self._paths.writable(name)
-            self._paths.make_parents(path)
+        path = self._paths.writable(name)
+        self._paths.make_parents(path)
         return path
 
     def _sync_upwards(self, directory: str, seen: set[str]) -> None:

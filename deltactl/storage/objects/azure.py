@@ -26,11 +26,11 @@ from deltactl.errors import StorageError, UsageError
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network
 from deltactl.storage.network.traffic import Traffic, azure_transport
-from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.services import (
     NO_CACHES,
     Entry,
     ObjectService,
+    Upload,
     no_bucket,
     split_directory,
 )
@@ -165,25 +165,18 @@ class AzureService(ObjectService):
         """Create a whole blob; fail if the name exists, because of the header ``If-None-Match``."""
         sync(self._fs.loop, self._upload, key, data, False)
 
-    def open_output(self, key: str) -> Any:
-        """Open a writer. Its blocks are invisible until ``close`` commits them together."""
-        return PartWriter(
-            lambda data: self.put(key, data), lambda: _Blocks(self._ask, self._blob(key))
-        )
+    def begin(self, key: str) -> Upload:
+        """Begin a blob of several blocks, which are invisible until they are committed."""
+        return _Blocks(self._ask, self._blob(key))
 
     def copy(self, key: str, target: str) -> None:
         """Copy on the server, and wait until the copy is complete."""
         self._ask(self._copy, key, target)
 
-    def facts(self, key: str) -> StoredFacts | None:
+    def facts_in(self, entry: Entry) -> StoredFacts:
         """Return size and ETag of a blob, and the MD5 that a client or the service stored."""
-        try:
-            found: StoredFacts = self._ask(self._facts, key)
-        except Exception as error:
-            if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-        return found
+        md5 = entry["content_settings"].content_md5
+        return StoredFacts(entry["size"], {"md5": bytes(md5).hex()} if md5 else {}, entry["etag"])
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy a blob if it still has the ETag of ``before``."""
@@ -254,11 +247,6 @@ class AzureService(ObjectService):
     async def _upload(self, key: str, data: bytes, overwrite: bool) -> None:
         await self._blob(key).upload_blob(data, overwrite=overwrite)
 
-    async def _facts(self, key: str) -> StoredFacts:
-        found = await self._blob(key).get_blob_properties()
-        md5 = found.content_settings.content_md5
-        return StoredFacts(found.size, {"md5": bytes(md5).hex()} if md5 else {}, found.etag)
-
     async def _copy(self, key: str, target: str, etag: str | None = None) -> None:
         from azure.core import MatchConditions
 
@@ -314,12 +302,8 @@ def _entry(container: str, blob: Any) -> Entry | None:
     # Accounts with a hierarchical namespace also list directories as blobs.
     if any(metadata.get(key) == "true" for key in ("hdi_isfolder", "Hdi_isfolder")):
         return None
-    return {
-        "name": f"{container}/{blob.name}",
-        "type": "file",
-        "size": blob.size,
-        "last_modified": blob.last_modified,
-    }
+    facts = {key: blob[key] for key in ("size", "last_modified", "etag", "content_settings")}
+    return {"name": f"{container}/{blob.name}", "type": "file", **facts}
 
 
 class _Blocks:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,12 +24,12 @@ from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.network.traffic import Traffic, gcs_session_settings
-from deltactl.storage.objects.mapped_file import discard_file
-from deltactl.storage.objects.part_writer import PART_BYTES, PartWriter
+from deltactl.storage.objects.part_writer import PART_BYTES
 from deltactl.storage.objects.services import (
     NO_CACHES,
     Entry,
     ObjectService,
+    Upload,
     no_bucket,
     split_directory,
 )
@@ -114,16 +115,9 @@ class GcsService(ObjectService):
             return None
         return _entry(bucket, found)
 
-    def facts(self, key: str) -> StoredFacts | None:
+    def facts_in(self, entry: Entry) -> StoredFacts:
         """Return size, CRC32C, MD5 (not for composite objects) and generation of an object."""
-        bucket, _, name = key.partition("/")
-        try:
-            found = self._retry.call(
-                lambda: self._fs.call("GET", "b/{}/o/{}", bucket, name, json_out=True)
-            )
-        except FileNotFoundError:
-            return None
-        return _facts(found)
+        return _facts(entry)
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy an object of this generation to another name, in as many requests as needed.
@@ -150,9 +144,9 @@ class GcsService(ObjectService):
         """Create a whole object; fail if the name exists, because of ``ifGenerationMatch=0``."""
         self._fs.pipe_file(key, data, mode="create")
 
-    def open_output(self, key: str) -> Any:
-        """Open a writer that uses a resumable upload of gcsfs for a large object."""
-        return PartWriter(lambda data: self.put(key, data), lambda: _Resumable(self._fs, key))
+    def begin(self, key: str) -> Upload:
+        """Begin a resumable upload of gcsfs."""
+        return _Resumable(self._fs, key)
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 objects."""
@@ -194,12 +188,8 @@ class GcsService(ObjectService):
 
 
 def _entry(bucket: str, found: Entry) -> Entry:
-    return {
-        "name": f"{bucket}/{found['name']}",
-        "type": "file",
-        "size": int(found.get("size", 0)),
-        "updated": found.get("updated"),
-    }
+    size = int(found.get("size", 0))
+    return {**found, "name": f"{bucket}/{found['name']}", "type": "file", "size": size}
 
 
 def _facts(found: Entry) -> StoredFacts:
@@ -222,4 +212,6 @@ class _Resumable:
         self._file.close()
 
     def abandon(self) -> None:
-        discard_file(self._file)
+        with suppress(Exception):
+            self._file.discard()
+        self._file.closed = True  # else fsspec would store an incomplete object

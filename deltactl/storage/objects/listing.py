@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from deltactl.errors import ObjectNotFoundError
 from deltactl.storage.objects.keys import ObjectKeys
-from deltactl.storage.objects.mapped_file import file_info
 from deltactl.storage.objects.services import Entry, ObjectService
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Enter, FileInfo
 
 _NAMES_IN_A_BATCH: Final = 1000
+
+
+_MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
+
+
+def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
+    """Return the facts in an entry of ``ls`` or ``info``; the file gets the name ``name``."""
+    return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
+
+
+def _modified_ms(entry: Mapping[str, Any]) -> int:
+    value = next((entry[key] for key in _MODIFIED_KEYS if entry.get(key)), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        # If a time from a library has no time zone, it is UTC.
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        value = aware.timestamp()
+    return round(value * 1000) if isinstance(value, (int, float)) else 0
 
 
 class ObjectListing:

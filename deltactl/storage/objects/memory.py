@@ -7,8 +7,7 @@ from typing import Any
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from deltactl.storage.network.traffic import Traffic
-from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.services import NO_CACHES, ObjectService
+from deltactl.storage.objects.services import NO_CACHES, ObjectService, Upload
 
 
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
@@ -33,9 +32,9 @@ class MemoryService(ObjectService):
         if self._fs.store.setdefault(key, file) is not file:
             raise FileExistsError(key)
 
-    def open_output(self, key: str) -> Any:
-        """Open a writer that keeps its data to itself until it is closed."""
-        return PartWriter(lambda data: self.put(key, data), lambda: _Collected(self, key))
+    def begin(self, key: str) -> Upload:
+        """Begin a file whose parts are kept until it is complete."""
+        return _Collected(self, key)
 
 
 class _Collected:

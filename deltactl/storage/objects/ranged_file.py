@@ -11,6 +11,8 @@ import io
 from collections.abc import Callable
 from typing import Final
 
+from fsspec.utils import merge_offset_ranges
+
 TAIL_BYTES: Final = 4 << 20
 _FIRST_WINDOW_BYTES: Final = 8 << 20
 _LARGEST_WINDOW_BYTES: Final = 32 << 20
@@ -89,17 +91,10 @@ def coalesce(
     Two ranges are merged if at most ``largest_gap`` bytes are between them and the merged range has
     at most ``largest_bytes``. Empty ranges are omitted.
     """
-    merged: list[tuple[int, int]] = []
-    for offset, length in sorted(ranges):
-        if length == 0:
-            continue
-        if merged:
-            first, so_far = merged[-1]
-            whole = max(so_far, offset + length - first)
-            if offset <= first + so_far + largest_gap and (
-                whole <= largest_bytes or whole == so_far
-            ):
-                merged[-1] = (first, whole)
-                continue
-        merged.append((offset, length))
-    return merged
+    # fsspec drops a range that is given twice.
+    wanted = sorted({(offset, offset + length) for offset, length in ranges if length})
+    starts, ends = [start for start, _ in wanted], [end for _, end in wanted]
+    _, starts, ends = merge_offset_ranges(
+        [""] * len(wanted), starts, ends, largest_gap, largest_bytes
+    )
+    return [(start, end - start) for start, end in zip(starts, ends, strict=True)]

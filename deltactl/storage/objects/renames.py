@@ -6,14 +6,13 @@ import posixpath
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from deltactl.errors import StorageError
 from deltactl.storage.objects.others import OneAtATime
-from deltactl.storage.objects.part_writer import PART_BYTES, PartWriter
-from deltactl.storage.objects.services import Entry, ObjectService
+from deltactl.storage.objects.part_writer import PART_BYTES
+from deltactl.storage.objects.services import Entry, ObjectService, Upload
 
 
 def connect_settings(file_system: Any, uri: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -67,20 +66,20 @@ class RenamingService(ObjectService):
         """Create a whole file, or raise ``FileExistsError``. This is tried once."""
         self._write(key, data, self.rename_new)
 
-    def open_output(self, key: str) -> Any:
-        """Open a writer; see ``ObjectService.open_output``."""
-        return PartWriter(partial(self.put, key), lambda: TemporaryFile(self, key))
+    def begin(self, key: str) -> Upload:
+        """Begin a file that is written in parts."""
+        return TemporaryFile(self, key)
 
     def copy(self, key: str, target: str) -> None:
         """Copy a file through this process."""
         size = int(self._retry.call(lambda: self._fs.info(key))["size"])
-        output = self.open_output(target)
+        file = TemporaryFile(self, target)
         try:
             for first in range(0, size, PART_BYTES):
-                output.write(self.read_range(key, first, min(PART_BYTES, size - first)))
-            output.close()
+                file.add(self.read_range(key, first, min(PART_BYTES, size - first)))
+            file.finish()
         except BaseException:
-            output.discard()
+            file.abandon()
             raise
 
     def stat(self, key: str) -> Entry | None:

@@ -22,8 +22,7 @@ from s3fs import S3FileSystem
 from deltactl.errors import StorageError
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.traffic import Traffic, s3_http_session, s3_session
-from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
-from deltactl.storage.objects.part_writer import PartWriter
+from deltactl.storage.objects.part_writer import MAX_COPY_BYTES, PartWriter
 from deltactl.storage.objects.s3_parts import NO_COPIES, S3Parts, error_code
 from deltactl.storage.objects.services import (
     NO_CACHES,
@@ -193,19 +192,11 @@ class S3Service(ObjectService):
             found = self.call("head_object", Bucket=bucket, Key=name)
         except FileNotFoundError:
             return None
-        return _entry(key, found["ContentLength"], found["LastModified"])
+        return {**found, **_entry(key, found["ContentLength"], found["LastModified"])}
 
-    def facts(self, key: str) -> StoredFacts | None:
-        """Return size and ETag of an object.
-
-        The ETag is an MD5 unless the object has parts or is encrypted with a key.
-        """
-        bucket, _, name = key.partition("/")
-        try:
-            found = self.call("head_object", Bucket=bucket, Key=name)
-        except FileNotFoundError:
-            return None
-        return _facts(found["ContentLength"], found["ETag"], found)
+    def facts_in(self, entry: Entry) -> StoredFacts:
+        """Return size and ETag; the ETag is an MD5 unless the object has parts or another key."""
+        return _facts(entry["size"], entry["ETag"], entry)
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy an object if it still has this ETag; in parts if one request cannot copy it."""
@@ -247,7 +238,7 @@ class S3Service(ObjectService):
             raise CannotCopyError("the service copies no parts")
 
         self._note_etag(key, before.version)
-        assembly = PartAssembly(put, lambda: S3Parts(self, target), read)
+        assembly = PartWriter(put, lambda: S3Parts(self, target), read)
         try:
             assembly.copy(key, 0, before.size_bytes)
             assembly.close()
@@ -255,15 +246,9 @@ class S3Service(ObjectService):
             assembly.discard()
             raise
 
-    def open_output(self, key: str) -> Any:
-        """Open a writer that retries each part separately."""
-        return PartWriter(lambda data: self.put(key, data), lambda: S3Parts(self, key))
-
-    def open_assembly(self, key: str) -> Any:
-        """Open a writer that also copies ranges of other objects, without reading them."""
-        return PartAssembly(
-            lambda data: self.put(key, data), lambda: S3Parts(self, key), self.read_range_as_noted
-        )
+    def begin(self, key: str) -> S3Parts:
+        """Begin a multipart upload that retries each part separately."""
+        return S3Parts(self, key)
 
     def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:
         """Begin a multipart upload.

@@ -50,7 +50,7 @@ class _Service(Protocol):
 
 
 class S3Parts:
-    """A multipart upload; implements ``part_assembly.CopyingUpload``.
+    """A multipart upload; implements ``part_writer.CopyingUpload``.
 
     The first copy to a bucket shows whether the service copies ranges. After it, up to four copies
     are in progress at the same time. If one of them fails, a later call raises the error.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import NO_BUCKET
@@ -32,6 +32,22 @@ class CannotCopyError(Exception):
     """The service does not copy these objects, or parts of them; nothing was copied."""
 
 
+class Upload(Protocol):
+    """Parts of one object, in order."""
+
+    def add(self, data: bytes) -> None:
+        """Send the next part."""
+        ...
+
+    def finish(self) -> None:
+        """Create the object from the parts."""
+        ...
+
+    def abandon(self) -> None:
+        """Discard the parts."""
+        ...
+
+
 class ObjectService:
     """Requests with fsspec's common calls: complete listings, one request for each delete.
 
@@ -42,7 +58,7 @@ class ObjectService:
     delete_batch: int = 1
     """How many keys one call of ``delete`` accepts."""
     copies_ranges: bool = False
-    """Whether ``open_assembly`` is supported."""
+    """Whether uploads copy ranges of other objects."""
     keeps_parts: bool = False
     """Whether the store keeps parts of unfinished objects until ``abort_upload``."""
     whole_below_bytes: int | None = None
@@ -140,15 +156,12 @@ class ObjectService:
         """
         raise NotImplementedError
 
-    def open_output(self, key: str) -> Any:
-        """Open a writer as in fsspec: ``close`` creates the object, ``discard`` does not."""
-        return self._fs.open(key, "wb")
+    def begin(self, key: str) -> Upload:
+        """Begin an object of several parts; if ``copies_ranges``, a ``CopyingUpload``."""
+        raise NotImplementedError
 
-    def open_assembly(self, key: str) -> Any:
-        """Open a writer like ``open_output`` that also has ``copy(source key, offset, length)``.
-
-        Only if ``copies_ranges``.
-        """
+    def read_range_as_noted(self, key: str, offset: int, length: int) -> bytes:
+        """Return some bytes of the content whose end was read last. Only if ``copies_ranges``."""
         raise NotImplementedError
 
     def copy(self, key: str, target: str) -> None:
@@ -158,7 +171,11 @@ class ObjectService:
     def facts(self, key: str) -> StoredFacts | None:
         """Return size, checksums and version of an object; ``None`` if it does not exist."""
         entry = self.stat(key)
-        return None if entry is None else StoredFacts(int(entry["size"]))
+        return None if entry is None else self.facts_in(entry)
+
+    def facts_in(self, entry: Entry) -> StoredFacts:
+        """Return size, checksums and version of an object from a result of ``stat``."""
+        return StoredFacts(int(entry["size"]))
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy an object on the server if it still has these facts; return the facts of the copy.

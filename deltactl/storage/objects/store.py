@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -21,8 +22,8 @@ from deltactl.storage.errors import no_versions_error
 from deltactl.storage.file_copies import FileCopies
 from deltactl.storage.objects.copies import ListedCopies
 from deltactl.storage.objects.keys import ObjectKeys
-from deltactl.storage.objects.listing import ObjectListing
-from deltactl.storage.objects.mapped_file import MappedAssembly, MappedFile, file_info
+from deltactl.storage.objects.listing import ObjectListing, file_info
+from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
 from deltactl.storage.objects.services import ObjectService
@@ -134,11 +135,7 @@ class ObjectStore:
 
     def open_assembly(self, name: str) -> Assembly:
         """Open a writer to a new object; the service copies byte ranges."""
-        key = self._keys.writable(name)
-        self._copies.forget(name)
-        with self._keys.mapped("create", name):
-            file = self._service.open_assembly(key)
-        return MappedAssembly(file, self._keys.mapper("write", name), self._keys.readable)
+        return self._open_for_writing(name)
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Return files whose name is >= ``start``; see ``Store.list_from``."""
@@ -215,18 +212,22 @@ class ObjectStore:
 
     def open_output(self, name: str) -> BinaryIO:
         """Open a writer to a new object; ``close`` creates the object."""
-        return cast("BinaryIO", self._open_for_writing("create", name))
+        return cast("BinaryIO", self._open_for_writing(name))
 
     def open_replacement(self, name: str) -> Replacement:
         """Open a writer to an object; ``close`` replaces the object."""
-        return self._open_for_writing("write", name)
+        return self._open_for_writing(name)
 
-    def _open_for_writing(self, verb: str, name: str) -> MappedFile:
-        key = self._keys.writable(name)
+    def _open_for_writing(self, name: str) -> PartWriter:
+        key, service = self._keys.writable(name), self._service
         self._copies.forget(name)
-        with self._keys.mapped(verb, name):
-            file = self._service.open_output(key)
-        return MappedFile(file, self._keys.mapper("write", name))
+        return PartWriter(
+            partial(service.put, key),
+            partial(service.begin, key),
+            service.read_range_as_noted,
+            key_of=self._keys.readable,
+            mapped=partial(self._keys.mapped, "write", name),
+        )
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole object; see ``Store.put``."""

@@ -27,7 +27,7 @@ from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.storage.assembly import open_assembly
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.objects import s3_parts
-from deltactl.storage.objects.part_assembly import PartAssembly
+from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, Fault, FaultProxy, Held, Rule, fault_proxy
@@ -293,16 +293,16 @@ def test_a_source_that_changes_between_its_footer_and_the_copy_is_found(
 ) -> None:
     """The service compares the tag of the content that the footer was read from."""
     (first, *_) = scene.table.snapshot().files["path"].to_pylist()
-    copy = PartAssembly.copy
+    copy = PartWriter.copy
 
-    def copy_late(self: PartAssembly, source: str, offset: int, length: int) -> None:
+    def copy_late(self: PartWriter, source: str, offset: int, length: int) -> None:
         data = bytearray(scene.store.read(first))
         data[1000] ^= 1
         scene.store.put(first, bytes(data))
-        monkeypatch.setattr(PartAssembly, "copy", copy)
+        monkeypatch.setattr(PartWriter, "copy", copy)
         copy(self, source, offset, length)
 
-    monkeypatch.setattr(PartAssembly, "copy", copy_late)
+    monkeypatch.setattr(PartWriter, "copy", copy_late)
     with suppress(DeltactlError):
         scene.table.optimize(COPIED)
     copies = [r for r in scene.proxy.requests if "x-amz-copy-source" in r.headers]

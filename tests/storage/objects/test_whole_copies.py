@@ -17,7 +17,7 @@ from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.storage.copying import FileToCopy, copy_file, copy_many
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.network.counts import Requests, requests_sent
-from deltactl.storage.objects import part_assembly
+from deltactl.storage.objects import part_writer
 from deltactl.storage.objects import s3 as s3_service
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
@@ -118,7 +118,7 @@ def test_other_credentials_are_another_service(server: ObjectServer, root: str) 
 def test_larger_objects_than_one_request_copies_are_copied_by_parts(
     server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_assembly, "MAX_COPY_BYTES", 12 * _MIB)
+    monkeypatch.setattr(part_writer, "MAX_COPY_BYTES", 12 * _MIB)
     monkeypatch.setattr(s3_service, "MAX_COPY_BYTES", 12 * _MIB)
     store = open_store(root, server.options)
     store.put("from", LARGE)
@@ -139,7 +139,7 @@ def test_larger_objects_than_one_request_copies_are_copied_by_parts(
 def test_a_failed_copy_by_parts_leaves_no_parts(
     server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_assembly, "MAX_COPY_BYTES", 12 * _MIB)
+    monkeypatch.setattr(part_writer, "MAX_COPY_BYTES", 12 * _MIB)
     monkeypatch.setattr(s3_service, "MAX_COPY_BYTES", 12 * _MIB)
     store = open_store(root, server.options)
     store.put("from", LARGE)
