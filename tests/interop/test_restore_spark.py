@@ -44,8 +44,8 @@ def commit_of(path: Path, version: int) -> list[Any]:
             values = body["partitionValues"].items()
             body["partitionValues"] = {key: it for key, it in values if it is not None}
         found.append((name, str(body.get("path")), body))
-    names = list(dict.fromkeys(name for name, _, _ in found))
-    return sorted(found, key=lambda it: (names.index(it[0]), it[1], str(it[2])))
+    assert [name for name, _, _ in found].index("commitInfo") == 0
+    return sorted(found, key=lambda it: (it[0], it[1], str(it[2])))  # the order means nothing
 
 
 def restore_copy(theirs: Path, ours: Path, scene: Scene) -> int:
