@@ -45,6 +45,10 @@ def root(
             help="Install command completion for your shell: bash, zsh or fish",
         ),
     ] = False,
+    show_completion: Annotated[
+        bool,
+        typer.Option("--show-completion", help="Print the script that --install-completion writes"),
+    ] = False,
 ) -> None:
     """Maintain Delta Lake tables.
 
@@ -60,6 +64,11 @@ def root(
     if install_completion:
         _install_completion(session)
         raise typer.Exit
+    if show_completion:
+        from deltactl.cli.reference.install import detect_shell, find_script
+
+        typer.echo(find_script(detect_shell(session.environ)).read_text("utf-8"), nl=False)
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command.")
 
@@ -74,9 +83,18 @@ def _print_version(session: Session) -> None:
 
 
 def _install_completion(session: Session) -> None:
+    from deltactl.cli.confirm import ask, can_ask
     from deltactl.cli.reference.install import install_completion
 
-    for line in install_completion(session.environ):
+    def confirm(changes: Sequence[str]) -> bool:
+        if not can_ask(session):
+            return True
+        for line in changes:
+            typer.echo(line, err=True)
+        return ask(session, "Write this?")
+
+    done = install_completion(session.environ, confirm)
+    for line in done[-1:] if can_ask(session) else done:  # the question showed the others
         typer.echo(line)
 
 

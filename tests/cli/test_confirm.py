@@ -50,6 +50,22 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "events"
 
 
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_completion_is_installed_after_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    with Person("--install-completion") as person:
+        person.wait_for("Write this? [y/N]: ")
+        assert f"line in {tmp_path}/.bashrc: [ -r " in person.seen
+        assert not (tmp_path / ".bashrc").exists()
+        person.type(f"{answer}\n")
+        said = "start a new bash to use it" if answer == "y" else "nothing was changed"
+        assert person.end() == (0, f"{said}\n")
+    assert (tmp_path / ".bashrc").exists() == (answer == "y")
+
+
 class Person:
     """Sits at a terminal of stdin and stderr; stdout goes elsewhere."""
 

@@ -20,7 +20,7 @@ from tests.docs.blocks import Block
 from tests.docs.sandbox import Sandbox, is_shown, read_commands, read_screen, without_comment
 
 SPECS = {spec.name: spec for spec in COMMANDS}
-_ROOT_OPTIONS = ("--version", "--help", "--install-completion", "-v", "-h")
+_ROOT_OPTIONS = ("--version", "--help", "--install-completion", "--show-completion", "-v", "-h")
 
 
 # -- the command line ------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ _NAMES: Final = {
     ),
     Group.OUTPUT: (
         "ddl debug dump-listing help metrics install-completion no-color output quiet "
-        "restorable verbose"
+        "restorable show-completion verbose"
     ),
 }
 _GROUPS: Final = {name: group for group, names in _NAMES.items() for name in names.split()}

@@ -1,10 +1,10 @@
-"""``deltactl --install-completion``: install the script for the user's shell."""
+"""``deltactl --install-completion`` and ``--show-completion``: the script for the user's shell."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -44,10 +44,13 @@ def find_script(shell: Shell) -> Path:
     return inside if inside.exists() else package.parent / "completions" / inside.name
 
 
-def install_completion(environ: Mapping[str, str]) -> list[str]:
+def install_completion(
+    environ: Mapping[str, str], confirm: Callable[[Sequence[str]], bool] = lambda changes: True
+) -> list[str]:
     """Write the script for the user's shell; return lines that say what was done.
 
-    Running it again replaces the script, and changes nothing else.
+    ``confirm`` gets lines that say what will be done. Running it again replaces the script, and
+    changes nothing else.
 
     Raises:
         UsageError: there is no script for this shell.
@@ -55,16 +58,20 @@ def install_completion(environ: Mapping[str, str]) -> list[str]:
     """
     shell = detect_shell(environ)
     place = find_place(shell, environ)
+    changes = [f"script: {place.script}"]
     try:
+        lacks_line = place.rc_file is not None and not _has_line(place.rc_file, place.rc_line)
+        if lacks_line:
+            changes.append(f"line in {place.rc_file}: {place.rc_line}")
+        if not confirm(changes):
+            return ["nothing was changed"]
         place.script.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(find_script(shell), place.script)
-        added = place.rc_file is not None and _ensure_line(place.rc_file, place.rc_line)
+        if lacks_line and place.rc_file is not None:
+            _append_line(place.rc_file, place.rc_line)
     except OSError as error:
         raise DeltactlError(f"cannot write {error.filename!r}: {error.strerror}") from error
-    said = [f"wrote {place.script}"]
-    if added:
-        said.append(f"added to {place.rc_file}: {place.rc_line}")
-    return [*said, f"start a new {shell} to use it"]
+    return [*changes, f"start a new {shell} to use it"]
 
 
 def detect_shell(environ: Mapping[str, str]) -> Shell:
@@ -101,11 +108,15 @@ def find_place(shell: Shell, environ: Mapping[str, str]) -> Place:
     return Place(script, home / ".bashrc", f'[ -r "{script}" ] && . "{script}"')
 
 
-def _ensure_line(path: Path, line: str) -> bool:
-    """Append a line unless it is there; return whether it was appended."""
-    text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
-    if line in text.splitlines():
-        return False
+def _has_line(path: Path, line: str) -> bool:
+    return path.exists() and line in _read(path).splitlines()
+
+
+def _append_line(path: Path, line: str) -> None:
+    text = _read(path) if path.exists() else ""
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{os.linesep if text and not text.endswith(os.linesep) else ''}{line}\n")
-    return True
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8", "surrogateescape")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -274,6 +274,26 @@ def test_installing_twice_changes_nothing_more(tmp_path: Path, shell: Shell) -> 
     assert found.script.read_text() == find_script(shell).read_text()
     if found.rc_file is not None:
         assert found.rc_file.read_text() == f"# mine\n{found.rc_line}\n"
+
+
+def test_what_is_refused_is_not_installed(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    def refuse(changes: Sequence[str]) -> bool:
+        shown.extend(changes)
+        return False
+
+    environ = {"HOME": str(tmp_path), "SHELL": "/bin/bash"}
+    found = find_place(Shell.BASH, environ)
+    assert install_completion(environ, refuse) == ["nothing was changed"]
+    assert shown == [f"script: {found.script}", f"line in {found.rc_file}: {found.rc_line}"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("shell", list(Shell))
+def test_the_script_is_shown(cli: RunCli, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    assert cli("--show-completion").out == find_script(shell).read_text()
 
 
 def test_a_wheel_installs_its_scripts(tmp_path: Path) -> None:
