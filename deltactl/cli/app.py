@@ -15,11 +15,12 @@ import typer
 from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status
-from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
+from deltactl.cli.failures import explain_failure, show_traceback
 from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, build_options
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import ReaderGone, stdout_errors
+from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.startup import share_free_memory

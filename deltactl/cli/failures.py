@@ -9,6 +9,7 @@ from typing import Final
 import typer
 
 from deltactl.cli.output.output import Output
+from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.cli.parsing.usage_errors import restate_usage_error
 from deltactl.cli.signals import Terminated
 from deltactl.errors import (
@@ -17,8 +18,6 @@ from deltactl.errors import (
     InterruptedRunError,
     OutOfMemoryError,
 )
-
-PROGRAM = "deltactl"
 
 # Messages of errors that mean a lack of memory, but are not a MemoryError.
 _NO_MEMORY: Final = ("can't start new thread", "failed to map segment from shared object")

@@ -13,7 +13,6 @@ from typer.core import TyperCommand, TyperGroup
 from deltactl.cli.command import Command
 from deltactl.cli.command_table import CommandSpec
 from deltactl.cli.exits import render_exit_status
-from deltactl.cli.failures import PROGRAM
 from deltactl.cli.help import describe_command, write_help
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import Options, declare
@@ -24,6 +23,7 @@ from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.output import stdout_errors
+from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 

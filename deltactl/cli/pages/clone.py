@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.page import Page, Styled, Tone
-from deltactl.cli.parsing.argv import real_command
+from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def render_report(page: Page, report: CloneReport, argv: Sequence[str], target: 
         page.line(f"  {real_command(argv)}")
     elif plan.deep:
         page.line("To compare all files of the clone with its log:")
-        page.line(f"  deltactl check {shlex.quote(target)}")
+        page.line(f"  {typed_command(['check', target])}")
     else:
         page.line("The clone needs the files of:")
         for uri in report.notes or (plan.source_uri,):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.parsing.argv import real_command
+from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -102,13 +101,12 @@ def _list_facts(report: TableReport) -> Iterator[tuple[str, str]]:
 
 
 def _describe_waiting(facts: TableFacts, count: int, what: str) -> str:
-    table = shlex.quote(facts.table)
-    command = f"vacuum {table} --force-retention"
+    words = ["vacuum", facts.table, "--force-retention"]
     if what == "commit":
-        command = f"checkpoint {table} --cleanup-only --yes"
+        words = ["checkpoint", facts.table, "--cleanup-only", "--yes"]
     return (
         f"{format_count(count, what)} past the retention by this machine's clock only. If it is "
-        f"right, run `deltactl {command}`"
+        f"right, run `{typed_command(words)}`"
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.page import Page, Styled, Tone
 from deltactl.cli.pages.history_diff import render_diff
-from deltactl.cli.parsing.argv import real_command
+from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -80,5 +79,5 @@ def _render_missing(page: Page, label: str, missing: tuple[Missing, ...]) -> Non
 
 
 def _undo_command(plan: RestorePlan, table: str) -> str:
-    command = f"deltactl restore {shlex.quote(table)} --to-version {plan.version}"
-    return command if plan.predicate is None else f"{command} --where {shlex.quote(plan.predicate)}"
+    where = [] if plan.predicate is None else ["--where", plan.predicate]
+    return typed_command(["restore", table, "--to-version", str(plan.version), *where])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.parsing.argv import real_command
+from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.units import format_count, format_duration, format_size, format_timestamp
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def describe_mode(mode: str, complete_since: int | None, listed_files: int | Non
 def describe_undo(run_id: str | None, was_moved: bool, table: str) -> str:
     """Return how to restore the files."""
     if was_moved:
-        return f"deltactl vacuum {shlex.quote(table)} --undo {run_id}"
+        return typed_command(["vacuum", table, "--undo", str(run_id)])
     return "possible only if the store keeps old object versions: --quarantine was not used"
 
 

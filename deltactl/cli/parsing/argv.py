@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
+PROGRAM: Final = "deltactl"
 _SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
+_LIVE: Final = re.compile(r'["$`\\!]')  # special inside of double quotes
 _LOOKS: Final = ("--dry-run", "--check")
 _PASSWORD: Final = re.compile(r"(://[^/@:]*):[^/@]*@")
 _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGNORECASE)
@@ -15,14 +20,26 @@ _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGN
 
 def typed_command(argv: Sequence[str]) -> str:
     """Return the command line of the run, without secrets."""
-    words, is_secret = ["deltactl"], False
+    words, is_secret = [_program()], False
     for word in argv:
         if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
             words.append(_mask(word))
         else:
-            words.append(shlex.quote(mask_address(word)))
+            words.append(_quote(mask_address(word)))
         is_secret = word in _SECRET_FLAGS
     return " ".join(words)
+
+
+def _quote(word: str) -> str:
+    """Return a word as a person would type it: in double quotes if it has single quotes."""
+    return f'"{word}"' if "'" in word and not _LIVE.search(word) else shlex.quote(word)
+
+
+def _program() -> str:
+    """Return the name of the program, with its path if the shell would not find it."""
+    typed = sys.argv[0]
+    is_found = Path(typed).name != PROGRAM or shutil.which(PROGRAM) is not None
+    return PROGRAM if is_found else _quote(typed)
 
 
 def real_command(argv: Sequence[str]) -> str:

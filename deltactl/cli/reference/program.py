@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.cli.failures import PROGRAM
 from deltactl.cli.group import LazyGroup, load_command
 from deltactl.cli.help import CommandDoc, describe_command
+from deltactl.cli.parsing.argv import PROGRAM
 
 
 @dataclass(frozen=True, slots=True)

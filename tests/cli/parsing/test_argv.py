@@ -1,0 +1,48 @@
+"""Printed commands can be pasted into the shell that printed them."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.parsing.argv import real_command
+
+
+@pytest.mark.parametrize(
+    ("word", "typed"),
+    [
+        ("day = '2024-01-31'", "\"day = '2024-01-31'\""),
+        ("a b", "'a b'"),
+        ("lake/*", "'lake/*'"),
+        ("s3://lake/events", "s3://lake/events"),
+        ("a = 'x' AND b = \"y\"", None),
+        ("price = '$5'", None),
+        ("`c d` = 'x'", None),
+        ("\\ = '!'", None),
+    ],
+)
+def test_words_are_quoted_as_people_quote_them(word: str, typed: str | None) -> None:
+    printed = real_command(["optimize", "t", "--where", word, "--dry-run"])
+    assert shlex.split(printed) == ["deltactl", "optimize", "t", "--where", word]
+    shell = ["bash", "-c", f"printf %s {printed.partition('--where ')[2]}"]
+    assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == word
+    if typed is not None:
+        assert printed == f"deltactl optimize t --where {typed}"
+
+
+def test_a_program_that_is_not_on_the_path_is_printed_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "my tools" / "deltactl"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert real_command(["check", "t"]) == f"'{program}' check t"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert real_command(["check", "t"]) == "deltactl check t"
