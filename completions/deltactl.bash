@@ -115,11 +115,11 @@ _deltactl() {
         vacuum:--keep-last) kind=nothing ;;
         vacuum:--also-keep-for) kind=directories ;;
         vacuum:--max-files) kind=nothing ;;
+        vacuum:--if-needed) kind=nothing ;;
         vacuum:--max-orphan-fraction) kind=nothing ;;
         vacuum:--quarantine-for) kind=nothing ;;
         vacuum:--undo) kind=nothing ;;
         vacuum:--forget-clone) kind=directories ;;
-        vacuum:--if-needed) kind=nothing ;;
         vacuum:--engine) kind=choices values='auto spark local' ;;
         vacuum:--spark-threshold) kind=nothing ;;
         vacuum:--master) kind=nothing ;;
@@ -232,7 +232,7 @@ _deltactl() {
         generate-manifest:--progress) kind=choices values='auto none plain json' ;;
         restore:--to-version) kind=nothing ;;
         restore:--to-timestamp) kind=nothing ;;
-        restore:--where) kind=nothing ;;
+        restore:--where) kind=columns ;;
         restore:--engine) kind=choices values='auto spark local' ;;
         restore:--spark-threshold) kind=nothing ;;
         restore:--master) kind=nothing ;;
@@ -305,7 +305,7 @@ _deltactl() {
             describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             describe-detail) values='--version --at --layout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --rewrite --min-row-group --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --forget-clone --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             checkpoint) values='--version --kind --sidecar-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             maintain) values='--policy --budget --only --metrics --max-concurrent --memory --no-lease --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;

@@ -153,14 +153,13 @@ class VacuumKeywords(TypedDict, total=False):
     dump_listing: str | None
     keep_versions: Sequence[int]
     keep_last: int | None
-    force_retention: bool
-    max_files: int | None
-    max_orphan_fraction: float
+    also_keep_for: Sequence[str]
     include_orphans: bool
     include_unknown: bool
+    max_files: int | None
+    need: Need | Sequence[str] | None
     ignore_manifests: bool
-    also_keep_for: Sequence[str]
+    max_orphan_fraction: float
+    force_retention: bool
     quarantine: bool
     quarantine_for: timedelta | str
-    journal: bool
-    need: Need | None

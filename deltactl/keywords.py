@@ -39,7 +39,7 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
 
 
 def _convert(keyword: str, value: Any, hint: Any) -> Any:
-    convert = _find_converter(hint)
+    convert = find_converter(hint)
     if value is None or convert is None:
         return value
     try:
@@ -54,7 +54,12 @@ def keyword_types(kind: type) -> dict[str, tuple[str, Any]]:
     """Return the field and the type of each keyword."""
     hints = get_type_hints(kind, include_extras=True)
     names = [field.name for field in fields(kind)]
-    return {name.removesuffix("_ms"): (name, hints[name]) for name in names}
+    return {keyword_of(name): (name, hints[name]) for name in names}
+
+
+def keyword_of(field: str) -> str:
+    """Return the keyword of a field."""
+    return field.removesuffix("_ms")
 
 
 def without_none(hint: Any) -> Any:
@@ -64,7 +69,7 @@ def without_none(hint: Any) -> Any:
     return members[0] if is_optional else hint
 
 
-def _find_converter(hint: Any) -> Callable[[Any], Any] | None:
+def find_converter(hint: Any) -> Callable[[Any], Any] | None:
     """Return the function that converts an argument to a field of this type, if one is needed."""
     hint = without_none(hint)
     collection = get_origin(hint)

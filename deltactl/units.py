@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 
+from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 
 _MAX_LONG: Final = 2**63 - 1
@@ -186,9 +187,12 @@ def to_duration_ms(duration: timedelta | str) -> int:
 
 
 def to_timestamp_ms(timestamp: datetime | str) -> int:
-    """Return milliseconds since 1970 UTC; a time without a zone is UTC."""
+    """Return milliseconds since 1970 UTC; a time without a zone is UTC; "2h" is two hours ago."""
     if isinstance(timestamp, str):
-        return parse_timestamp(timestamp)
+        try:
+            return SystemClock().now_ms() - parse_duration(timestamp)
+        except UsageError:
+            return parse_timestamp(timestamp)
     zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     return (zoned - _EPOCH.replace(tzinfo=UTC)) // timedelta(milliseconds=1)
 

@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -16,9 +17,9 @@ from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import explain_failure, show_traceback
-from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, build_options
+from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup
 from deltactl.cli.options.common import GlobalOptions
-from deltactl.cli.options.groups import Group
+from deltactl.cli.options.declared import sign, take_options
 from deltactl.cli.output.output import ReaderGone, stdout_errors
 from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.cli.session import Session
@@ -26,31 +27,29 @@ from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.startup import share_free_memory
 from deltactl.engine.memory import limit_of_address_space
 from deltactl.errors import DeltactlError
+from deltactl.option_fields import Group, option_field
 
 
-def root(
-    ctx: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            help="Show the version of deltactl. With -v, also show the versions of engines and "
-            "libraries",
-            rich_help_panel=Group.OUTPUT,
-        ),
-    ] = False,
-    install_completion: Annotated[
-        bool,
-        typer.Option(
-            "--install-completion",
-            help="Install command completion for your shell: bash, zsh or fish",
-        ),
-    ] = False,
-    show_completion: Annotated[
-        bool,
-        typer.Option("--show-completion", help="Print the script that --install-completion writes"),
-    ] = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class RootOptions:
+    """The options of the program itself."""
+
+    version: bool = option_field(
+        False,
+        "Show the version of deltactl. With -v, also show the versions of engines and libraries",
+        group=Group.OUTPUT,
+    )
+    install_completion: bool = option_field(
+        False,
+        "Install command completion for your shell: bash, zsh or fish",
+        group=Group.OUTPUT,
+    )
+    show_completion: bool = option_field(
+        False, "Print the script that --install-completion writes", group=Group.OUTPUT
+    )
+
+
+def root(ctx: typer.Context) -> None:
     """Maintain Delta Lake tables.
 
     \b
@@ -58,14 +57,14 @@ def root(
       deltactl describe-history /data/events --limit 10
       deltactl optimize /data/events --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    if version:
-        _print_version(session)
+    session, options = Session.of(ctx), take_options(ctx, RootOptions, ())
+    if options.version:
+        _print_version(session, take_options(ctx, GlobalOptions, ()).verbose)
         raise typer.Exit
-    if install_completion:
+    if options.install_completion:
         _install_completion(session)
         raise typer.Exit
-    if show_completion:
+    if options.show_completion:
         from deltactl.cli.reference.install import detect_shell, find_script
 
         typer.echo(find_script(detect_shell(session.environ)).read_text("utf-8"), nl=False)
@@ -74,9 +73,9 @@ def root(
         ctx.fail("Missing command.")
 
 
-def _print_version(session: Session) -> None:
+def _print_version(session: Session, verbose: int) -> None:
     typer.echo(f"{PROGRAM} {__version__}")
-    if session.options_before.verbose:
+    if verbose:
         from deltactl.cli.versions import describe_versions
 
         for line in describe_versions(session.environ):
@@ -109,11 +108,10 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
         context_settings=CONTEXT_SETTINGS,
         invoke_without_command=True,
     )
-    app.callback()(root)
+    app.callback()(sign(root, (GlobalOptions, RootOptions)))
     group = typer.main.get_command(app)
     assert isinstance(group, LazyGroup)
-    group.params[:0] = build_options(GlobalOptions)
-    group.register(specs)
+    group.register(specs, root, (GlobalOptions, RootOptions))
     return group
 
 

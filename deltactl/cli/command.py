@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
+from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import typer
@@ -13,20 +15,16 @@ from typer.core import TyperCommand
 from deltactl.cli.help import describe_command, write_help
 from deltactl.cli.html_report.write import Report, write_at_end
 from deltactl.cli.leases import take_lease
-from deltactl.cli.options.common import GlobalOptions
-from deltactl.cli.options.engine import EngineOptions
+from deltactl.cli.options.declared import Declared
 from deltactl.cli.options.fleet import (
     FleetOptions,
     asks_for_text,
     refuse_options_for_one_table,
 )
-from deltactl.cli.options.leases import LeaseOptions
-from deltactl.cli.options.log_store import LogStoreOptions
-from deltactl.cli.options.time_limit import TimeLimit
+from deltactl.cli.options.params import fill_in_settings, settings_of
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
-from deltactl.cli.settings.params import fill_in_settings, settings_of
 from deltactl.cli.startup import load_arrow
 from deltactl.errors import UsageError
 
@@ -51,6 +49,13 @@ def _missing_value(ctx: Any, name: str) -> UsageError:
 class Command(TyperCommand):
     """A command with the global options; the session begins before the command runs."""
 
+    function: Callable[..., None]
+    classes: Mapping[str, type]
+    """The parameters of the function that take the options of a class."""
+    own: Mapping[str, Declared]
+    """The options of these classes, by field."""
+    declared: Mapping[str, Declared]
+    """All options, those that commands share included."""
     takes_tables = False
     takes_lease = False
     needs_arrow = True
@@ -77,19 +82,18 @@ class Command(TyperCommand):
         session = Session.of(ctx)
         if ctx.params.get("policy") is not None:
             session.use_settings(ctx.params["policy"])
-        options = session.options_before.merge(GlobalOptions.take(ctx.params))
-        engine = EngineOptions.take(ctx.params)
-        log_store = LogStoreOptions.take(ctx.params)
-        session.begin(self.name, ctx.params.get("table"), options, engine, log_store)
+        session.begin(ctx)
         session.check_settings(self.name or "", settings_of(self))
+        session.ensure_alone()
         fill_in_settings(ctx, session.sources)
         session.output.shows_success = (
             not session.options.quiet or self.only_shows or asks_for_text(ctx.params)
         )
-        session.limit_time(TimeLimit.take(ctx.params))
-        with write_at_end(session, Report.take(ctx.params)):
+        session.limit_time()
+        with write_at_end(session, Report.take(session)):
             if self.takes_tables:
-                return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
+                options = replace(session.take(FleetOptions), table=ctx.params["table"] or [])
+                return self._invoke_tables(ctx, session, options)
             if session.output.form in CI_FORMATS:
                 raise UsageError(
                     f"{self.name} does not support -o {session.output.form}",
@@ -101,12 +105,26 @@ class Command(TyperCommand):
         if session.table is not None and self.needs_arrow:
             load_arrow()
         if not self.takes_lease:
-            return super().invoke(ctx)
-        with take_lease(session, LeaseOptions.take(ctx.params)) as skipped:
+            return self._call(ctx, session)
+        with take_lease(session, ctx.params) as skipped:
             if skipped is None:
-                return super().invoke(ctx)
+                return self._call(ctx, session)
             session.skip(skipped)
         return None
+
+    def _call(self, ctx: Any, session: Session) -> None:
+        """Call the function with what its parameters ask for."""
+        given: dict[str, Any] = {}
+        for name in signature(self.function).parameters:
+            if name == "ctx":
+                given[name] = ctx
+            elif name == "session":
+                given[name] = session
+            elif name in self.classes:
+                given[name] = session.take(self.classes[name])
+            else:
+                given[name] = ctx.params[name]
+        self.function(**given)
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
         """Run on one table, or on each of several in a separate session."""
@@ -146,7 +164,7 @@ class Command(TyperCommand):
         from deltactl.cli.fleet.run import Fleet
 
         if len(tables) > 1:
-            refuse_options_for_one_table(ctx.params)
+            refuse_options_for_one_table(ctx)
 
         def run_table(child: Session) -> None:
             twin = copy(ctx)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.options.engine import ResolvedEngine
+from deltactl.cli.options.engine import EngineOptions
 from deltactl.engine.base import (
     CancelToken,
     Done,
@@ -76,7 +76,7 @@ class ChosenEngine(Engine):
     It starts when it is first needed, so that a plan does not start Spark.
     """
 
-    options: ResolvedEngine
+    options: EngineOptions
     environ: Mapping[str, str]
     table: str
     warn: Warn
@@ -159,7 +159,7 @@ class ChosenEngine(Engine):
             from deltactl.engine.spark.facts import load_spark_facts
 
             self._facts = load_spark_facts(
-                self.environ, master=self.options.master, remote=self.options.remote
+                self.environ, master=self.options.master, remote=self.options.spark_remote
             )
         return self._facts
 
@@ -192,8 +192,8 @@ class ChosenEngine(Engine):
 
         return SparkSettings(
             self.options.master,
-            self.options.remote,
-            self.options.conf,
+            self.options.spark_remote,
+            self.options.spark_conf,
             self.verbose,
             self.max_concurrent,
         )
@@ -201,7 +201,7 @@ class ChosenEngine(Engine):
 
 @contextmanager
 def open_engine(
-    options: ResolvedEngine,
+    options: EngineOptions,
     *,
     environ: Mapping[str, str],
     table: str,

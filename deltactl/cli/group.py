@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,17 +14,14 @@ from deltactl.cli.command import Command
 from deltactl.cli.command_table import CommandSpec
 from deltactl.cli.exits import render_exit_status
 from deltactl.cli.help import describe_command, write_help
-from deltactl.cli.options.common import GlobalOptions
-from deltactl.cli.options.declared import Options, declare
+from deltactl.cli.options.common import GlobalOptions, ReportOptions, TimeLimit
+from deltactl.cli.options.declared import Declared, declared_options, option_classes, sign
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
-from deltactl.cli.options.report import ReportOptions
-from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.output import stdout_errors
 from deltactl.cli.parsing.argv import PROGRAM
-from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -34,9 +31,14 @@ class LazyGroup(TyperGroup):
     """Commands listed by name and one line of help; their modules are imported when they run."""
 
     specs: dict[str, CommandSpec]
+    declared: Mapping[str, Declared]
 
-    def register(self, specs: Sequence[CommandSpec]) -> None:
-        """Fill in the command table."""
+    def register(
+        self, specs: Sequence[CommandSpec], root: Callable[[Any], None], classes: Sequence[type]
+    ) -> None:
+        """Fill in the command table, and the function and the options before a command."""
+        self._root = root
+        self.declared = _by_field(classes)
         self.specs = {spec.name: spec for spec in specs}
         for spec in specs:
             row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
@@ -55,8 +57,8 @@ class LazyGroup(TyperGroup):
         write_help(doc, formatter, PROGRAM, self.epilog or "", commands)
 
     def invoke(self, ctx: Any) -> Any:
-        """Move the global options before the command into the session, then run the command."""
-        Session.of(ctx).options_before = GlobalOptions.take(ctx.params)
+        """Run what comes before the command, then the command."""
+        self.callback = lambda **_: self._root(ctx)
         return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -77,21 +79,16 @@ def load_command(spec: CommandSpec) -> Command:
             hint="See `deltactl --help`.",
         )
     module = import_module(spec.module)
-    command = build_command(module.command, spec.name)
-    params = {param.name: param for param in command.params}
-    for options in options_of(spec):
-        # The tables of `FleetOptions` take the place of the command's own argument.
-        params |= {param.name: param for param in build_options(options)}
-    command.params = list(params.values())
+    command = build_command(module.command, spec.name, options_of(spec))
     command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
     command.needs_arrow, command.only_shows = spec.needs_arrow, spec.only_shows
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
 
 
-def options_of(spec: CommandSpec) -> list[type[Options]]:
+def options_of(spec: CommandSpec) -> list[type]:
     """Return the classes of shared options of a command, in the order of its help."""
-    groups: tuple[tuple[bool, type[Options]], ...] = (
+    groups: tuple[tuple[bool, type], ...] = (
         (spec.has_engine, EngineOptions),
         (spec.commits, LogStoreOptions),
         (spec.has_time_limit, TimeLimit),
@@ -110,17 +107,23 @@ def find_group(ctx: typer.Context) -> LazyGroup:
     return group
 
 
-def build_options(options: type[Options]) -> list[Any]:
-    """Build the parameters that a class of options declares."""
-    return build_command(declare(options), "options").params
+def build_command(function: Any, name: str, shared: Sequence[type] = ()) -> Command:
+    """Build a command from a function whose parameters are its arguments and options.
 
-
-def build_command(function: Any, name: str) -> Command:
-    """Build a command from a function whose signature declares its options."""
+    ``shared`` are the classes of options that the function does not take itself.
+    """
+    classes = option_classes(function)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name, cls=Command, epilog=render_exit_status(), context_settings=CONTEXT_SETTINGS)(
-        function
+        sign(function, (*classes.values(), *shared))
     )
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
+    command.function, command.classes = function, classes
+    command.own = _by_field(classes.values())
+    command.declared = {**command.own, **_by_field(shared)}
     return command
+
+
+def _by_field(classes: Iterable[type]) -> dict[str, Declared]:
+    return {option.field: option for kind in classes for option in declared_options(kind)}

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from typer.core import TyperArgument, TyperOption
 
-from deltactl.cli.options.groups import Group, group_of
+from deltactl.cli.options.declared import Declared
+from deltactl.cli.options.groups import group_of
+from deltactl.option_fields import Group
 
 _EXAMPLES: Final = "\b\nExamples:\n"
 _WIDEST_NAME: Final = 30  # a longer name has a line of its own
@@ -30,6 +32,9 @@ class OptionDoc:
     group: Group
     choices: tuple[str, ...] = ()
     is_repeatable: bool = False
+    default: str | None = None
+    is_settable: bool = False
+    table_property: str | None = None
 
     @property
     def heading(self) -> str:
@@ -103,6 +108,9 @@ def _describe_argument(param: TyperArgument) -> ArgumentDoc:
 
 
 def _describe_option(param: TyperOption, ctx: Any) -> OptionDoc:
+    declared = ctx.command.declared.get(param.name)
+    if declared is not None:
+        return _describe_declared(declared)
     record = param.get_help_record(ctx)
     assert record is not None
     names = tuple(sorted((*param.opts, *param.secondary_opts), key=len))
@@ -116,6 +124,22 @@ def _describe_option(param: TyperOption, ctx: Any) -> OptionDoc:
         group=Group(param.rich_help_panel or group_of(long_name.lstrip("-"))),
         choices=_choices(param),
         is_repeatable=param.multiple or param.count,
+    )
+
+
+def _describe_declared(declared: Declared) -> OptionDoc:
+    option = declared.option
+    return OptionDoc(
+        name=declared.name,
+        names=declared.names,
+        value=declared.placeholder,
+        help=declared.help,
+        group=option.group,
+        choices=declared.choices,
+        is_repeatable=declared.is_repeated or option.is_counted,
+        default=declared.default,
+        is_settable=option.is_settable,
+        table_property=option.table_property,
     )
 
 

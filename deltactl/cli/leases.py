@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.options.leases import LeaseOptions
+from deltactl.cli.options.leases import LeaseOptions, is_dry_run, is_other_task
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, TableError
 from deltactl.units import format_duration, format_timestamp
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
+def take_lease(session: Session, params: Mapping[str, Any]) -> Iterator[str | None]:
     """Hold the lease from the first change in this context, and record the run if it succeeds.
 
     A run that is refused before its first change leaves nothing behind. Yields the reason to skip
@@ -29,7 +29,8 @@ def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
         LeaseHeldError: another run is active.
         StorageError: the storage failed.
     """
-    if options.min_interval_ms is None and options.is_dry_run:
+    options, dry_run = session.take(LeaseOptions), is_dry_run(params)
+    if options.min_interval_ms is None and dry_run:
         yield None
         return
     from deltactl.operations.find_tables import is_table
@@ -39,15 +40,17 @@ def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
     if not is_table(store):  # the command reports it better, and nothing is written
         yield None
         return
-    early = _find_early(store, session, options)
-    if early is not None or options.is_dry_run:
+    is_other = is_other_task(params)
+    interval_ms = None if is_other else options.min_interval_ms
+    early = None if interval_ms is None else _find_early(store, session, interval_ms)
+    if early is not None or dry_run:
         yield early
         return
     clock = SystemClock()
     holder = Holder.here(session.run_id, clock)
     command = session.command or ""
     with ExitStack() as stack:
-        if not options.no_lease:
+        if options.lease:
             free, lock, is_held = find_free(store, command, clock), Lock(), False
 
             def begin() -> None:
@@ -63,16 +66,13 @@ def take_lease(session: Session, options: LeaseOptions) -> Iterator[str | None]:
             session.begin_changes = begin
             stack.callback(setattr, session, "begin_changes", None)
         yield None
-        if not (options.is_other_task or session.has_skipped):
+        if not (is_other or session.has_skipped):
             _write_down(store, session, holder.since_ms, clock.now_ms())
 
 
-def _find_early(store: Store, session: Session, options: LeaseOptions) -> str | None:
+def _find_early(store: Store, session: Session, interval_ms: int) -> str | None:
     from deltactl.operations.leases import read_last_run
 
-    interval_ms = options.min_interval_ms
-    if interval_ms is None or options.is_other_task:
-        return None
     last = read_last_run(store, session.command or "")
     now_ms = SystemClock().now_ms()
     # Ignore a time in the future: clocks differ.

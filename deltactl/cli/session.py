@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -17,24 +17,23 @@ from deltactl.cli.engines import ChosenEngine, SharedSpark, open_engine, shared_
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import (
     GlobalOptions,
+    TimeLimit,
     exposed_secrets,
-    parse_storage_options,
     resolve_references,
 )
+from deltactl.cli.options.declared import is_typed, take_options
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
-from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
 from deltactl.cli.output.output import (
-    LogFormat,
     Output,
     OutputFormat,
     guess_format,
     guess_log_format,
 )
 from deltactl.cli.output.page import RenderTable, Styled, Tone
-from deltactl.cli.output.progress import ProgressForm, progress
+from deltactl.cli.output.progress import progress
 from deltactl.cli.output.rows import Rows
 from deltactl.cli.parsing.argv import mask_address
 from deltactl.cli.settings.file import Settings
@@ -42,7 +41,7 @@ from deltactl.cli.settings.sources import Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import Engine, OnProgress
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, UsageError
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.pacing import RATE_OPTION
 
@@ -55,6 +54,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Session:
     """One run of the program. Commands get it with ``Session.of(ctx)``."""
@@ -64,18 +65,17 @@ class Session:
         self._settings = Settings(environ, [spec.name for spec in COMMANDS])
         self.command: str | None = None
         self.table: str | None = None
-        self.options_before = GlobalOptions()  # those before the command
+        self._ctx: Any = None  # the parsed command line
         # For errors of the parser; `begin` replaces it after a successful parse.
-        self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
+        form = guess_format(argv) or OutputFormat.TABLE
+        self.options = GlobalOptions(output=form, debug="--debug" in argv)
         self.run_id = SystemClock().new_id()
         self.output = Output(
-            self.options.output or OutputFormat.TABLE,
+            form,
             environ=environ,
             log_format=guess_log_format(argv, environ),
             log_fields={"run_id": self.run_id},
         )
-        self._engine = EngineOptions()
-        self._log_store = LogStoreOptions()
         self._chosen: Engine | None = None  # the engine for tasks that read little
         self._sent_before = requests_sent()
         self._cancellation = Cancellation()
@@ -129,15 +129,30 @@ class Session:
         """The sources of this run's own command and table."""
         return self.sources_for(self.command, self.table)
 
-    def begin(
-        self,
-        command: str | None,
-        table: Any,
-        options: GlobalOptions,
-        engine: EngineOptions | None = None,
-        log_store: LogStoreOptions | None = None,
-    ) -> None:
-        """Set the parsed options, right before the command runs.
+    def take(self, kind: type[T]) -> T:
+        """Return the options of a class, for this table.
+
+        Raises:
+            UsageError: a value is invalid.
+        """
+        return take_options(self._ctx, kind, self.sources)
+
+    def ensure_alone(self) -> None:
+        """Refuse options that have no effect with an option for another task.
+
+        Raises:
+            UsageError: there is one.
+        """
+        own = self._ctx.command.own.values()
+        typed = [it for it in own if is_typed(self._ctx, it.field)]
+        for task in typed:
+            allowed = task.option.alone_with
+            for it in typed if allowed is not None else ():
+                if it is not task and it.field not in allowed:
+                    raise UsageError(f"--{task.name} and --{it.name} cannot be combined")
+
+    def begin(self, ctx: Any) -> None:
+        """Take the global options of a parsed command line, right before the command runs.
 
         Raises:
             UsageError: a variable or a file of settings is invalid.
@@ -145,18 +160,17 @@ class Session:
         from deltactl.option_names import options_spelled
 
         self._stack.enter_context(options_spelled(self.spell_option))
-        self.command = command
+        self._ctx, self.command = ctx, ctx.command.name
+        table = ctx.params.get("table")
         self.table = table if isinstance(table, str) else None
-        self._engine = engine or EngineOptions()
-        self._log_store = log_store or LogStoreOptions()
-        self.options = options = options.resolve(self.sources)
+        self.options = options = self.take(GlobalOptions)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
-            options.output or OutputFormat.TABLE,
+            options.output,
             environ=environ,
             quiet=options.quiet,
-            log_format=options.log_format or LogFormat.TEXT,
-            log_fields={"run_id": self.run_id, "command": command, "table": self.shown_table},
+            log_format=options.log_format,
+            log_fields={"run_id": self.run_id, "command": self.command, "table": self.shown_table},
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
         self._warn_of_secrets("--storage-option", options.storage_option)
@@ -166,12 +180,15 @@ class Session:
         """Return an option of the command that runs, as it is typed."""
         from deltactl.cli.options.flags import spell_flag
 
-        return spell_flag(self.command, name, value)
+        return spell_flag(self._ctx.command.declared.values(), name, value)
 
-    def limit_time(self, limit: TimeLimit) -> None:
+    def limit_time(self) -> None:
         """Start the time limit."""
+        limit = self.take(TimeLimit)
         self._stack.enter_context(
-            limit_time(self._cancellation, limit.limit_ms, limit.grace_ms, self.output.note)
+            limit_time(
+                self._cancellation, limit.timeout_ms, limit.timeout_grace_ms, self.output.note
+            )
         )
 
     def end(self) -> None:
@@ -212,24 +229,24 @@ class Session:
         """
         return self._resolve_pairs(self.options.storage_option)
 
-    def resolve_options(self, pairs: Sequence[str] | None) -> dict[str, str]:
+    def resolve_options(self, pairs: Mapping[str, str]) -> dict[str, str]:
         """Return the storage options of another table; without ``pairs``, those of this one.
 
         Raises:
-            UsageError: one is not ``KEY=VALUE``, or its variable is not set.
+            UsageError: a variable is not set.
         """
         if not pairs:
             return self.storage_options
         self._warn_of_secrets("--source-storage-option", pairs)
         return self._resolve_pairs(pairs)
 
-    def _resolve_pairs(self, pairs: Sequence[str]) -> dict[str, str]:
-        options = resolve_references(parse_storage_options(pairs), self.environ)
+    def _resolve_pairs(self, pairs: Mapping[str, str]) -> dict[str, str]:
+        options = resolve_references(pairs, self.environ)
         rate = self.options.max_requests_per_second
         return options if rate is None else {**options, RATE_OPTION: str(rate)}
 
-    def _warn_of_secrets(self, option: str, pairs: Sequence[str]) -> None:
-        for key in exposed_secrets(parse_storage_options(pairs)):
+    def _warn_of_secrets(self, option: str, pairs: Mapping[str, str]) -> None:
+        for key in exposed_secrets(pairs):
             self.output.warn(
                 f"other users can see the value of {option} {key} in the process list: set an "
                 f"environment variable, and write {key}=env:VARIABLE"
@@ -276,7 +293,7 @@ class Session:
         """
         from deltactl.log.delta_log import DeltaLog
 
-        log_store = self._log_store.resolve(self.sources)
+        log_store = self.take(LogStoreOptions).resolve()
         return DeltaLog.open(
             address,
             self.storage_options,
@@ -341,7 +358,7 @@ class Session:
         return progress(
             self.output,
             self.label(label),
-            form=self.options.progress or ProgressForm.AUTO,
+            form=self.options.progress,
             may_draw=not self.shares_process,
         )
 
@@ -356,7 +373,7 @@ class Session:
             UsageError: an option or variable about engines is invalid.
         """
         return open_engine(
-            self._engine.resolve(self.sources),
+            self.take(EngineOptions).choose_place(),
             environ=self.environ,
             table=self.table or "",
             warn=self.output.warn,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from deltactl.units import format_count, format_size
+from deltactl.errors import UsageError
+from deltactl.option_fields import to_pairs
+from deltactl.units import format_count, format_size, parse_size
+
+_SHARE: Final = re.compile(r"0|1|1\.0|0?\.[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +47,49 @@ class Need:
                 f"lookups skip {skip or 0:.0%} of the files (threshold: below {self.skip:.0%})"
             )
         return None if is_reached or not short else " and ".join(short)
+
+
+def need_of(*known: str) -> Callable[[Need | Sequence[str]], Need]:
+    """Return a function that parses the thresholds that an operation has.
+
+    They are some of ``files=N``, ``size=SIZE``, ``commits=N`` and ``skip=SHARE``.
+    """
+
+    def to_need(need: Need | Sequence[str]) -> Need:
+        if isinstance(need, Need):
+            return need
+        pairs = to_pairs(need)
+        for key in pairs:
+            if key not in known:
+                raise UsageError(
+                    f"this command has no threshold {key!r}",
+                    hint=f"Use one of: {', '.join(known)}.",
+                )
+        size = pairs.get("size")
+        return Need(
+            files=_parse_count("files", pairs.get("files")),
+            size_bytes=None if size is None else parse_size(size),
+            commits=_parse_count("commits", pairs.get("commits")),
+            skip=_parse_share("skip", pairs.get("skip")),
+        )
+
+    return to_need
+
+
+def _parse_share(key: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    if not _SHARE.fullmatch(text):
+        raise UsageError(
+            f"{key}={text}: {text!r} is not a number from 0 to 1",
+            hint=f"Write a share of the files, such as {key}=0.5 for half of them.",
+        )
+    return float(text)
+
+
+def _parse_count(key: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"{key}={text}: {text!r} is not a whole number")
+    return int(text)

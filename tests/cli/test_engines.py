@@ -81,7 +81,7 @@ def test_engines_of_a_table_do_not_stop_what_is_shared(monkeypatch: pytest.Monke
     @contextmanager
     def engines(**more: object) -> Iterator[ChosenEngine]:
         with open_engine(
-            EngineOptions().resolve(()),
+            EngineOptions(),
             environ={},
             table="t",
             warn=print,
@@ -108,7 +108,7 @@ def test_the_engine_starts_at_its_first_run_and_once(monkeypatch: pytest.MonkeyP
     starts = Starts(monkeypatch, failures=9)
     told: list[str] = []
     with open_engine(
-        EngineOptions().resolve(()),
+        EngineOptions(),
         environ={},
         table="t",
         warn=told.append,

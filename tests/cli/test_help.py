@@ -14,10 +14,10 @@ from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.group import load_command
 from deltactl.cli.help import CommandDoc, describe_command, split_examples
-from deltactl.cli.options.groups import Group
 from deltactl.cli.parsing.suggest import find_nearest
 from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
 from deltactl.operations.check.codes import CODES
+from deltactl.option_fields import Group
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
 

@@ -38,7 +38,7 @@ def _vacuum(world: World, chance: random.Random) -> None:
     place = random_table(world, chance)
     words = ["--yes", "--mode", chance.choice(("auto", "full", "full", "lite"))]
     words += ["--max-orphan-fraction", "1"] if chance.random() < 0.9 else []
-    words += chance.choice(([], [], ["--quarantine"], ["--no-journal"]))
+    words += chance.choice(([], [], ["--quarantine"]))
     kept = chance.choice((0, 0, 0, 2, 3))
     words += ["--keep-last", str(kept)] if kept else []
     before = _needed_by_last(world, place, kept)

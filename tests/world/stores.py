@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
 
 from deltactl.cli import app, group
-from deltactl.cli.options import declared
 from deltactl.clock import SystemClock
 from deltactl.engine.local import LocalEngine
 from deltactl.operations.run_context import RunContext
@@ -33,7 +32,6 @@ R = TypeVar("R")
 
 _BUILD_GROUP = cache(app.build_group)
 _LOAD_COMMAND = cache(group.load_command)
-_DECLARED = cache(declared._declared)
 
 
 class WorldStore(FaultyStore):
@@ -186,7 +184,6 @@ def entered(world: World) -> Iterator[None]:
             # To build the program takes longer than to run it.
             patch.object(app, "build_group", _BUILD_GROUP),
             patch.object(group, "load_command", _LOAD_COMMAND),
-            patch.object(declared, "_declared", _DECLARED),
             patch.object(os, "link", partial(_link, world)),
             patch.object(os, "fsync", partial(_fsync, world, os.fsync)),
             patch.object(os, "copy_file_range", partial(_copy_part, world, os.copy_file_range)),

@@ -9,8 +9,8 @@ import typer
 
 from deltactl.cli.commands.check_fix import fix_paths
 from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
+from deltactl.cli.options.params import ensure_alone
 from deltactl.cli.session import Session
-from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
 from deltactl.operations.check.options import CheckOptions, Depth
 

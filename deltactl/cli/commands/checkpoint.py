@@ -8,9 +8,9 @@ import typer
 
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
+from deltactl.cli.options.params import ensure_alone
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
-from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError
 from deltactl.log.checkpoint.compat import Compat
 from deltactl.operations.checkpoint.options import (

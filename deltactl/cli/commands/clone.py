@@ -12,6 +12,7 @@ from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.errors import CommitDamagedError, UsageError
 from deltactl.operations.clone.options import CloneOptions
+from deltactl.option_fields import to_pairs
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     )
     from deltactl.operations.clone.run import clone_table
 
-    source_options = session.resolve_options(source_storage_option)
+    source_options = session.resolve_options(to_pairs(source_storage_option or ()))
     source = session.open_log(table, options=source_options, read_only=dry_run or deep or no_note)
     log = session.open_table(target, read_only=dry_run)
     with session.run_context("files", session.engine()) as context:

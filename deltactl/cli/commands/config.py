@@ -13,12 +13,12 @@ from typer.core import TyperOption
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import LazyGroup, find_group, load_command
 from deltactl.cli.help import OptionDoc
+from deltactl.cli.options.params import convert_setting, settable_name
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.program import ProgramDoc, describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.file import policy_keys
-from deltactl.cli.settings.params import convert_setting, settable_name
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Origin, ensure_known_variables
 from deltactl.errors import UsageError

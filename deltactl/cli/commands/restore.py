@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask, can_ask
-from deltactl.cli.options.common import DryRunOption, TableArgument
-from deltactl.cli.options.values import parse_time
+from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
-from deltactl.clock import SystemClock
 from deltactl.errors import CommitDamagedError
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.units import format_count, format_size
@@ -20,46 +17,16 @@ if TYPE_CHECKING:
     from deltactl.operations.restore.run import Confirm, RestorePlan, RestoreReport
 
 
-def command(  # noqa: PLR0913 - one parameter an option
-    ctx: typer.Context,
-    table: TableArgument,
-    to_version: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Restore version N")
-    ] = None,
-    to_timestamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN",
-            help='Restore the version that was the latest at this time: "2024-01-31 12:00", or '
-            '"2h" for two hours ago',
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PREDICATE",
-            help="Restore only partitions that match this SQL condition",
-        ),
-    ] = None,
-    ignore_missing: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-missing",
-            help="Restore the version even if some of its files no longer exist. The rows of "
-            "these files are lost. The command asks first",
-        ),
-    ] = False,
-    allow_protocol_downgrade: Annotated[
-        bool,
-        typer.Option(
-            "--allow-protocol-downgrade",
-            help="Also restore the protocol of the earlier version, so that the table loses "
-            "features that were added later. Without this option, the table has the features of "
-            "both versions",
-        ),
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")] = False,
-    dry_run: DryRunOption = False,
+@dataclass(frozen=True, slots=True)
+class RestoreFlags:
+    """Options that only the command line has."""
+
+    yes: bool = yes_field()
+    dry_run: bool = dry_run_field()
+
+
+def command(
+    session: Session, table: TableArgument, options: RestoreOptions, flags: RestoreFlags
 ) -> None:
     """Restore an earlier version of a table, as a new version.
 
@@ -75,22 +42,12 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl restore /data/events --to-timestamp 2026-11-01T08:00:00Z --yes
       deltactl restore /data/events --to-version 12 --where "day = '2026-11-01'"
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    options = RestoreOptions(
-        version=to_version,
-        timestamp_ms=(
-            None if to_timestamp is None else parse_time(to_timestamp, SystemClock().now_ms())
-        ),
-        where=where,
-        ignore_missing=ignore_missing,
-        allow_protocol_downgrade=allow_protocol_downgrade,
-    )
     from deltactl.operations.restore.run import restore_table
 
-    confirm = None if dry_run else _choose_confirmation(session, yes)
-    log = session.open_table(table, read_only=dry_run)
+    confirm = None if flags.dry_run else _choose_confirmation(session, flags.yes)
+    log = session.open_table(table, read_only=flags.dry_run)
     with session.run_context("files") as context:
-        report = restore_table(log, options, context, confirm=confirm, dry_run=dry_run)
+        report = restore_table(log, options, context, confirm=confirm, dry_run=flags.dry_run)
     _present(session, table, report)
 
 

@@ -3,172 +3,61 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
 from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
 from deltactl.cli.confirm import ask, can_ask
-from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument, YesOption
-from deltactl.cli.options.values import parse_need
+from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
 from deltactl.cli.session import Session
-from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, FileMissingError, StorageError
-from deltactl.operations.vacuum.options import Mode, VacuumOptions
-from deltactl.protocol.properties import DEFAULT_RETENTION_MS
-from deltactl.units import format_count, format_duration, format_size, parse_duration
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.option_fields import Group, option_field
+from deltactl.units import format_count, format_duration, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.vacuum.run import Confirm, VacuumPlan, VacuumReport
 
 
-_DEFAULTS: Final = VacuumOptions()
+@dataclass(frozen=True, slots=True)
+class VacuumFlags:
+    """Options that only the command line has."""
+
+    yes: bool = yes_field()
+    undo: str | None = option_field(
+        None,
+        "Undo an earlier vacuum: restore the removed files from the quarantine or from old object "
+        "versions. RUN is the id of the vacuum. For the latest vacuum, give --undo last",
+        metavar="RUN",
+        group=Group.SELECTION,
+        alone_with=("check", "dry_run"),
+    )
+    purge_quarantine: bool = option_field(
+        False,
+        "Delete the files whose time in quarantine (--quarantine-for) has ended",
+        group=Group.SAFETY,
+        alone_with=("force_retention", "yes", "check", "dry_run"),
+    )
+    forget_clone: str | None = option_field(
+        None,
+        "Delete the record of this shallow clone. After that, vacuums do not keep the files that "
+        "the clone uses",
+        metavar="TABLE",
+        group=Group.SAFETY,
+        alone_with=("yes", "check", "dry_run"),
+    )
+    check: bool = check_field("there are files to remove")
+    dry_run: bool = dry_run_field()
+
+    @property
+    def looks(self) -> bool:
+        """Return whether the run changes nothing."""
+        return self.dry_run or self.check
 
 
-def command(  # noqa: PLR0913 - one parameter an option
-    ctx: typer.Context,
-    table: TableArgument,
-    retain: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long to keep files after they were removed from the table, e.g. 168h  "
-            "[default: delta.deletedFileRetentionDuration, else "
-            f"{format_duration(DEFAULT_RETENTION_MS)}]",
-        ),
-    ] = None,
-    mode: Annotated[
-        Mode,
-        typer.Option(
-            help="How to find files to remove. full: list all files. lite: read only the log. "
-            "auto: full if no vacuum is recorded, or if the log lost commits before a vacuum "
-            "processed them; else lite"
-        ),
-    ] = _DEFAULTS.mode,
-    inventory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read the file names from this inventory of the bucket instead of listing the "
-            "table",
-        ),
-    ] = None,
-    dump_listing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write the list of all files to this Parquet file, which --inventory can "
-            "read",
-        ),
-    ] = None,
-    keep_version: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="V", help="Keep version V readable; may be repeated", show_default=False
-        ),
-    ] = None,
-    keep_last: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep the latest N versions readable")
-    ] = None,
-    also_keep_for: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TABLE",
-            help="Also keep the files that TABLE uses, for example if TABLE is a shallow clone of "
-            "this table; may be repeated",
-            show_default=False,
-        ),
-    ] = None,
-    include_unknown: Annotated[
-        bool,
-        typer.Option(
-            "--include-unknown",
-            help="Also remove all files that are in no action of the log. Without this option, "
-            "only a vacuum on a terminal removes such files, and only if a Delta writer gave them "
-            "their names and the table was not converted",
-        ),
-    ] = False,
-    ignore_manifests: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-manifests", help="Also remove files that symlink manifests still list"
-        ),
-    ] = False,
-    max_files: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Remove at most N files  [default: all]")
-    ] = None,
-    max_orphan_fraction: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Refuse the run if more than this share of the files in the table directory is "
-            "in no commit of the log",
-        ),
-    ] = _DEFAULTS.max_orphan_fraction,
-    force_retention: Annotated[
-        bool,
-        typer.Option(
-            "--force-retention",
-            help="Allow --retain to be shorter than the retention of the table. On a file system, "
-            "trust the clock of this machine, even if the table has no recent commits",
-        ),
-    ] = False,
-    yes: YesOption = False,
-    quarantine: Annotated[
-        bool,
-        typer.Option(
-            "--quarantine", help="Move files to _deltactl/quarantine/ instead of deleting them"
-        ),
-    ] = False,
-    quarantine_for: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="With --quarantine: keep the files in quarantine for at least this time",
-        ),
-    ] = format_duration(_DEFAULTS.quarantine_for_ms),
-    no_journal: Annotated[
-        bool,
-        typer.Option(
-            "--no-journal",
-            help="Do not record which files are removed. Without this record, --undo is "
-            "not possible",
-        ),
-    ] = False,
-    undo: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Undo an earlier vacuum: restore the removed files from the quarantine or from "
-            "old object versions. RUN is the id of the vacuum. For the latest vacuum, give "
-            "--undo last",
-        ),
-    ] = None,
-    purge_quarantine: Annotated[
-        bool,
-        typer.Option(
-            "--purge-quarantine",
-            help="Delete the files whose time in quarantine (--quarantine-for) has ended",
-        ),
-    ] = False,
-    forget_clone: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE",
-            help="Delete the record of this shallow clone. After that, vacuums do not keep the "
-            "files that the clone uses",
-        ),
-    ] = None,
-    if_needed: IfNeededOption = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Change nothing, and exit with status 3 if there are files to remove"
-        ),
-    ] = False,
-    dry_run: DryRunOption = False,
+def command(
+    session: Session, table: TableArgument, options: VacuumOptions, flags: VacuumFlags
 ) -> None:
     """Remove files that no recent version of the table needs.
 
@@ -183,44 +72,20 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl vacuum /data/events --mode full --quarantine --yes
       deltactl vacuum /data/events --undo last
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    ensure_alone(ctx, command, "undo", "check", "dry_run")
-    ensure_alone(ctx, command, "purge_quarantine", "force_retention", "yes", "check", "dry_run")
-    ensure_alone(ctx, command, "forget_clone", "yes", "check", "dry_run")
-    if forget_clone is not None:
-        drop_clone(session, table, forget_clone, yes, dry_run or check)
-        return
-    if undo is not None:
-        undo_run(session, table, undo, dry_run or check)
-        return
-    if purge_quarantine:
-        purge_quarantined(session, table, yes, dry_run or check, force_retention)
-        return
-    options = VacuumOptions(
-        retain_ms=None if retain is None else parse_duration(retain),
-        mode=mode,
-        inventory=inventory,
-        dump_listing=dump_listing,
-        keep_versions=tuple(keep_version or ()),
-        keep_last=keep_last,
-        force_retention=force_retention,
-        max_files=max_files,
-        max_orphan_fraction=max_orphan_fraction,
-        include_orphans=can_ask(session),
-        include_unknown=include_unknown,
-        ignore_manifests=ignore_manifests,
-        also_keep_for=tuple(also_keep_for or ()),
-        quarantine=quarantine,
-        quarantine_for_ms=parse_duration(quarantine_for),
-        journal=not no_journal,
-        need=parse_need(if_needed),
-    )
-    confirm = None if dry_run or check else _choose_confirmation(session, yes, options)
-    report = _run(session, table, options, confirm, dry_run or check)
-    _warn(session, report)
-    is_due = not report.plan.is_empty and report.skipped is None
-    error = _find_error(report, session.shown_table or table)
-    _present(session, report, error, is_work_needed=check and is_due)
+    if flags.forget_clone is not None:
+        drop_clone(session, table, flags.forget_clone, flags.yes, flags.looks)
+    elif flags.undo is not None:
+        undo_run(session, table, flags.undo, flags.looks)
+    elif flags.purge_quarantine:
+        purge_quarantined(session, table, flags.yes, flags.looks, options.force_retention)
+    else:
+        options = replace(options, include_orphans=can_ask(session))
+        confirm = None if flags.looks else _choose_confirmation(session, flags.yes, options)
+        report = _run(session, table, options, confirm, flags.looks)
+        _warn(session, report)
+        is_due = not report.plan.is_empty and report.skipped is None
+        error = _find_error(report, session.shown_table or table)
+        _present(session, report, error, is_work_needed=flags.check and is_due)
 
 
 def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
-from deltactl.cli.options.report import ReportOptions
+from deltactl.cli.options.common import ReportOptions
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
@@ -34,13 +34,13 @@ class Report:
     _began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def take(cls, params: dict[str, Any]) -> Report | None:
-        """Move the option out of parsed parameters, and check that the page can be written.
+    def take(cls, session: Session) -> Report | None:
+        """Take the option, and check that the page can be written.
 
         Raises:
             UsageError: it cannot; nothing was done yet.
         """
-        name = ReportOptions.take(params).report
+        name = session.take(ReportOptions).report
         if name is None:
             return None
         from deltactl.cli.options.output_file import choose_output_file

@@ -1,35 +1,26 @@
 """Define options that commands share: one definition each.
 
 ``cli/group.py`` adds the global options to every command; they may also be given before the
-command. A command does not declare them: their values are in its ``Session``.
+command. A command does not take them: their values are in its ``Session``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 
-from deltactl.cli.options.declared import Options
-from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import LogFormat, OutputFormat
 from deltactl.cli.output.progress import SECONDS_BETWEEN_LINES, ProgressForm
-from deltactl.cli.parsing.suggest import with_suggestion
-from deltactl.cli.settings.sources import Source, parse_flag, resolve_setting
 from deltactl.errors import UsageError
-from deltactl.storage.network.pacing import parse_rate
+from deltactl.option_fields import Group, Pairs, option_field
+from deltactl.storage.network.pacing import Rate
 from deltactl.storage.secrets import is_secret
+from deltactl.units import DurationMs
 
 _REFERENCE: Final = "env:"
-_DEFAULT_OUTPUT: Final = OutputFormat.TABLE
-_DEFAULT_LOG: Final = LogFormat.TEXT
-_DEFAULT_PROGRESS: Final = ProgressForm.AUTO
-
-E = TypeVar("E", bound=StrEnum)
-T = TypeVar("T")
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
@@ -50,165 +41,115 @@ DryRunOption = Annotated[
 ]
 
 
+def dry_run_field() -> bool:
+    """Declare ``--dry-run``."""
+    text = "Show what the command would do, and change nothing"
+    return option_field(False, text, group=Group.SAFETY)
+
+
+def yes_field() -> bool:
+    """Declare ``--yes``."""
+    return option_field(False, "Do not ask for confirmation", group=Group.SAFETY)
+
+
+def check_field(what: str) -> bool:
+    """Declare ``--check``, for what has the exit status 3."""
+    text = f"Change nothing, and exit with status 3 if {what}"
+    return option_field(False, text, group=Group.SAFETY)
+
+
 @dataclass(frozen=True, slots=True)
-class GlobalOptions(Options):
+class GlobalOptions:
     """The global options of the command line."""
 
-    storage_option: Annotated[
-        list[str],
-        typer.Option(
-            "--storage-option",
-            metavar="KEY=VALUE",
-            help="Option for the storage of the table; may be repeated. For a secret, set an "
-            "environment variable, and write KEY=env:VARIABLE",
-            show_default=False,
-        ),
-    ] = field(default_factory=list)
-    output: Annotated[
-        OutputFormat | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help=f"Format of the result  [default: {_DEFAULT_OUTPUT}]",
-            show_default=False,
-        ),
-    ] = None
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            help="Print only warnings and errors: no progress, no notes, and no result of a run "
-            "that succeeded. A dry run, and what only shows something, still print it",
-        ),
-    ] = False
-    verbose: Annotated[
-        int,
-        typer.Option(
-            "--verbose",
-            "-v",
-            count=True,
-            help="Show log messages. -vv shows more messages",
-            show_default=False,
-        ),
-    ] = 0
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", help="If the command fails, also show the traceback of the error"),
-    ] = False
-    no_color: Annotated[
-        bool,
-        typer.Option(
-            "--no-color", help="Do not print colours. The variable NO_COLOR has the same effect"
-        ),
-    ] = False
-    max_requests_per_second: Annotated[
-        float | None,
-        typer.Option(
-            "--max-requests-per-second",
-            metavar="N",
-            help="Maximum number of requests per second to object stores  [default: no limit]",
-            show_default=False,
-        ),
-    ] = None
-    log_format: Annotated[
-        LogFormat | None,
-        typer.Option(
-            "--log-format",
-            help=f"Format of warnings, notes, logs and errors on stderr  [default: {_DEFAULT_LOG}]",
-            show_default=False,
-            rich_help_panel=Group.OUTPUT,
-        ),
-    ] = None
-    progress: Annotated[
-        ProgressForm | None,
-        typer.Option(
-            "--progress",
-            help="How to show progress on stderr. auto: a bar on a terminal, else plain. plain: "
-            f"a line every {SECONDS_BETWEEN_LINES:g} seconds. json: the same lines as JSON. "
-            f"none: no progress  [default: {_DEFAULT_PROGRESS}]",
-            show_default=False,
-            rich_help_panel=Group.OUTPUT,
-        ),
-    ] = None
-
-    def merge(self, later: GlobalOptions) -> GlobalOptions:
-        """Add the options after the command to those before it."""
-        return GlobalOptions(
-            storage_option=[*self.storage_option, *later.storage_option],
-            output=later.output or self.output,
-            quiet=self.quiet or later.quiet,
-            verbose=self.verbose + later.verbose,
-            debug=self.debug or later.debug,
-            no_color=self.no_color or later.no_color,
-            max_requests_per_second=(
-                self.max_requests_per_second
-                if later.max_requests_per_second is None
-                else later.max_requests_per_second
-            ),
-            log_format=later.log_format or self.log_format,
-            progress=later.progress or self.progress,
-        )
-
-    def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
-        """Fill in the options that are not on the command line from the other sources."""
-
-        def choose(key: str, given: T | None, parse: Callable[[str], T], default: T) -> T:
-            return resolve_setting(key, given, parse=parse, default=default, sources=sources).value
-
-        return replace(
-            self,
-            output=choose("output", self.output, parse_output_format, _DEFAULT_OUTPUT),
-            log_format=choose("log-format", self.log_format, _parse_log_format, _DEFAULT_LOG),
-            progress=choose("progress", self.progress, _parse_progress, _DEFAULT_PROGRESS),
-            debug=choose("debug", self.debug or None, parse_flag, False),
-            quiet=choose("quiet", self.quiet or None, parse_flag, False),
-            max_requests_per_second=parse_rate(
-                choose("max-requests-per-second", self.max_requests_per_second, parse_rate, None)
-            ),
-        )
+    storage_option: Pairs = option_field(
+        {},
+        "Option for the storage of the table; may be repeated. For a secret, set an environment "
+        "variable, and write KEY=env:VARIABLE",
+        metavar="KEY=VALUE",
+        is_repeated=True,
+    )
+    output: OutputFormat = option_field(
+        OutputFormat.TABLE, "Format of the result", short="o", group=Group.OUTPUT, is_settable=True
+    )
+    quiet: bool = option_field(
+        False,
+        "Print only warnings and errors: no progress, no notes, and no result of a run that "
+        "succeeded. A dry run, and what only shows something, still print it",
+        short="q",
+        group=Group.OUTPUT,
+        is_settable=True,
+    )
+    verbose: int = option_field(
+        0,
+        "Show log messages. -vv shows more messages",
+        short="v",
+        default="",
+        group=Group.OUTPUT,
+        is_counted=True,
+    )
+    debug: bool = option_field(
+        False,
+        "If the command fails, also show the traceback of the error",
+        group=Group.OUTPUT,
+        is_settable=True,
+    )
+    no_color: bool = option_field(
+        False,
+        "Do not print colours. The variable NO_COLOR has the same effect",
+        group=Group.OUTPUT,
+    )
+    max_requests_per_second: Rate | None = option_field(
+        None,
+        "Maximum number of requests per second to object stores",
+        metavar="N",
+        default="no limit",
+        is_settable=True,
+    )
+    log_format: LogFormat = option_field(
+        LogFormat.TEXT,
+        "Format of warnings, notes, logs and errors on stderr",
+        group=Group.OUTPUT,
+        is_settable=True,
+    )
+    progress: ProgressForm = option_field(
+        ProgressForm.AUTO,
+        "How to show progress on stderr. auto: a bar on a terminal, else plain. plain: a line "
+        f"every {SECONDS_BETWEEN_LINES:g} seconds. json: the same lines as JSON. none: no progress",
+        group=Group.OUTPUT,
+        is_settable=True,
+    )
 
 
-def parse_output_format(text: str) -> OutputFormat:
-    """Parse the name of an output format.
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """The report of a run."""
 
-    Raises:
-        UsageError: there is no such format.
-    """
-    return parse_choice(text, OutputFormat, "an output format")
-
-
-def _parse_log_format(text: str) -> LogFormat:
-    return parse_choice(text, LogFormat, "a log format")
-
-
-def _parse_progress(text: str) -> ProgressForm:
-    return parse_choice(text, ProgressForm, "a form of progress")
+    report: str | None = option_field(
+        None,
+        "Also write the plan, the result and charts as an HTML page to this file. If the file "
+        "exists, it is replaced",
+        metavar="FILE",
+        group=Group.OUTPUT,
+        is_settable=True,
+    )
 
 
-def parse_choice(text: str, kind: type[E], what: str) -> E:
-    """Parse one of a few names, in any case; ``what`` describes them in the error.
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long a run may take."""
 
-    Raises:
-        UsageError: it is none of them; the message has the nearest.
-    """
-    try:
-        return kind(text.strip().lower())
-    except ValueError:
-        raise UsageError(
-            with_suggestion(f"{text!r} is not {what}", text, kind),
-            hint=f"Use one of: {', '.join(kind)}.",
-        ) from None
-
-
-def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
-    """Parse ``KEY=VALUE`` pairs; the value may contain ``=``; the last value of a key applies.
-
-    Raises:
-        UsageError: a pair without ``=`` or without a key. The value, perhaps a secret, is not
-            repeated.
-    """
-    return parse_pairs("--storage-option", pairs)
+    timeout_ms: DurationMs | None = option_field(
+        None,
+        "Stop the run after this time, and keep the finished work",
+        default="no limit",
+        is_settable=True,
+    )
+    timeout_grace_ms: DurationMs = option_field(
+        5 * 60 * 1000,
+        "When the time of --timeout is over, wait this long for the process to stop, then kill it",
+        is_settable=True,
+    )
 
 
 def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -239,14 +180,3 @@ def exposed_secrets(options: Mapping[str, str]) -> list[str]:
         for key, value in options.items()
         if is_secret(key, value) and not value.startswith(_REFERENCE)
     ]
-
-
-def parse_pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:
-    """Parse the ``KEY=VALUE`` pairs of a repeated option; see ``parse_storage_options``."""
-    options: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (equals and key.strip()):
-            raise UsageError(f"{flag} needs a key and a value", hint=f"Write {flag} KEY=VALUE.")
-        options[key.strip()] = value
-    return options

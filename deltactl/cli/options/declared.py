@@ -1,52 +1,299 @@
-"""Declare options that many commands share, as the fields of a class."""
+"""Build the parameters of the command line from fields that declare options, and take their values.
+
+A value comes from the command line, else from a variable or a file of settings, else from the
+default of the field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from inspect import Parameter, Signature
-from typing import Any, Self, TypeVar, get_type_hints
+from enum import Enum
+from functools import cache
+from inspect import Parameter, Signature, signature
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import typer
+
+from deltactl.cli.parsing.suggest import with_suggestion
+from deltactl.cli.parsing.usage_errors import restate_usage_error
+from deltactl.cli.settings.sources import Source, find_setting, parse_flag
+from deltactl.errors import UsageError
+from deltactl.keywords import find_converter, keyword_of, without_none
+from deltactl.option_fields import METADATA, Option
+from deltactl.units import (
+    format_compact_size,
+    format_duration,
+    to_bytes,
+    to_duration_ms,
+    to_timestamp_ms,
+)
+
+T = TypeVar("T")
+
+_ANNOTATED: Final[Any] = Annotated
+
+_PLACEHOLDERS: Final[Mapping[Any, str]] = {
+    int: "N",
+    float: "X",
+    to_bytes: "SIZE",
+    to_duration_ms: "TIME",
+    to_timestamp_ms: "WHEN",
+}
+_FORMATS: Final[Mapping[Any, Callable[[int], str]]] = {
+    to_bytes: format_compact_size,
+    to_duration_ms: format_duration,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """A class whose fields are options: each is annotated with its ``typer.Option``."""
+class Declared:
+    """An option of a command: a field, its type without ``None``, and its default."""
 
-    @classmethod
-    def take(cls, params: dict[str, Any]) -> Self:
-        """Move these options out of parsed parameters; without a value, the default applies."""
-        return take_options(cls, params)
+    field: str
+    hint: Any
+    preset: Any
+    option: Option
+
+    @property
+    def name(self) -> str:
+        """Return the name without dashes, which is also that of the setting."""
+        name = self.option.flag or keyword_of(self.field).replace("_", "-")
+        return f"no-{name}" if self.preset is True else name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names as they are typed."""
+        short = self.option.short
+        return (*([f"-{short}"] if short else []), f"--{self.name}")
+
+    @property
+    def is_flag(self) -> bool:
+        """Return whether the option has no value."""
+        return self.hint is bool
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Return all values, if they can be listed."""
+        if isinstance(self.hint, type) and issubclass(self.hint, Enum):
+            return tuple(str(it.value) for it in self.hint)
+        return get_args(self.hint) if get_origin(self.hint) is Literal else self.option.choices
+
+    @property
+    def is_repeated(self) -> bool:
+        """Return whether the option may be given several times."""
+        return self.option.is_repeated or get_origin(self.hint) in (tuple, frozenset)
+
+    @property
+    def default(self) -> str | None:
+        """Return the default as help shows it."""
+        if self.option.default is not None or self.preset is None or self.is_flag:
+            return self.option.default
+        if isinstance(self.preset, Collection) and not isinstance(self.preset, str):
+            return None
+        return str(_FORMATS.get(find_converter(self.hint), str)(self.preset))
+
+    @property
+    def placeholder(self) -> str:
+        """Return what stands for the value in help; empty without a value."""
+        if self.is_flag or self.option.is_counted:
+            return ""
+        kind = find_converter(self.hint) or self.hint
+        return self.option.metavar or "|".join(self.choices) or _PLACEHOLDERS[kind]
+
+    @property
+    def help(self) -> str:
+        """Return the text of help, with the default and the limits of a number."""
+        least, most = self.option.least, self.option.most
+        limits = [] if least is None else [f"x>={least:g}"]
+        if least is not None and most is not None:
+            limits = [f"{least:g}<=x<={most:g}"]
+        default = [] if not self.default else [f"default: {self.default}"]
+        extra = "; ".join(default + limits)
+        return f"{self.option.help}  [{extra}]" if extra else self.option.help
+
+    @property
+    def parameter(self) -> Parameter:
+        """Return the parameter of a function from which Typer builds the option."""
+        of = get_args(self.hint)
+        kind: Any = of[0] if self.is_repeated and of else self.hint
+        kind = kind if kind in (bool, int, float) else str
+        if self.choices:
+            kind = Literal[self.choices]
+        if self.is_repeated:
+            kind = list[kind]
+        about = self.option
+        info = typer.Option(
+            *reversed(self.names),
+            help=about.help,
+            metavar=about.metavar,
+            min=about.least,
+            max=about.most,
+            count=about.is_counted,
+            show_default=False,
+        )
+        without = False if self.is_flag else 0 if about.is_counted else None
+        annotation = _ANNOTATED[kind if without is not None else kind | None, info]
+        return Parameter(self.field, Parameter.KEYWORD_ONLY, default=without, annotation=annotation)
+
+    def convert(self, value: Any) -> Any:
+        """Return the value of the field for a parsed value of the command line.
+
+        Raises:
+            UsageError: the value is not valid.
+        """
+        if self.is_flag:
+            return value is not self.preset if self.preset else value
+        if isinstance(self.hint, type) and issubclass(self.hint, Enum):
+            return self.hint(value)
+        converter = find_converter(self.hint)
+        return value if converter is None else converter(value)
+
+    def parse(self, ctx: Any, text: str) -> Any:
+        """Return the value of the field for the text of a setting.
+
+        Raises:
+            UsageError: the text is not valid.
+        """
+        if self.is_flag:
+            return self.convert(parse_flag(text))
+        texts = [part.strip() for part in text.split(",")] if self.is_repeated else [text.strip()]
+        if self.choices:
+            texts = [self._choose(each) for each in texts]
+        param = next(it for it in ctx.command.params if it.name == self.field)
+        try:
+            return self.convert(param.process_value(ctx, texts if self.is_repeated else texts[0]))
+        except typer.TyperException as error:
+            raise restate_usage_error(error, "") from error
+
+    def _choose(self, text: str) -> str:
+        if text.lower() in self.choices:
+            return text.lower()
+        raise UsageError(
+            with_suggestion(f"{text!r} is not a value of --{self.name}", text, self.choices),
+            hint=f"Use one of: {', '.join(self.choices)}.",
+        )
 
 
-Taken = TypeVar("Taken", bound=Options)
+@cache
+def declared_options(kind: Any) -> tuple[Declared, ...]:
+    """Return the options that a class declares, in the order of its fields."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        Declared(
+            field.name,
+            without_none(hints[field.name]),
+            field.default if field.default_factory is MISSING else field.default_factory(),
+            field.metadata[METADATA],
+        )
+        for field in fields(kind)
+        if METADATA in field.metadata
+    )
 
 
-def take_options(options: type[Taken], params: dict[str, Any]) -> Taken:
-    """Move the options of a class out of parsed parameters; see ``Options.take``."""
-    given = {name: params.pop(name, None) for name in _declared(options)}
-    return options(**{name: value for name, value in given.items() if value is not None})
+def sign(function: Callable[..., Any], kinds: Iterable[type]) -> Callable[..., None]:
+    """Return a function with the arguments of ``function`` and the options of classes.
 
-
-def declare(options: type[Options]) -> Callable[..., None]:
-    """Return a function with these options as its signature: the only form that Typer reads."""
+    Its signature is the only form that Typer reads; it is not called.
+    """
 
     def declaration(**_: Any) -> None:
         raise NotImplementedError
 
-    hints = _declared(options)
-    defaults = {f.name: None if f.default is MISSING else f.default for f in fields(options)}
-    declaration.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint)
-            for name, hint in hints.items()
-        ]
-    )
-    declaration.__annotations__ = hints
+    defaults = signature(function).parameters
+    parameters = {
+        name: _argument(name, hint, defaults) for name, hint in _arguments(function).items()
+    }
+    for kind in kinds:
+        parameters |= {name: _argument(name, hint, {}) for name, hint in _arguments(kind).items()}
+        parameters |= {it.field: it.parameter for it in declared_options(kind)}
+    declaration.__doc__ = function.__doc__
+    declaration.__signature__ = Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    declaration.__annotations__ = {name: it.annotation for name, it in parameters.items()}
     return declaration
 
 
-def _declared(options: type[Options]) -> dict[str, Any]:
-    """Return the annotations of the fields that are options, in their order."""
-    hints = get_type_hints(options, include_extras=True)
-    names = (f.name for f in fields(options))
-    return {name: hints[name] for name in names if hasattr(hints[name], "__metadata__")}
+def option_classes(function: Callable[..., Any]) -> dict[str, type]:
+    """Return the parameters of a command that take the options of a class."""
+    hints = get_type_hints(function)
+    return {name: kind for name, kind in hints.items() if hasattr(kind, "__dataclass_fields__")}
+
+
+def _arguments(owner: Any) -> dict[str, Any]:
+    """Return the positional arguments: what is annotated with ``typer.Argument``."""
+    hints = get_type_hints(owner, include_extras=True)
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated and hasattr(hint.__metadata__[0], "param_decls")
+    }
+
+
+def _argument(name: str, hint: Any, defaults: Mapping[str, Parameter]) -> Parameter:
+    if name in defaults and defaults[name].default is not Parameter.empty:
+        default = defaults[name].default
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+    kind = hint.__origin__
+    is_optional = get_origin(kind) is list or type(None) in get_args(kind)
+    default = None if is_optional else Parameter.empty
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def is_typed(ctx: Any, name: str) -> bool:
+    """Return whether a parameter was given on the command line, and not by a setting."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def take_options(ctx: Any, kind: type[T], sources: Sequence[Source]) -> T:
+    """Return the options of a class. Its field ``origins``, if any, says where each one is from.
+
+    Raises:
+        UsageError: a value is not valid; the message says where it is from.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for option in declared_options(cast("Any", kind)):
+        if option.field not in ctx.command.declared:
+            continue
+        typed = _find_typed(ctx, option)
+        found = None
+        if option.option.is_settable and typed is None:
+            found = find_setting(sources, option.name)
+        if typed is None and found is None:
+            continue
+        place = f"--{option.name}" if found is None else found[0]
+        try:
+            values[option.field] = (
+                option.convert(typed) if found is None else option.parse(ctx, found[1])
+            )
+        except UsageError as error:
+            raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
+        origins[option.field] = place
+    if hasattr(kind, "origins"):
+        values["origins"] = origins
+    return kind(**values)
+
+
+def _find_typed(ctx: Any, option: Declared) -> Any:
+    """Return the value of the command line; ``None`` without one.
+
+    A global option may be given before and after the command.
+    """
+    places = (it for it in (ctx.parent, ctx) if it is not None and is_typed(it, option.field))
+    given = [it.params[option.field] for it in places]
+    if option.is_repeated and given:
+        return [text for texts in given for text in texts]
+    if option.option.is_counted and given:
+        return sum(given)
+    return given[-1] if given else None

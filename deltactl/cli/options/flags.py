@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from deltactl.cli.options.declared import Declared
+from deltactl.keywords import keyword_of
 from deltactl.option_names import NAME_ONLY
 
 _FLAGS: Final[Mapping[str, str]] = {
@@ -17,23 +19,17 @@ _FLAGS: Final[Mapping[str, str]] = {
     "properties": "property",
     "schemes": "scheme-map",
     "sidecar_rows": "sidecar-size",
-    "storage_options": "storage-option",
     "target_bytes": "target-size",
     "texts": "path",
     "vectors": "dvs",
 }
 """The flags that differ from the keywords of the library."""
 
-_RESTORE: Final[Mapping[str, str]] = {"version": "to-version", "timestamp": "to-timestamp"}
 
-
-def spell_flag(command: str | None, name: str, value: object = NAME_ONLY) -> str:
+def spell_flag(options: Iterable[Declared], name: str, value: object = NAME_ONLY) -> str:
     """Return an option of a command with its value, as it is typed."""
-    flag = _FLAGS.get(name, name.replace("_", "-"))
-    if command == "restore":
-        flag = _RESTORE.get(name, flag)
-    if name == "deep" and value is False:
-        return "--shallow"
+    fallback = _FLAGS.get(name, name.replace("_", "-"))
     if value is False:
-        return f"--no-{flag}"
-    return f"--{flag}" if value is NAME_ONLY or value is True else f"--{flag} {value}"
+        fallback = "shallow" if name == "deep" else f"no-{fallback}"
+    flag = next((it.name for it in options if keyword_of(it.field) == name), fallback)
+    return f"--{flag}" if value is NAME_ONLY or isinstance(value, bool) else f"--{flag} {value}"

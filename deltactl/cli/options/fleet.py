@@ -7,28 +7,36 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from deltactl.cli.options.declared import Options
-from deltactl.cli.options.groups import Group
+from deltactl.cli.options.declared import is_typed
 from deltactl.errors import UsageError
+from deltactl.option_fields import Group, option_field
 
-# Values that are valid for one table only, or that the next table would overwrite.
-_FOR_ONE_TABLE: Final = (
-    "dump_listing",
-    "inventory",
-    "keep_version",
-    "output_root",
-    "resume",
-    "since",
-    "version",
-)
+_FOR_ONE_TABLE: Final = ("output_root", "resume", "since", "version")
 # Options for text that programs read, such as SQL: it is printed whole for each table.
 _FOR_TEXT: Final = ("ddl",)
 
 
 @dataclass(frozen=True, slots=True)
-class FleetOptions(Options):
-    """The tables of the command line, and how several are processed."""
+class FleetOptions:
+    """How several tables are processed. The tables are an argument of the command line."""
 
+    tables_from: str | None = option_field(
+        None,
+        "Also process the tables that this file lists, one per line. If FILE is -, deltactl reads "
+        "the list from standard input",
+        metavar="FILE",
+        group=Group.SELECTION,
+    )
+    jobs: int = option_field(
+        1,
+        "Number of tables to process at the same time. These tables share cores and memory",
+        short="j",
+        least=1,
+        is_settable=True,
+    )
+    fail_fast: bool = option_field(
+        False, "If one table fails, skip the tables on which work has not begun"
+    )
     table: Annotated[
         list[str],
         typer.Argument(
@@ -38,37 +46,6 @@ class FleetOptions(Options):
             show_default=False,
         ),
     ] = field(default_factory=list)
-    tables_from: Annotated[
-        str | None,
-        typer.Option(
-            "--tables-from",
-            metavar="FILE",
-            help="Also process the tables that this file lists, one per line. If FILE is -, "
-            "deltactl reads the list from standard input",
-            show_default=False,
-            rich_help_panel=Group.SELECTION,
-        ),
-    ] = None
-    jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            metavar="N",
-            help="Number of tables to process at the same time. These tables share cores and "
-            "memory",
-            rich_help_panel=Group.EXECUTION,
-        ),
-    ] = 1
-    fail_fast: Annotated[
-        bool,
-        typer.Option(
-            "--fail-fast",
-            help="If one table fails, skip the tables on which work has not begun",
-            rich_help_panel=Group.EXECUTION,
-        ),
-    ] = False
 
 
 def asks_for_text(params: dict[str, Any]) -> bool:
@@ -76,17 +53,21 @@ def asks_for_text(params: dict[str, Any]) -> bool:
     return any(params.get(name) is not None for name in _FOR_TEXT)
 
 
-def refuse_options_for_one_table(params: dict[str, Any]) -> None:
-    """Refuse options that are valid for one table only.
+def refuse_options_for_one_table(ctx: Any) -> None:
+    """Refuse options that are valid for one table only, or whose file the next would overwrite.
 
     Raises:
         UsageError: naming the option.
     """
-    for name in _FOR_ONE_TABLE:
-        value = params.get(name)
-        if value or (value == 0 and value is not False):  # version 0 is one
-            flag = name.replace("_", "-")
+    for name, option in ctx.command.declared.items():
+        if (option.option.is_for_one_table or name in _FOR_ONE_TABLE) and is_typed(ctx, name):
             raise UsageError(
-                f"--{flag} can be used with one table only, but several tables are given",
+                f"--{option.name} can be used with one table only, but several tables are given",
+                hint="Run the command once per table.",
+            )
+    for param in ctx.command.params:
+        if param.name in _FOR_ONE_TABLE and is_typed(ctx, param.name):
+            raise UsageError(
+                f"{param.opts[0]} can be used with one table only, but several tables are given",
                 hint="Run the command once per table.",
             )

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
 
-
-class Group(StrEnum):
-    """Headings of options, in the order of help and manual pages."""
-
-    SELECTION = "Selection"
-    LAYOUT = "Layout"
-    EXECUTION = "Execution"
-    SAFETY = "Safety"
-    OUTPUT = "Output"
-
+from deltactl.option_fields import Group
 
 _NAMES: Final = {
     Group.SELECTION: (

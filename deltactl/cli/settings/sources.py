@@ -113,6 +113,11 @@ def resolve_setting(
     return Resolved(default, Origin.DEFAULT, "default")
 
 
+def find_setting(sources: Sequence[Source], key: str) -> tuple[str, str] | None:
+    """Return the place and the text of a setting in the first source that has it."""
+    return next((found for source in sources if (found := source.find(key)) is not None), None)
+
+
 def parse_flag(text: str) -> bool:
     """Parse yes or no.
 

@@ -5,23 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltactl.errors import UsageError
+from deltactl.option_fields import Group, option_field
 from deltactl.option_names import option
 from deltactl.units import TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """Parsed options of ``restore``: exactly one of ``version`` and ``timestamp_ms`` (UTC).
+    """Parsed options of ``restore``: exactly one of ``version`` and ``timestamp_ms`` (UTC)."""
 
-    ``where`` is SQL over partition columns: only these partitions are restored.
-    ``ignore_missing``: restore without the files that no longer exist.
-    """
-
-    version: int | None = None
-    timestamp_ms: TimestampMs | None = None
-    where: str | None = None
-    ignore_missing: bool = False
-    allow_protocol_downgrade: bool = False
+    version: int | None = option_field(
+        None, "Restore version N", flag="to-version", group=Group.SELECTION, least=0
+    )
+    timestamp_ms: TimestampMs | None = option_field(
+        None,
+        'Restore the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '
+        "hours ago",
+        flag="to-timestamp",
+        group=Group.SELECTION,
+    )
+    where: str | None = option_field(
+        None,
+        "Restore only partitions that match this SQL condition",
+        metavar="SQL",
+        group=Group.SELECTION,
+    )
+    ignore_missing: bool = option_field(
+        False,
+        "Restore the version even if some of its files no longer exist. The rows of these files "
+        "are lost. The command asks first",
+        group=Group.SAFETY,
+    )
+    allow_protocol_downgrade: bool = option_field(
+        False,
+        "Also restore the protocol of the earlier version, so that the table loses features that "
+        "were added later. Without this option, the table has the features of both versions",
+        group=Group.SAFETY,
+    )
 
     def __post_init__(self) -> None:
         """Refuse invalid values.

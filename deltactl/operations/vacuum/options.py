@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from deltactl.errors import UsageError
-from deltactl.operations.thresholds import Need
+from deltactl.operations.thresholds import Need, need_of
+from deltactl.option_fields import Group, option_field
 from deltactl.option_names import option
-from deltactl.units import DAY_MS, DurationMs
+from deltactl.protocol.properties import DEFAULT_RETENTION_MS
+from deltactl.units import DAY_MS, DurationMs, format_duration
 
 Mode = Literal["auto", "full", "lite"]
 
@@ -17,33 +19,116 @@ Mode = Literal["auto", "full", "lite"]
 class VacuumOptions:
     """Parsed options of ``vacuum``; times in milliseconds.
 
-    ``retain_ms`` ``None``: use the table property. ``also_keep_for`` are addresses of tables
-    that use files of this one. ``inventory`` is read instead of a listing; ``dump_listing`` is
-    written from a listing; both are addresses of files. ``need``: run only if at least this much is
-    removable.
-
     By default, only files that a commit removed are removed. ``include_orphans`` is for runs that
     somebody watches: also files that no action names, if a Delta writer certainly wrote them.
-    ``include_unknown``: all files that no action names.
     """
 
-    retain_ms: DurationMs | None = None
-    mode: Mode = "auto"
-    inventory: str | None = None
-    dump_listing: str | None = None
-    keep_versions: tuple[int, ...] = ()
-    keep_last: int | None = None
-    force_retention: bool = False
-    max_files: int | None = None
-    max_orphan_fraction: float = 0.5
+    retain_ms: DurationMs | None = option_field(
+        None,
+        "How long to keep files after they were removed from the table, e.g. 168h",
+        group=Group.SELECTION,
+        default=f"delta.deletedFileRetentionDuration, else {format_duration(DEFAULT_RETENTION_MS)}",
+        is_settable=True,
+        table_property="delta.deletedFileRetentionDuration",
+    )
+    mode: Mode = option_field(
+        "auto",
+        "How to find files to remove. full: list all files. lite: read only the log. auto: full if "
+        "no vacuum is recorded, or if the log lost commits before a vacuum processed them; else "
+        "lite",
+        group=Group.SELECTION,
+        is_settable=True,
+    )
+    inventory: str | None = option_field(
+        None,
+        "Read the file names from this inventory of the bucket instead of listing the table",
+        metavar="FILE",
+        group=Group.SELECTION,
+        is_for_one_table=True,
+    )
+    dump_listing: str | None = option_field(
+        None,
+        "Also write the list of all files to this Parquet file, which --inventory can read",
+        metavar="FILE",
+        group=Group.OUTPUT,
+        is_for_one_table=True,
+    )
+    keep_versions: tuple[int, ...] = option_field(
+        (),
+        "Keep version V readable; may be repeated",
+        flag="keep-version",
+        metavar="V",
+        group=Group.SELECTION,
+        is_for_one_table=True,
+    )
+    keep_last: int | None = option_field(
+        None,
+        "Keep the latest N versions readable",
+        group=Group.SELECTION,
+        least=1,
+        is_settable=True,
+    )
+    also_keep_for: tuple[str, ...] = option_field(
+        (),
+        "Also keep the files that TABLE uses, for example if TABLE is a shallow clone of this "
+        "table; may be repeated",
+        metavar="TABLE",
+        group=Group.SELECTION,
+    )
     include_orphans: bool = False
-    include_unknown: bool = False
-    ignore_manifests: bool = False
-    also_keep_for: tuple[str, ...] = ()
-    quarantine: bool = False
-    quarantine_for_ms: DurationMs = 7 * DAY_MS
-    journal: bool = True
-    need: Need | None = None
+    include_unknown: bool = option_field(
+        False,
+        "Also remove all files that are in no action of the log. Without this option, only a "
+        "vacuum on a terminal removes such files, and only if a Delta writer gave them their names "
+        "and the table was not converted",
+        group=Group.SELECTION,
+    )
+    max_files: int | None = option_field(
+        None,
+        "Remove at most N files",
+        group=Group.SELECTION,
+        default="all",
+        least=1,
+        is_settable=True,
+    )
+    need: Annotated[Need, need_of("files", "size")] | None = option_field(
+        None,
+        "Run only if there is enough to remove: at least N files (files=N), or files of at least "
+        "SIZE (size=SIZE). If you give both, one of them is enough",
+        flag="if-needed",
+        metavar="WHAT=THRESHOLD",
+        group=Group.SELECTION,
+        is_repeated=True,
+    )
+    ignore_manifests: bool = option_field(
+        False, "Also remove files that symlink manifests still list", group=Group.SAFETY
+    )
+    max_orphan_fraction: float = option_field(
+        0.5,
+        "Refuse the run if more than this share of the files in the table directory is in no "
+        "commit of the log",
+        group=Group.SAFETY,
+        least=0,
+        most=1,
+    )
+    force_retention: bool = option_field(
+        False,
+        "Allow --retain to be shorter than the retention of the table. On a file system, trust the "
+        "clock of this machine, even if the table has no recent commits",
+        group=Group.SAFETY,
+    )
+    quarantine: bool = option_field(
+        False,
+        "Move files to _deltactl/quarantine/ instead of deleting them",
+        group=Group.SAFETY,
+        is_settable=True,
+    )
+    quarantine_for_ms: DurationMs = option_field(
+        7 * DAY_MS,
+        "With --quarantine: keep the files in quarantine for at least this time",
+        group=Group.SAFETY,
+        is_settable=True,
+    )
 
     def __post_init__(self) -> None:
         """Refuse invalid or contradictory options.
@@ -61,12 +146,6 @@ class VacuumOptions:
             raise UsageError(f"{option('retain')} must not be negative")
         if not 0 <= self.max_orphan_fraction <= 1:
             raise UsageError(f"{option('max_orphan_fraction')} must be between 0 and 1")
-        if self.quarantine and not self.journal:
-            raise UsageError(
-                f"{option('quarantine')} cannot be combined with {option('journal', False)}: the "
-                "journal lists the files in the quarantine",
-                hint=f"Omit {option('journal', False)}.",
-            )
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
                 f"{option('inventory')} and {option('mode', 'lite')} cannot be combined: "

@@ -131,8 +131,7 @@ class VacuumRun:
             SafetyError: the clocks of this machine and of the store are too far apart.
             DeltactlError: nothing could be removed; the first failure.
         """
-        if self._options.journal:
-            write_journal(self._store, self._record, self._plan.files)
+        write_journal(self._store, self._record, self._plan.files)
         put_at = self._context.clock.now_ms()
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
@@ -361,11 +360,10 @@ class VacuumRun:
 
     def _finish(self, is_whole: bool) -> None:
         totals, plan = self._totals, self._plan
-        if self._options.journal:
-            status = "completed" if is_whole else "partial"
-            write_record(
-                self._store, with_status(self._record, status, files_removed=len(totals.removed))
-            )
+        status = "completed" if is_whole else "partial"
+        write_record(
+            self._store, with_status(self._record, status, files_removed=len(totals.removed))
+        )
         is_clean = is_whole and not (totals.changed or totals.came_back or totals.lost)
         if is_clean and plan.vacuumed_version != plan.vacuumed_before:
             write_last_vacuum_info(self._store, plan.vacuumed_version)
@@ -376,7 +374,7 @@ class VacuumRun:
         return VacuumReport(
             plan=self._plan,
             engine=self._context.engine.name,
-            run_id=self._record.run_id if self._options.journal else None,
+            run_id=self._record.run_id,
             versions=tuple(totals.versions),
             files_removed=len(totals.removed),
             bytes_removed=totals.bytes,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 from deltactl.errors import UsageError
 
@@ -49,6 +49,9 @@ def parse_rate(value: object) -> float | None:
             f"{value!r} is not a number of requests per second", hint="Write 200, or 0.5."
         )
     return rate
+
+
+Rate: TypeAlias = Annotated[float, parse_rate]
 
 
 class Pacer:

@@ -335,7 +335,6 @@ def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> N
         ("--mode", "half"),
         ("--max-files", "0"),
         ("--max-orphan-fraction", "2"),
-        ("--quarantine", "--no-journal"),
         ("--undo", "last", "--purge-quarantine"),
         ("--undo", "last", "--retain", "7d"),
         ("--purge-quarantine", "--yes", "--quarantine-for", "0h"),

@@ -1,43 +1,56 @@
-"""Options that many commands share are declared by classes."""
+"""An option is one field: the command line and the settings take it from its class."""
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from importlib import import_module
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from deltactl.cli.command_table import COMMANDS, CommandSpec
-from deltactl.cli.group import build_options, load_command, options_of
-from deltactl.cli.options.common import GlobalOptions
-from deltactl.cli.options.declared import Options
-from deltactl.cli.options.engine import EngineOptions
-from deltactl.cli.options.fleet import FleetOptions
-from deltactl.cli.options.leases import LeaseOptions
-from deltactl.cli.options.log_store import LogStoreOptions
-from deltactl.cli.options.report import ReportOptions
-from deltactl.cli.options.time_limit import TimeLimit
+from deltactl.cli.group import load_command, options_of
+from deltactl.cli.options.declared import declared_options, take_options
+from deltactl.errors import UsageError
 
-SHARED: tuple[type[Options], ...] = (
-    EngineOptions, FleetOptions, GlobalOptions, LogStoreOptions, ReportOptions, TimeLimit,
-    LeaseOptions,
-)  # fmt: skip
+CLASSES: dict[str, type] = {
+    kind.__name__: kind
+    for spec in COMMANDS
+    for kind in (*load_command(spec).classes.values(), *options_of(spec))
+}
 
 
-@pytest.mark.parametrize("options", SHARED)
-def test_without_a_value_the_default_of_the_class_applies(options: type[Options]) -> None:
-    params = {param.name: param.default for param in build_options(options)}
-    assert options.take(params) == options()
-    assert params == {}
+def built(make: Callable[[], object]) -> object:
+    """Options, or why there are none: some need a value."""
+    try:
+        return make()
+    except UsageError:
+        return UsageError
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
-def test_no_shared_option_replaces_one_of_a_command(spec: CommandSpec) -> None:
-    own = set(inspect.signature(import_module(spec.module).command).parameters) - {"ctx"}
-    every = Counter(param.name for options in SHARED for param in build_options(options))
-    assert max(every.values()) == 1
-    shared = {param.name for options in options_of(spec) for param in build_options(options)}
-    assert own & shared <= {"table"}
-    taken = {param.name for param in load_command(spec).params}
-    assert own | {param.name for param in build_options(GlobalOptions)} <= taken
+def test_without_a_value_the_default_of_the_class_applies(spec: CommandSpec) -> None:
+    command: Any = load_command(spec)
+    ctx = command.make_context(spec.name, [], resilient_parsing=True)
+    for kind in (*command.classes.values(), *options_of(spec)):
+        assert built(partial(take_options, ctx, kind, ())) == built(kind)
+
+
+@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
+def test_no_option_replaces_another(spec: CommandSpec) -> None:
+    command: Any = load_command(spec)
+    classes = (*command.classes.values(), *options_of(spec))
+    names = Counter(option.field for kind in classes for option in declared_options(kind))
+    assert not names or max(names.values()) == 1
+    flags = Counter(name for param in command.params for name in param.opts)
+    assert max(flags.values()) == 1
+
+
+def test_an_option_has_the_same_flag_and_meaning_in_the_settings_of_all_commands() -> None:
+    kinds: dict[str, set[Any]] = {}
+    for kind in CLASSES.values():
+        for option in declared_options(kind):
+            if option.option.is_settable:
+                kinds.setdefault(option.name, set()).add(option.hint)
+    assert {name for name, hints in kinds.items() if len(hints) > 1} == set()

@@ -174,7 +174,7 @@ def test_a_dry_run_says_where(
             "--spark-remote has no effect with --engine local",
         ),
         (["--spark-threshold", "5"], "no unit"),
-        (["--spark-conf", "hush"], "--spark-conf needs a key and a value"),
+        (["--spark-conf", "hush"], "--spark-conf: a key and a value are needed"),
     ],
 )
 def test_options_that_make_no_sense(
@@ -192,7 +192,7 @@ def test_variables_that_make_no_sense(
     monkeypatch.setenv("DELTACTL_ENGINE", "flink")
     ran = cli("optimize", "events")
     assert ran.code == 2
-    assert "error: DELTACTL_ENGINE: 'flink' is not an engine" in ran.err
+    assert "error: DELTACTL_ENGINE: 'flink' is not a value of --engine" in ran.err
     monkeypatch.setenv("DELTACTL_ENGINE", "auto")
     monkeypatch.setenv("DELTACTL_MASTER", "yarn")
     monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://h")

@@ -589,7 +589,6 @@ def test_a_plan_reads_each_commit_once() -> None:
         {"keep_last": 0},
         {"retain_ms": -1, "force_retention": True},
         {"max_orphan_fraction": 1.5},
-        {"quarantine": True, "journal": False},
         {"inventory": "x.csv", "mode": "lite"},
         {"dump_listing": "x.parquet", "mode": "lite"},
         {"dump_listing": "x.parquet", "inventory": "y.parquet"},

@@ -59,14 +59,6 @@ def test_the_journal_is_written_before_the_first_delete() -> None:
     assert str(report.run_id).startswith("2026")
 
 
-def test_no_journal_leaves_no_trace() -> None:
-    scene, gone = scene_with_work()
-    report = scene.vacuum(journal=False)
-    assert report.run_id is None
-    assert own_files(scene) == set()
-    assert gone.isdisjoint(scene.names())
-
-
 def test_quarantined_files_come_back_as_they_were() -> None:
     scene, gone = scene_with_work()
     before = {name: scene.store.read(name) for name in gone}

@@ -9,6 +9,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperOption
 
+from deltactl.cli.options.declared import is_typed
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Source, parse_flag
 from deltactl.errors import UsageError
@@ -39,7 +40,7 @@ def fill_in_settings(ctx: Any, sources: Sequence[Source]) -> None:
     """
     for param in ctx.command.params:
         key = settable_name(param)
-        if key is None or param.name not in ctx.params or is_typed(ctx, param.name):
+        if key is None or param.name in ctx.command.declared or is_typed(ctx, param.name):
             continue
         found = next((hit for source in sources if (hit := source.find(key))), None)
         if found is not None:
@@ -57,12 +58,6 @@ def settable_name(param: Any) -> str | None:
         return None
     names = (name.removeprefix("--") for name in param.opts)
     return next((name for name in names if name in SETTABLE), None)
-
-
-def is_typed(ctx: Any, name: str) -> bool:
-    """Return whether a parameter was given on the command line, and not by a setting."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def ensure_alone(ctx: Any, command: Callable[..., None], action: str, *companions: str) -> None:

@@ -1,0 +1,95 @@
+"""Declare an option once: as a field of a class of options.
+
+The command line, its help, the settings and the library read the declaration. The type of a field
+says how a value is given: ``Annotated[T, function]`` takes what the function takes, such as "7d".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+
+from deltactl.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+METADATA: Final = "option"
+"""The key of an ``Option`` in the metadata of its field."""
+
+
+class Group(StrEnum):
+    """Headings of options, in the order of help and manual pages."""
+
+    SELECTION = "Selection"
+    LAYOUT = "Layout"
+    EXECUTION = "Execution"
+    SAFETY = "Safety"
+    OUTPUT = "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What the command line says about an option, and who may set it.
+
+    Without ``flag``, it is named as the field; without ``default``, help shows that of the field.
+    Options that control how a run works may be set for all runs (``is_settable``). Options that
+    select what a run changes, or that disable a safety rule, must be given on each command line.
+    ``table_property`` applies if nothing else sets the value. ``alone_with``: the option starts
+    another task, and no other options of the command may be given with it.
+    """
+
+    help: str
+    metavar: str | None = None
+    group: Group = Group.EXECUTION
+    flag: str | None = None
+    short: str | None = None
+    default: str | None = None
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    is_settable: bool = False
+    is_advanced: bool = False
+    is_repeated: bool = False
+    is_counted: bool = False
+    is_for_one_table: bool = False
+    table_property: str | None = None
+    alone_with: Collection[str] | None = None
+
+
+def _field_of(make: Callable[P, Option]) -> Callable[Concatenate[T, P], T]:
+    def declare(default: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        metadata = {METADATA: make(*args, **kwargs)}
+        if isinstance(default, dict):
+            return field(default_factory=lambda: copy(default), metadata=metadata)
+        return field(default=default, metadata=metadata)
+
+    return declare
+
+
+option_field = _field_of(Option)
+"""Return a field with a default, and the parts of its ``Option``."""
+
+
+def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
+    """Return keys and values; in texts, the first ``=`` ends the key.
+
+    Raises:
+        UsageError: a text has no ``=`` or no key. The value, perhaps a secret, is not repeated.
+    """
+    if isinstance(pairs, Mapping):
+        return pairs
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise UsageError("a key and a value are needed", hint="Write KEY=VALUE.")
+        found[key.strip()] = value
+    return found
+
+
+Pairs: TypeAlias = Annotated[Mapping[str, str], to_pairs]
+"""The type of an option with keys and values."""
