@@ -101,6 +101,8 @@ def maintain(
     Raises:
         UsageError: there is no table, or a table is given twice.
     """
+    if isinstance(tables, str):  # its characters would be the tables
+        raise TypeError(f"tables must be a list of addresses, not the text {tables!r}")
     return maintain_tables(
         tables,
         _policy_function(policy),

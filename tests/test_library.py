@@ -109,6 +109,10 @@ def test_a_wrong_value_names_the_keyword(table: Table) -> None:
         table.optimize(skip_hot=7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"only.*a list is needed, not the text 'vacuum'"):
         deltactl.maintain([table.uri], only="vacuum")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tables must be a list of addresses"):
+        deltactl.maintain(table.uri)
+    with pytest.raises(TypeError, match=r"depth cannot be 'data': use one of .*Depth.DATA"):
+        table.check(depth="data")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="options must be RestoreOptions, not int"):
         table.restore(1)  # type: ignore[arg-type]
 
@@ -138,6 +142,7 @@ def test_calls_as_in_the_first_example(table: Table) -> None:
 
 def test_objects_have_a_short_text(table: Table) -> None:
     assert repr(table) == f"Table({table.uri!r})"
+    assert repr(table.snapshot()) == f"Snapshot({table.uri!r}, version=2)"
     secret = Table(table.uri, {"password": "hidden"})
     assert "hidden" not in repr(secret)
     texts = [

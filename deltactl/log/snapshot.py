@@ -43,14 +43,18 @@ class Snapshot:
     version: int
     protocol: Protocol
     metadata: Metadata
-    txns: Mapping[str, Txn] = field(repr=False)
-    domains: Mapping[str, DomainMetadata] = field(repr=False)
-    segment: LogSegment = field(repr=False)
-    store: Store = field(repr=False)
-    reader: CommitReader = field(repr=False)
-    _head: CheckpointHead | None = field(repr=False)
-    _tail: Tail = field(repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    txns: Mapping[str, Txn]
+    domains: Mapping[str, DomainMetadata]
+    segment: LogSegment
+    store: Store
+    reader: CommitReader
+    _head: CheckpointHead | None
+    _tail: Tail
+    _lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
+
+    def __repr__(self) -> str:
+        """Return the address and the version."""
+        return f"Snapshot({self.store.uri!r}, version={self.version})"
 
     @property
     def head(self) -> CheckpointHead | None:

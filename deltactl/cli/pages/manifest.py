@@ -56,9 +56,9 @@ def summarise(report: ManifestReport) -> str:
 def _render_differences(page: Page, report: ManifestReport) -> None:
     plan = report.plan
     differing = [p for p in plan.partitions if p.state in _WORDS]
-    count = format_count(len(differing), "manifest", "manifests")
+    count = format_count(len(differing), "manifest differs", "manifests differ")
     page.line(
-        Styled(f"{count} differ from version {plan.version}", Tone.CAUTION),
+        Styled(f"{count} from version {plan.version}", Tone.CAUTION),
         f" ({plan.count('unchanged')} unchanged), under {report.root}",
     )
     page.line()

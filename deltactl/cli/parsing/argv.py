@@ -12,7 +12,7 @@ from typing import Final
 
 PROGRAM: Final = "deltactl"
 _SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
-_LIVE: Final = re.compile(r'["$`\\!]')  # special inside of double quotes
+_LIVE: Final = re.compile(r'["$`\\]')  # special inside of double quotes
 _LOOKS: Final = ("--dry-run", "--check")
 _PASSWORD: Final = re.compile(r"(://[^/@:]*):[^/@]*@")
 _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGNORECASE)
@@ -32,7 +32,9 @@ def typed_command(argv: Sequence[str]) -> str:
 
 def _quote(word: str) -> str:
     """Return a word as a person would type it: in double quotes if it has single quotes."""
-    return f'"{word}"' if "'" in word and not _LIVE.search(word) else shlex.quote(word)
+    if "'" not in word or "!" in word:  # no backslash hides a "!" inside of double quotes
+        return shlex.quote(word)
+    return '"' + _LIVE.sub(r"\\\g<0>", word) + '"'
 
 
 def _program() -> str:
