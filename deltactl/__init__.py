@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from deltactl.engine.local import LocalEngine as LocalEngine
     from deltactl.engine.spark.engine import SparkEngine as SparkEngine
     from deltactl.errors import AccessDeniedError as AccessDeniedError
+    from deltactl.errors import BucketNotFoundError as BucketNotFoundError
     from deltactl.errors import CommitDamagedError as CommitDamagedError
     from deltactl.errors import CommitOutcomeUnknownError as CommitOutcomeUnknownError
     from deltactl.errors import ConflictError as ConflictError
     from deltactl.errors import ConversionError as ConversionError
     from deltactl.errors import CorruptLogError as CorruptLogError
+    from deltactl.errors import CredentialsExpiredError as CredentialsExpiredError
+    from deltactl.errors import CredentialsMissingError as CredentialsMissingError
+    from deltactl.errors import CredentialsRefusedError as CredentialsRefusedError
     from deltactl.errors import DataFileError as DataFileError
     from deltactl.errors import DeltactlError as DeltactlError
     from deltactl.errors import EngineUnavailableError as EngineUnavailableError
@@ -48,6 +52,9 @@ if TYPE_CHECKING:
     from deltactl.errors import StorageError as StorageError
     from deltactl.errors import TableError as TableError
     from deltactl.errors import TimeLimitError as TimeLimitError
+    from deltactl.errors import TransientStorageError as TransientStorageError
+    from deltactl.errors import UnreachableError as UnreachableError
+    from deltactl.errors import UnsupportedByStoreError as UnsupportedByStoreError
     from deltactl.errors import UnsupportedFeatureError as UnsupportedFeatureError
     from deltactl.errors import UsageError as UsageError
     from deltactl.errors import VerificationError as VerificationError

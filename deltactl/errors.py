@@ -25,9 +25,16 @@
     │   └── ConversionError                    files of a directory that cannot become a table
     ├── UnsupportedFeatureError       exit 7   a table feature that the operation does not support
     ├── StorageError                  exit 8   the store refused or failed
+    │   ├── TransientStorageError              a retry may succeed
+    │   │   └── UnreachableError               no connection to the store
+    │   ├── UnsupportedByStoreError            the store does not have this request
     │   ├── ObjectNotFoundError                no such file
     │   ├── ObjectExistsError                  put-if-absent found an existing file
-    │   └── AccessDeniedError                  credentials or permissions
+    │   ├── BucketNotFoundError                no such bucket or container
+    │   └── AccessDeniedError                  no permission
+    │       ├── CredentialsMissingError        no credentials found
+    │       ├── CredentialsRefusedError        wrong credentials
+    │       └── CredentialsExpiredError        expired credentials
     ├── OutOfMemoryError              exit 1   the process could not allocate memory
     ├── EngineUnavailableError        exit 9   the requested engine is not available
     ├── InterruptedRunError           exit 130 a signal ended the run (143 for SIGTERM)
@@ -268,6 +275,22 @@ class StorageError(DeltactlError):
     exit_code = 8
 
 
+class TransientStorageError(StorageError):
+    """The store failed with a transient error: a retry may succeed."""
+
+    retryable = True
+
+
+class UnreachableError(TransientStorageError):
+    """No connection to the store: its host does not exist or does not answer."""
+
+    code = "UNREACHABLE"
+
+
+class UnsupportedByStoreError(StorageError):
+    """The store does not support the request."""
+
+
 class ObjectNotFoundError(StorageError):
     """The store has no file of this name."""
 
@@ -280,10 +303,34 @@ class ObjectExistsError(StorageError):
     code = "OBJECT_EXISTS"
 
 
+class BucketNotFoundError(StorageError):
+    """The store has no bucket or container of this name."""
+
+    code = "BUCKET_NOT_FOUND"
+
+
 class AccessDeniedError(StorageError):
-    """Credentials or permissions do not allow the request."""
+    """The permissions do not allow the request."""
 
     code = "ACCESS_DENIED"
+
+
+class CredentialsMissingError(AccessDeniedError):
+    """No credentials were found."""
+
+    code = "CREDENTIALS_MISSING"
+
+
+class CredentialsRefusedError(AccessDeniedError):
+    """The store or the identity provider does not accept the credentials."""
+
+    code = "CREDENTIALS_REFUSED"
+
+
+class CredentialsExpiredError(AccessDeniedError):
+    """The credentials have expired."""
+
+    code = "CREDENTIALS_EXPIRED"
 
 
 class OutOfMemoryError(DeltactlError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -174,6 +175,10 @@ def main() -> NoReturn:
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")
     # numpy's BLAS library starts threads when it is loaded; deltactl does not use it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Outside of Google Cloud, each attempt to find its metadata server can last three seconds.
+    os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
+    # Libraries log when the interpreter exits, too.
+    logging.getLogger().addHandler(logging.NullHandler())
     if limit_of_address_space() is not None:
         share_free_memory()
     for name in ("stdout", "stderr"):

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from deltactl.errors import StorageError
-from deltactl.storage.errors import map_error, service_code
+from deltactl.storage.classify import service_code
+from deltactl.storage.errors import map_error
 from deltactl.storage.log_store import DynamoDbLogStore
+from deltactl.storage.providers import S3
 from deltactl.storage.secrets import secret_values
 
 _CONNECT_TIMEOUT_SECONDS: Final = 5
@@ -155,7 +157,9 @@ class DynamoDbEntries:
                     "the other writers use for their commits. See "
                     "docs/object-store-commits.md to create such a table.",
                 ) from error
-            raise map_error(error, method.replace("_", " "), name, where, self._secrets) from error
+            verb, request_name = method.replace("_", " "), method.title().replace("_", "")
+            access = replace(S3.access, writing=f"dynamodb:{request_name}", more="")
+            raise map_error(error, verb, name, where, self._secrets, access=access) from error
 
     def _connect(self) -> Any:
         from botocore.config import Config

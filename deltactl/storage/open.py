@@ -118,6 +118,7 @@ def _open_objects(
             key.partition("/")[0],
             whole_below_bytes=service.whole_below_bytes,
         ),
+        access=provider.access,
     )
 
 

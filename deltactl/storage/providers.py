@@ -13,6 +13,39 @@ from deltactl.storage.names import parse_scheme
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """What messages say about credentials and permissions.
+
+    Attributes:
+        sources: where the package looks for credentials.
+        how_to_give: what to do if there are none.
+        how_to_renew: what to do if they have expired.
+        listing, reading, writing, deleting: the permissions that requests need.
+        more: what else can be the reason for a denied request.
+    """
+
+    sources: str = "the storage options"
+    how_to_give: str = "Give credentials in the storage options."
+    how_to_renew: str = "Give new credentials in the storage options."
+    listing: str = "the permission to list directories"
+    reading: str = "the permission to read files"
+    writing: str = "the permission to write files"
+    deleting: str = "the permission to delete files"
+    more: str = ""
+
+    def allow(self, verb: str) -> str:
+        """Return the hint after a denied request to ``verb`` a file."""
+        right = {
+            "list": self.listing,
+            "look up": self.reading,
+            "open": self.reading,
+            "read": self.reading,
+            "delete": self.deleting,
+        }.get(verb, self.writing)
+        return f"Give the identity of these credentials {right}{self.more}."
+
+
+@dataclass(frozen=True, slots=True)
 class Provider:
     """A kind of storage.
 
@@ -28,6 +61,7 @@ class Provider:
             and endpoints.
         documented_hosts: hosts of services that document put-if-absent; a name that begins with a
             dot stands for all hosts below it. Other hosts are tested before the first commit.
+        access: what messages say about credentials and permissions.
         uses_dynamodb: whether writers of its tables can agree on commits in DynamoDB.
         reads_only: whether deltactl refuses all changes, because there is no put-if-absent.
     """
@@ -38,6 +72,7 @@ class Provider:
     module: str
     variables: tuple[str, ...]
     documented_hosts: tuple[str, ...] = ()
+    access: Access = Access()
     uses_dynamodb: bool = False
     reads_only: bool = False
 
@@ -49,6 +84,18 @@ S3: Final = Provider(
     module="s3",
     variables=("AWS_", "FSSPEC_"),
     documented_hosts=(".amazonaws.com", ".amazonaws.com.cn"),
+    access=Access(
+        sources="the storage options, AWS_ACCESS_KEY_ID, the profile AWS_PROFILE in ~/.aws, and "
+        "the role of this machine or container",
+        how_to_give="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE. For a public "
+        "bucket, give the storage option anon=true.",
+        how_to_renew="Sign in again (`aws sso login`), or set a new AWS_SESSION_TOKEN.",
+        listing="s3:ListBucket on the bucket",
+        reading="s3:GetObject on the files of the table",
+        writing="s3:PutObject on the files of the table",
+        deleting="s3:DeleteObject on the files of the table",
+        more=". For a requester-pays bucket, give the storage option requester_pays=true",
+    ),
     uses_dynamodb=True,
 )
 GCS: Final = Provider(
@@ -58,6 +105,17 @@ GCS: Final = Provider(
     module="gcs",
     variables=("FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST"),
     documented_hosts=("storage.googleapis.com", "storage.mtls.googleapis.com"),
+    access=Access(
+        sources="the storage option token, GOOGLE_APPLICATION_CREDENTIALS, the login of gcloud, "
+        "and the service account of this machine",
+        how_to_give="Run `gcloud auth application-default login`, or set "
+        "GOOGLE_APPLICATION_CREDENTIALS to the key file of a service account.",
+        how_to_renew="Run `gcloud auth application-default login` again, or give a new token.",
+        listing="storage.objects.list on the bucket",
+        reading="storage.objects.get on the bucket",
+        writing="storage.objects.create and storage.objects.delete on the bucket",
+        deleting="storage.objects.delete on the bucket",
+    ),
 )
 AZURE: Final = Provider(
     package="adlfs",
@@ -66,6 +124,19 @@ AZURE: Final = Provider(
     module="azure",
     variables=("AZURE_", "FSSPEC_"),
     documented_hosts=(".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
+    access=Access(
+        sources="the storage options, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT_KEY, "
+        "AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID, the managed identity of this machine, and the "
+        "login of az",
+        how_to_give="Run `az login`, or set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN. "
+        "For a public container, give the storage option anon=true.",
+        how_to_renew="Run `az login` again, or give a new SAS token.",
+        listing="the role Storage Blob Data Reader on the container",
+        reading="the role Storage Blob Data Reader on the container",
+        writing="the role Storage Blob Data Contributor on the container",
+        deleting="the role Storage Blob Data Contributor on the container",
+        more=", and check the firewall of the account",
+    ),
 )
 
 MEMORY: Final = Provider(

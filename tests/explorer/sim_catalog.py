@@ -16,10 +16,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from deltactl.clock import Clock
-from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from deltactl.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    TransientStorageError,
+)
 from deltactl.log.committers.committer import CommitFacts, CommitTail
 from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_version
-from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer.world import CATALOG, COMMIT, Call, Reply, Worlds
 from tests.support.forwarding import ForwardingStore

@@ -20,8 +20,8 @@ from deltactl.errors import (
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    TransientStorageError,
 )
-from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.explorer.world import CLONE, Call, Reply, Rules, Worlds

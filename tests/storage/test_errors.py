@@ -10,12 +10,16 @@ import pytest
 
 from deltactl.errors import (
     AccessDeniedError,
+    CredentialsMissingError,
+    CredentialsRefusedError,
     ObjectExistsError,
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    TransientStorageError,
+    UnreachableError,
 )
-from deltactl.storage.errors import TransientStorageError, is_transient, map_error, mapped_errors
+from deltactl.storage.errors import is_transient, map_error, mapped_errors
 from deltactl.storage.local.store import LocalStore
 
 EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
@@ -31,7 +35,7 @@ EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
     ConnectionError: TransientStorageError,
     BrokenPipeError: TransientStorageError,
     ConnectionAbortedError: TransientStorageError,
-    ConnectionRefusedError: TransientStorageError,
+    ConnectionRefusedError: UnreachableError,
     ConnectionResetError: TransientStorageError,
     ChildProcessError: StorageError,
     ProcessLookupError: StorageError,
@@ -59,7 +63,8 @@ def test_every_error_number_is_mapped(number: int) -> None:
     assert type(mapped).__module__ in ("deltactl.errors", "deltactl.storage.errors")
     assert mapped.message == f"cannot read 'a\\nb' in file:///t: {os.strerror(number)}"
     assert mapped.exit_code == 8
-    assert mapped.code in ("STORAGE", "OBJECT_NOT_FOUND", "OBJECT_EXISTS", "ACCESS_DENIED")
+    codes = ("STORAGE", "OBJECT_NOT_FOUND", "OBJECT_EXISTS", "ACCESS_DENIED", "UNREACHABLE")
+    assert mapped.code in codes
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EROFS", "EMFILE", "EDQUOT", "EIO", "ENAMETOOLONG"])
@@ -88,7 +93,7 @@ class NoCredentialsError(Exception):
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (_HttpError(401), AccessDeniedError),
+        (_HttpError(401), CredentialsRefusedError),
         (_HttpError(403), AccessDeniedError),
         (_HttpError(404), ObjectNotFoundError),
         (_HttpError(412), ObjectExistsError),
@@ -96,7 +101,7 @@ class NoCredentialsError(Exception):
         (_HttpError(429), TransientStorageError),
         (_HttpError(503), TransientStorageError),
         (_HttpError(400), StorageError),
-        (NoCredentialsError(), AccessDeniedError),
+        (NoCredentialsError(), CredentialsMissingError),
         (ValueError("words"), StorageError),
     ],
 )

@@ -16,8 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, cast
 
-from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
-from deltactl.storage.errors import TransientStorageError
+from deltactl.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    TransientStorageError,
+)
 from deltactl.storage.file_copies import (
     CopiedFile,
     FileCopies,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from deltactl.storage.errors import TransientStorageError
+from deltactl.errors import TransientStorageError
 from tests.support.stores import Crash
 from tests.world.model import Model
 from tests.world.reader import COMMIT, Reader, Row

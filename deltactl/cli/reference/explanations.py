@@ -300,17 +300,50 @@ EXPLANATIONS: Final = {
         "The existing file was not replaced.",
         ("Rerun.",),
     ),
-    "ACCESS_DENIED": Explanation(
-        "The credentials or permissions do not allow this request.",
+    "UNREACHABLE": Explanation(
+        "There is no connection to the store.",
         (
-            "Credentials are missing, expired, or for another account.",
+            "A misspelled endpoint or account, or a bucket in another region.",
+            "No network, a firewall, or a wrong proxy.",
+        ),
+        _FAILED_BEFORE_COMMIT,
+        ("Check the host that the message names, and HTTPS_PROXY. Then rerun.",),
+    ),
+    "BUCKET_NOT_FOUND": Explanation(
+        "The store has no bucket or container of this name.",
+        ("A misspelled name, another account, or another endpoint.",),
+        _UNTOUCHED,
+        ("Check the name, and the endpoint or account.",),
+    ),
+    "ACCESS_DENIED": Explanation(
+        "The permissions do not allow this request.",
+        (
             "A role that may read but not list, write or delete.",
+            "Local files of another user.",
         ),
         _FAILED_BEFORE_COMMIT,
         (
-            "Check the environment's credentials, or give them with --storage-option.",
+            "Give the missing permission, which the hint names.",
             "A dry run only needs permission to read and to list.",
         ),
+    ),
+    "CREDENTIALS_MISSING": Explanation(
+        "No credentials were found for the store.",
+        ("They are not set in this environment, for example in cron or in a container.",),
+        _UNTOUCHED,
+        ("Set the variables that the hint names, or use --storage-option.",),
+    ),
+    "CREDENTIALS_REFUSED": Explanation(
+        "The store does not accept the credentials.",
+        ("A misspelled key or secret, a deleted key, or a key of another account.",),
+        _FAILED_BEFORE_COMMIT,
+        ("Correct the credentials: the hint lists where deltactl looks for them.",),
+    ),
+    "CREDENTIALS_EXPIRED": Explanation(
+        "The credentials have expired.",
+        ("A session, a token or a signature (SAS) with a limited life.",),
+        _FAILED_BEFORE_COMMIT,
+        ("Sign in again, or set a new token. Then rerun.",),
     ),
     "MEMORY": Explanation(
         "The process could not get more memory or threads.",

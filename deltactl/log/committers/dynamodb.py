@@ -31,12 +31,12 @@ from deltactl.errors import (
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    TransientStorageError,
 )
 from deltactl.log.committers.committer import CommitFacts, CommitTail
 from deltactl.log.committers.create_file import create_file
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
-from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.providers import S3
 from deltactl.storage.store import Store

@@ -7,19 +7,21 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from deltactl.storage.errors import is_transient
+from deltactl.storage.errors import is_transient, is_unreachable
 
 R = TypeVar("R")
 
 _FIRST_DELAY_SECONDS: Final = 0.2
 _MAX_DELAY_SECONDS: Final = 10.0
+_FIRST_CONTACT_SECONDS: Final = 1.5
 
 
 class RetryPolicy:
     """Retry after transient errors, with increasing pauses.
 
     This is only for requests that may be sent twice: reads, and writes that lead to the same state
-    when they are repeated.
+    when they are repeated. A store that never answered is not waited for: its address is wrong, or
+    there is no network.
     """
 
     def __init__(
@@ -33,15 +35,24 @@ class RetryPolicy:
         self._attempts = attempts
         self._sleep = sleep
         self._jitter = jitter
+        self._has_answered = False
 
     def call(self, request: Callable[[], R]) -> R:
         """Return the result of ``request``, or raise its last error."""
+        begun = time.monotonic()
         for failures in range(self._attempts - 1):
             try:
-                return request()
+                result = request()
             except Exception as error:
                 if not is_transient(error):
                     raise
+                self._has_answered = self._has_answered or not is_unreachable(error)
+                waited = time.monotonic() - begun
+                if not self._has_answered and waited > _FIRST_CONTACT_SECONDS:
+                    raise
+            else:
+                self._has_answered = True
+                return result
             self.pause(failures)
         return request()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from deltactl.storage.network.counts import RequestKind, Requests, count
 from deltactl.storage.network.pacing import Pacer
 
-CONNECT_SECONDS: float = 10.0
+CONNECT_SECONDS: float = 5.0
 SILENCE_SECONDS: float = 60.0
 """Limits for a connection, and for the next byte. Without them, gcsfs waits forever, and the client
 of Azure waits for five minutes."""

@@ -9,6 +9,7 @@ Source: Blob service REST API, Put Blob, Put Block List, List Blobs, Copy Blob, 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from fsspec.asyn import sync
 from fsspec.config import apply_config
 
 from deltactl.errors import StorageError, UsageError
+from deltactl.storage.errors import no_bucket_error
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network
 from deltactl.storage.network.traffic import Traffic, azure_transport
@@ -31,7 +33,6 @@ from deltactl.storage.objects.services import (
     Entry,
     ObjectService,
     Upload,
-    no_bucket,
     split_directory,
 )
 from deltactl.storage.vended import Current, take_vended
@@ -72,6 +73,14 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
     account = split_azure_uri(uri)[0]
     if account is not None:
         settings.setdefault("account_name", account)
+    names = {"account_name", "connection_string"}
+    variables = {"AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"}
+    if not (names & settings.keys() or variables & os.environ.keys()):
+        raise UsageError(
+            f"{uri!r} has no storage account",
+            hint="Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, or set "
+            "AZURE_STORAGE_ACCOUNT_NAME.",
+        )
     vended = take_vended(
         settings, "account_key", "sas_token", "credential", "client_id", "client_secret", "anon"
     )
@@ -198,7 +207,7 @@ class AzureService(ObjectService):
                 page, token = self._ask(self._page, found, token)
             except Exception as error:
                 if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
-                    raise no_bucket(container) from None
+                    raise no_bucket_error(container) from None
                 raise
             yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
             if not token:

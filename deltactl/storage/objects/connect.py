@@ -15,11 +15,12 @@ from typing import Any
 
 from deltactl.errors import DeltactlError, StorageError
 from deltactl.option_names import option
+from deltactl.storage.errors import map_error
 from deltactl.storage.network.pacing import RATE_OPTION, Pacer, parse_rate
 from deltactl.storage.network.traffic import Traffic
 from deltactl.storage.objects.services import ObjectService
-from deltactl.storage.providers import Provider
-from deltactl.storage.secrets import load_nested
+from deltactl.storage.providers import Access, Provider
+from deltactl.storage.secrets import load_nested, secret_values
 from deltactl.storage.vended import VENDED, VendedOptions
 
 _services: dict[tuple[object, ...], ObjectService] = {}
@@ -56,12 +57,22 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
             except (ImportError, DeltactlError):
                 raise
             except Exception as error:
-                # The library's message may contain an option: show only the type of the error.
-                raise StorageError(
-                    f"cannot connect to {scheme}://{place}: {type(error).__name__}",
-                    hint=f"Check the options given with {option('storage_options')}.",
-                ) from None
+                raise _explain(error, f"{scheme}://{place}", provider.access, settings) from None
         return _services[key]
+
+
+def _explain(
+    error: Exception, place: str, access: Access, settings: Mapping[str, Any]
+) -> StorageError:
+    secrets = secret_values(settings)
+    mapped = map_error(error, "connect to", "", place, secrets, access=access)
+    if type(mapped) is not StorageError:
+        return mapped
+    # The library's message may contain an option: show only the type of the error.
+    return StorageError(
+        f"cannot connect to {place}: {type(error).__name__}",
+        hint=f"Check the options given with {option('storage_options')}.",
+    )
 
 
 def _environment(provider: Provider) -> int:

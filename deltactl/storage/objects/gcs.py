@@ -5,10 +5,11 @@ Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 
 from __future__ import annotations
 
+import os
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from aiohttp import ClientTimeout
@@ -19,10 +20,12 @@ from fsspec.config import apply_config
 # The class that gcsfs exports would request the kind of each bucket over gRPC.
 from gcsfs.core import GCSFileSystem
 from google.auth.credentials import Credentials
+from google.auth.environment_vars import CREDENTIALS
+from google.auth.exceptions import DefaultCredentialsError
 
+from deltactl.storage.errors import no_bucket_error
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network
-from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.network.traffic import Traffic, gcs_session_settings
 from deltactl.storage.objects.part_writer import PART_BYTES
 from deltactl.storage.objects.services import (
@@ -30,7 +33,6 @@ from deltactl.storage.objects.services import (
     Entry,
     ObjectService,
     Upload,
-    no_bucket,
     split_directory,
 )
 from deltactl.storage.vended import Current, take_vended
@@ -38,9 +40,16 @@ from deltactl.storage.vended import Current, take_vended
 _PAGE_NAMES = 1000
 
 
+class GcsFiles(GCSFileSystem):  # type: ignore[misc]
+    """gcsfs without retries: only `RetryPolicy` retries, and never a conditional put."""
+
+    _request = GCSFileSystem._request.__wrapped__
+    _get_file_request = GCSFileSystem._get_file_request.__wrapped__
+
+
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
-    settings = apply_config(GCSFileSystem, settings)
+    settings = apply_config(GcsFiles, settings)
     vended = take_vended(settings, "token")
     if vended is not None:
         settings["token"] = VendedToken(vended)
@@ -49,9 +58,16 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
         ClientTimeout(sock_connect=network.CONNECT_SECONDS, sock_read=network.SILENCE_SECONDS),
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
-    file_system = GCSFileSystem(**{**settings, **NO_CACHES}, session_kwargs=nested)
-    # gcsfs tries each request six times; this cannot be changed.
-    return GcsService(file_system, RetryPolicy(attempts=2))
+    settings = {**settings, **NO_CACHES, "session_kwargs": nested}
+    if settings.get("token") is not None:
+        return GcsService(GcsFiles(**settings))
+    # gcsfs would next ask the metadata server for half a minute.
+    try:
+        return GcsService(GcsFiles(**{**settings, "token": "google_default"}))
+    except DefaultCredentialsError:
+        if os.environ.get(CREDENTIALS):
+            raise
+        return GcsService(GcsFiles(**{**settings, "token": "anon"}))
 
 
 class VendedToken(Credentials):
@@ -146,7 +162,13 @@ class GcsService(ObjectService):
 
     def begin(self, key: str) -> Upload:
         """Begin a resumable upload of gcsfs."""
-        return _Resumable(self._fs, key)
+        return _Resumable(self._retrying, key)
+
+    @cached_property
+    def _retrying(self) -> GCSFileSystem:
+        """A file system with the retries of gcsfs, for the parts of uploads."""
+        token = self._fs.credentials.credentials or "anon"
+        return GCSFileSystem(**{**self._fs.storage_options, "token": token})
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 objects."""
@@ -162,7 +184,7 @@ class GcsService(ObjectService):
                     partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
                 )
             except FileNotFoundError:
-                raise no_bucket(bucket) from None
+                raise no_bucket_error(bucket) from None
             yield [
                 *(
                     {"name": f"{bucket}/{found}".rstrip("/"), "type": "directory"}

@@ -17,6 +17,7 @@ from deltactl.storage.names import (
     resolve_prefix,
 )
 from deltactl.storage.objects.services import ObjectService
+from deltactl.storage.providers import Access
 
 
 class ObjectKeys:
@@ -34,16 +35,18 @@ class ObjectKeys:
         service: ObjectService,
         schemes: frozenset[str],
         secrets: Sequence[str],
+        *,
+        access: Access,
     ) -> None:
         """Map names below ``root``; absolute names can have any of ``schemes``.
 
-        The values in ``secrets`` are removed from messages.
+        The values in ``secrets`` are removed from messages; ``access`` helps in them.
         """
         self.uri, self.root = uri, root
         self._base = f"{root}/"
         self._service = service
         self._schemes = schemes
-        self._secrets = secrets
+        self._secrets, self._access = secrets, access
 
     def readable(self, name: str) -> str:
         """Return the key of a name in the table, or of an absolute name on the same storage."""
@@ -81,7 +84,9 @@ class ObjectKeys:
 
     def mapper(self, verb: str, name: str) -> Callable[[Exception], StorageError]:
         """Return a function that converts an error of the library to one of deltactl."""
-        return lambda error: map_error(error, verb, name, self.uri, self._secrets)
+        return lambda error: map_error(
+            error, verb, name, self.uri, self._secrets, access=self._access
+        )
 
     @contextmanager
     def mapped(self, verb: str, name: str) -> Iterator[None]:
@@ -89,7 +94,7 @@ class ObjectKeys:
         try:
             yield
         except Exception as error:
-            raise map_error(error, verb, name, self.uri, self._secrets) from error
+            raise self.mapper(verb, name)(error) from error
 
     def real_name(self, name: str) -> str | None:
         """Return the normal form of a name; ``None`` for a name outside of the table."""

@@ -21,8 +21,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from deltactl.clock import Clock, SystemClock
-from deltactl.errors import ObjectExistsError, SafetyError, StorageError
-from deltactl.storage.errors import TransientStorageError, UnsupportedByStoreError
+from deltactl.errors import (
+    ObjectExistsError,
+    SafetyError,
+    StorageError,
+    TransientStorageError,
+    UnsupportedByStoreError,
+)
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.providers import Provider
 from deltactl.units import DAY_MS

@@ -12,8 +12,6 @@ from copy import copy
 from functools import cached_property
 from typing import Any, Final, Protocol, Self
 
-from deltactl.errors import StorageError
-from deltactl.storage.errors import NO_BUCKET
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.store import OnUpload
@@ -235,12 +233,6 @@ class ObjectService:
         an object that exists has a version.
         """
         return self.stat(key) is not None
-
-
-def no_bucket(bucket: str) -> StorageError:
-    """Return the error for a listing of a bucket that does not exist."""
-    kind, hint = NO_BUCKET
-    return kind(f"{bucket!r} does not exist", hint=hint)
 
 
 def split_directory(key: str) -> tuple[str, str]:

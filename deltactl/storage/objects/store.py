@@ -29,6 +29,7 @@ from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesc
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.whole_copies import WholeCopies
 from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.providers import Access
 from deltactl.storage.secrets import secret_values
 from deltactl.storage.store import (
     Assembly,
@@ -74,15 +75,24 @@ class ObjectStore:
         schemes: frozenset[str],
         options: Mapping[str, str] | None = None,
         guard: PutIfAbsentGuard | None = None,
+        access: Access | None = None,
     ) -> None:
         """Open ``root``, the key of ``uri`` in ``service``.
 
         Absolute names can have any of ``schemes``. Of ``options``, only the secrets are kept, to
-        remove them from messages. ``guard`` checks each put-if-absent.
+        remove them from messages. ``guard`` checks each put-if-absent. ``access`` is what messages
+        say about credentials.
         """
         self._service = service
         secrets = secret_values(options or {}, service.file_system)
-        self._keys = ObjectKeys(uri.rstrip("/"), root.rstrip("/"), self._service, schemes, secrets)
+        self._keys = ObjectKeys(
+            uri.rstrip("/"),
+            root.rstrip("/"),
+            self._service,
+            schemes,
+            secrets,
+            access=access or Access(),
+        )
         self._copies = ListedCopies()
         self._guard = guard
 

@@ -17,6 +17,7 @@ from deltactl.errors import (
     ConflictError,
     DeltactlError,
     InterruptedRunError,
+    TransientStorageError,
     VerificationError,
     ignore_warning,
 )
@@ -30,7 +31,6 @@ from deltactl.operations.checkpoint.run import (
 )
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock

@@ -49,7 +49,7 @@ class Server:
     """A store behind a proxy.
 
     ``method``, ``target`` and ``body`` tell the request that makes an object appear, whose name
-    takes the place of ``{}``. ``tries_again`` says that the library does so by itself.
+    takes the place of ``{}``.
     """
 
     proxy: FaultProxy
@@ -58,7 +58,6 @@ class Server:
     method: str
     target: str
     body: str = ""
-    tries_again: bool = False
     log_store: DynamoDbLogStore | None = None
 
     def open(self) -> DeltaLog:
@@ -104,7 +103,7 @@ def _gcs(request: pytest.FixtureRequest) -> Iterator[Server]:
     patch.setattr(traffic, "SILENCE_SECONDS", 1.0)
     shorten_pauses(patch)
     for server in _behind_a_proxy("fake-gcs", request):
-        yield replace(server, method="POST", target="/upload/", body='/{}"', tries_again=True)
+        yield replace(server, method="POST", target="/upload/", body='/{}"')
 
 
 def _azure(request: pytest.FixtureRequest) -> Iterator[Server]:
@@ -186,12 +185,11 @@ def test_a_commit_of_another_is_never_taken_for_ours(fault: Fault, server: Serve
     ids=name_of,
 )
 def test_a_store_that_never_answers_puts(fault: Fault, server: Server) -> None:
-    """Every reply is lost, those to the library's retries too: what is stored tells."""
+    """Every reply is lost: what is stored tells."""
     store = server.open()
     store.ensure_can_commit()
     server.fail(fault, times=None)
     assert commit_to(store, commit("ours"))
-    assert server.attempts() > 1 or not server.tries_again
     assert store.store.read(NAME) == commit("ours")
 
 
@@ -265,7 +263,7 @@ def test_a_large_commit_of_ours_is_recognized(
     ids=name_of,
 )
 def test_optimize_commits_once(fault: Fault, server: Server) -> None:
-    """The library's retry is told "exists": a program that believed it would commit again."""
+    """The reply to the put of the commit is lost."""
     store = server.open()
     build_sample(store.store)
     table = server.table()
@@ -277,7 +275,6 @@ def test_optimize_commits_once(fault: Fault, server: Server) -> None:
     after = server.table()
     assert after.snapshot().version == before.version + 1
     assert sorted(map(str, after.scan().read_all().to_pylist())) == rows
-    assert server.attempts(name) > 1 or not server.tries_again
 
 
 def commit_to(log: DeltaLog, content: bytes) -> bool:
