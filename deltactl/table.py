@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deltactl.errors import UsageError, Warn
@@ -13,6 +14,7 @@ from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.scan import scan_snapshot
+from deltactl.storage.names import is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import to_timestamp_ms
@@ -88,38 +90,45 @@ class Table:
             warn: receives warnings, which do not stop a run.
         """
         address = os.fspath(uri)
-        if store is None:
-            self._log = DeltaLog.open(address, storage_options, log_store, warn=warn)
-        else:
-            self._log = DeltaLog(store, warn)
         self._warn = warn
         self._storage_options = dict(storage_options or {})
+        self._open = partial(DeltaLog.open, address, storage_options, log_store, warn=warn)
+        self._name = address if store is None and is_table_name(address) else None
+        if self._name is None:
+            self._log = self._open() if store is None else DeltaLog(store, warn)
+            self._log.storage_options = self._storage_options
 
-    def _log_for(self, dry_run: bool) -> DeltaLog:
+    def _log_for(self, dry_run: bool, *, may_be_behind: bool = False) -> DeltaLog:
         """Return a log of its own for a call: threads may share a table.
 
-        For a dry run it is read-only and finishes no incomplete commit.
+        For a dry run, and for reading, it is read-only and finishes no incomplete commit. A name is
+        looked up for each call.
         """
+        if self._name is not None:
+            return self._open(read_only=dry_run, may_be_behind=may_be_behind)
         return self._log.read_only() if dry_run else self._log.unread()
 
-    def _context(
+    def _begin(
         self,
+        dry_run: bool,
         engine: Engine | None = None,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
-    ) -> RunContext:
+    ) -> tuple[DeltaLog, RunContext]:
+        """Return log and context of a run."""
         from deltactl.operations.run_context import RunContext
 
-        return RunContext.of(self._warn, engine, self._storage_options, cancel, on_progress)
+        log = self._log_for(dry_run)
+        return log, RunContext.of(self._warn, engine, log.storage_options, cancel, on_progress)
 
     def __repr__(self) -> str:
         """Return the address; the storage options may be secret."""
-        return f"Table({self.uri!r})"
+        return f"Table({self._name or self.uri!r})"
 
     @property
     def uri(self) -> str:
-        """Return the table's root as an absolute URI."""
-        return self._log.uri
+        """Return the table's root as an absolute URI; a name is looked up."""
+        return self._log_for(dry_run=True, may_be_behind=True).uri
 
     def snapshot(
         self, version: int | None = None, timestamp: datetime | str | None = None
@@ -131,7 +140,7 @@ class Table:
         """
         if version is not None and timestamp is not None:
             raise UsageError("give a version or a timestamp, not both")
-        log = self._log_for(dry_run=False)
+        log = self._log_for(dry_run=True)
         if timestamp is not None:
             log.ensure_exists()
             version = log.version_at(log.snapshot().metadata, to_timestamp_ms(timestamp))
@@ -155,7 +164,8 @@ class Table:
         from deltactl.operations.history.run import HistoryOptions, load_history
 
         options = HistoryOptions(**asdict(build_options(Selection, None, keywords)))
-        return load_history(self._log_for(dry_run=False), options).table()
+        log = self._log_for(dry_run=True, may_be_behind=True)
+        return load_history(log, options).table()
 
     def diff(self, first: int, last: int | None = None) -> VersionDiff:
         """Compare two versions: files, columns, properties and features.
@@ -169,7 +179,7 @@ class Table:
         """
         from deltactl.operations.history.diff import diff_versions
 
-        return diff_versions(self._log_for(dry_run=False), first, last)
+        return diff_versions(self._log_for(dry_run=True), first, last)
 
     def detail(
         self,
@@ -192,11 +202,11 @@ class Table:
         from deltactl.operations.detail import load_detail
 
         if not layout and columns is None:
-            return load_detail(self._log_for(dry_run=False), version)
+            return load_detail(self._log_for(dry_run=True, may_be_behind=True), version)
         from deltactl.operations.optimize.layout.survey import survey_layout
 
         return load_detail(
-            self._log_for(dry_run=False),
+            self._log_for(dry_run=True, may_be_behind=True),
             version,
             survey=lambda snapshot: survey_layout(snapshot, columns),
         )
@@ -239,10 +249,11 @@ class Table:
         from deltactl.operations.optimize.options import OptimizeOptions
         from deltactl.operations.optimize.run import optimize_table
 
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return optimize_table(
-            self._log_for(dry_run),
+            log,
             build_options(OptimizeOptions, options, keywords),
-            self._context(engine, cancel, on_progress),
+            context,
             dry_run=dry_run,
         )
 
@@ -268,10 +279,11 @@ class Table:
         from deltactl.operations.vacuum.options import VacuumOptions
         from deltactl.operations.vacuum.run import vacuum_table
 
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return vacuum_table(
-            self._log_for(dry_run),
+            log,
             build_options(VacuumOptions, options, keywords),
-            self._context(engine, cancel, on_progress),
+            context,
             dry_run=dry_run,
         )
 
@@ -307,9 +319,10 @@ class Table:
         """
         from deltactl.operations.vacuum.undo import purge_quarantine
 
+        log, context = self._begin(dry_run)
         return purge_quarantine(
-            self._log_for(dry_run),
-            self._context(),
+            log,
+            context,
             force_retention=force_retention,
             dry_run=dry_run,
         )
@@ -335,10 +348,11 @@ class Table:
         from deltactl.operations.checkpoint.options import CheckpointOptions
         from deltactl.operations.checkpoint.run import checkpoint_table
 
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return checkpoint_table(
-            self._log_for(dry_run),
+            log,
             build_options(CheckpointOptions, options, keywords),
-            self._context(engine, cancel, on_progress),
+            context,
             dry_run=dry_run,
         )
 
@@ -357,9 +371,10 @@ class Table:
         """
         from deltactl.operations.checkpoint.repair import repair_checkpoints
 
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return repair_checkpoints(
-            self._log_for(dry_run),
-            self._context(engine, cancel, on_progress),
+            log,
+            context,
             dry_run=dry_run,
         )
 
@@ -384,10 +399,11 @@ class Table:
         from deltactl.operations.check.options import CheckOptions
         from deltactl.operations.check.run import check_table
 
+        log, context = self._begin(True, engine, cancel, on_progress)
         return check_table(
-            self._log_for(dry_run=False),
+            log,
             build_options(CheckOptions, options, keywords),
-            self._context(engine, cancel, on_progress),
+            context,
         )
 
     def restore(
@@ -412,10 +428,11 @@ class Table:
         from deltactl.operations.restore.options import RestoreOptions
         from deltactl.operations.restore.run import restore_table
 
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return restore_table(
-            self._log_for(dry_run),
+            log,
             build_options(RestoreOptions, options, keywords),
-            self._context(engine, cancel, on_progress),
+            context,
             dry_run=dry_run,
         )
 
@@ -454,15 +471,9 @@ class Table:
         if not isinstance(target, Table):
             chosen = self._storage_options if storage_options is None else storage_options
             target = Table(target, chosen, warn=self._warn)
-        source = self._log_for(dry_run=options.deep or not options.note)
-        return clone_table(
-            source,
-            target._log_for(dry_run),
-            options,
-            target._context(engine, cancel, on_progress),
-            source_options=self._storage_options,
-            dry_run=dry_run,
-        )
+        source = self._log_for(dry_run=dry_run or options.deep or not options.note)
+        log, context = target._begin(dry_run, engine, cancel, on_progress)
+        return clone_table(source, log, options, context, dry_run=dry_run)
 
     def fix_paths(
         self,
@@ -491,10 +502,11 @@ class Table:
         """
         from deltactl.operations.check.fix import repair_paths
 
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return repair_paths(
-            self._log_for(dry_run),
+            log,
             texts,
-            self._context(engine, cancel, on_progress),
+            context,
             confirm=confirm,
             dry_run=dry_run,
         )
@@ -529,11 +541,12 @@ class Table:
         from deltactl.operations.manifest.options import ManifestOptions
         from deltactl.operations.purge_first import generate_after_purge
 
-        elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
+        elsewhere = None if output_root is None else open_store(output_root, log.storage_options)
         return generate_after_purge(
-            self._log_for(dry_run),
+            log,
             build_options(ManifestOptions, options, keywords),
-            self._context(engine, cancel, on_progress),
+            context,
             output=elsewhere,
             dry_run=dry_run,
         )

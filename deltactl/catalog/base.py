@@ -39,6 +39,12 @@ class TableAddress:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_catalog_managed(self) -> bool:
+        """Return whether the catalog decides commits, so that it may know more than the log."""
+        features = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
+        return any(self.properties.get(feature) == "supported" for feature in features)
+
+    @property
     def is_delta(self) -> bool:
         """Return whether the catalog calls it a Delta table with a location."""
         return self.table_format == "DELTA" and bool(self.location)

@@ -42,11 +42,6 @@ class TableName:
         return all(fnmatchcase(part.lower(), pattern.lower()) for pattern, part in pairs)
 
 
-def is_name(address: str) -> bool:
-    """Return whether an address is the name of a table in a catalog, or a pattern of such names."""
-    return address.partition("://")[0].lower() in KINDS and "://" in address
-
-
 def parse_name(address: str, kinds: Mapping[str, CatalogKind] = KINDS) -> TableName:
     """Return the parts of a name or pattern.
 

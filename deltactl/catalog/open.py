@@ -27,15 +27,19 @@ class Located:
     entry: TableAddress | None = None
 
     @property
-    def note(self) -> str | None:
+    def own_credentials(self) -> str | None:
         """Return that the user's own credentials are used, if a catalog gave none."""
         if self.entry is None or is_local_uri(self.uri) or isinstance(self.options, VendedOptions):
             return None
         return f"{self.entry.catalog} gives no credentials: your own credentials are used"
 
 
-def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Located:
+def locate(
+    address: str, options: Mapping[str, str], *, read_only: bool, may_be_behind: bool = False
+) -> Located:
     """Return the table of a name, with credentials for reading or for writing.
+
+    ``may_be_behind``: accept tables of which only the catalog knows the newest commits.
 
     Raises:
         UsageError: the name or a setting is not valid.
@@ -55,6 +59,13 @@ def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Loca
             hint="Give the name of a Delta table.",
         )
     ensure_usable(address, entry.location)
+    if entry.is_catalog_managed and not may_be_behind:
+        raise UnsupportedFeatureError(
+            f"{address} is a catalogManaged table: {entry.catalog} decides its commits, and may "
+            "have newer ones than the log",
+            hint="Use an engine that commits through the catalog. describe-history and "
+            "describe-detail show what is in the log.",
+        )
     base = without_settings(options)
     if is_local_uri(entry.location):
         return Located(entry.location, base, entry)

@@ -46,6 +46,7 @@ from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.pacing import RATE_OPTION
 
 if TYPE_CHECKING:
+    from deltactl.catalog.open import Located
     from deltactl.cli.output.outcome import TableOutcome
     from deltactl.log.delta_log import DeltaLog
     from deltactl.operations.run_context import RunContext
@@ -91,6 +92,10 @@ class Session:
         self.begin_changes: Callable[[], None] | None = None  # is called before each change
         self.shared: Any = None  # set by ``plan_ahead`` of a command, for all its tables
         self.sum_up: Callable[[], Any] | None = None  # totals over all tables, at the end
+        self._located: dict[tuple[str, bool], Located] = {}  # tables that have names
+        self._noted: set[str] = set()
+        self._named_options: Mapping[str, str] | None = None  # of the storage of this table
+        self.names_at: dict[str, list[str]] = {}  # by location, of the tables of patterns
         self._stack = ExitStack()
 
     @staticmethod
@@ -204,6 +209,7 @@ class Session:
         session.table, session.output, session._jobs = table, output, jobs
         session._chosen, session._is_of_several = None, True
         session.caught_up_version, session.has_skipped, session.table_id = None, False, None
+        session._named_options = None
         return session
 
     @property
@@ -221,15 +227,34 @@ class Session:
         return f"{self.table}: {text}" if self._is_of_several else text
 
     @property
-    def storage_options(self) -> dict[str, str]:
+    def storage_options(self) -> Mapping[str, str]:
         """Return the storage options, with the limit of requests per second.
+
+        Once a table that has a name was opened, they contain credentials from its catalog.
 
         Raises:
             UsageError: a variable that an option refers to is not set.
         """
+        if self._named_options is not None:
+            return self._named_options
         return self._resolve_pairs(self.options.storage_option)
 
-    def resolve_options(self, pairs: Mapping[str, str]) -> dict[str, str]:
+    @property
+    def catalog_options(self) -> dict[str, str]:
+        """Return the storage options and the settings of catalogs in files.
+
+        Raises:
+            UsageError: a variable that an option refers to is not set.
+        """
+        settings = {key: value for key, (_, value) in self._settings.catalogs.items()}
+        return {**settings, **self._resolve_pairs(self.options.storage_option)}
+
+    @property
+    def catalog_settings(self) -> Mapping[str, tuple[str, str]]:
+        """Return file and value of each setting of catalogs in files."""
+        return self._settings.catalogs
+
+    def resolve_options(self, pairs: Mapping[str, str]) -> Mapping[str, str]:
         """Return the storage options of another table; without ``pairs``, those of this one.
 
         Raises:
@@ -268,21 +293,62 @@ class Session:
         from deltactl.storage.open import open_store
         from deltactl.storage.write_guard import refuse_changes
 
-        store = open_store(address, self.storage_options if options is None else options)
+        located = self._locate(address, options, read_only=read_only)
+        if isinstance(located, str):
+            store = open_store(located, self.storage_options if options is None else options)
+        else:
+            store = open_store(located.uri, located.options)
         return refuse_changes(store) if read_only else store
+
+    def _locate(
+        self,
+        address: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        read_only: bool,
+        may_be_behind: bool = False,
+    ) -> str | Located:
+        """Return where a table is that has a name; any other address unchanged."""
+        from deltactl.storage.names import is_table_name
+
+        if not is_table_name(address):
+            return address
+        key = address, read_only
+        if key not in self._located:
+            from deltactl.catalog.open import locate
+
+            base = {**self.catalog_options, **(options or {})}
+            self._located[key] = found = locate(
+                address, base, read_only=read_only, may_be_behind=may_be_behind
+            )
+            note = found.own_credentials
+            if note is not None and note not in self._noted:
+                self._noted.add(note)
+                self.output.note(note)
+        if address == self.table:
+            self._named_options = self._located[key].options
+        return self._located[key]
 
     def open_log(
         self,
         address: str,
         *,
-        read_only: bool = False,
+        read_only: bool = True,
         options: Mapping[str, str] | None = None,
+        may_be_behind: bool = False,
     ) -> DeltaLog:
-        """Open the log of a table that the command does not commit to; see ``open_store``."""
+        """Open the log of a table that the command does not commit to; see ``open_store``.
+
+        ``may_be_behind``: also if a catalog may have newer commits than the log; then warn.
+        """
         from deltactl.log.delta_log import DeltaLog
 
-        store = self.open_store(address, read_only=read_only, options=options)
-        return DeltaLog(store, self.output.warn, read_only=True)
+        located = self._locate(address, options, read_only=read_only, may_be_behind=may_be_behind)
+        given = self.storage_options if options is None else options
+        log = DeltaLog.open(located, given, warn=self.output.warn, read_only=read_only)
+        if log.entry is not None and log.entry.is_catalog_managed:
+            self.output.warn(f"{log.entry.catalog} may have newer commits than the log")
+        return log
 
     def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
         """Open the log of a table that the command may commit to; see ``DeltaLog.open``.
@@ -295,7 +361,7 @@ class Session:
 
         log_store = self.take(LogStoreOptions).resolve()
         return DeltaLog.open(
-            address,
+            self._locate(address, read_only=read_only),
             self.storage_options,
             log_store,
             warn=self.output.warn,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from deltactl.errors import LogGapError, SafetyError, VersionNotFoundError, Warn, ignore_warning
@@ -26,11 +27,14 @@ from deltactl.protocol.names import (
     checksum_name,
     commit_name,
 )
+from deltactl.storage.names import is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
 
 if TYPE_CHECKING:  # Arrow is not needed to read a history
+    from deltactl.catalog.base import TableAddress
+    from deltactl.catalog.open import Located
     from deltactl.log.checkpoint_files import Checkpoint
     from deltactl.log.commits.events import CommitScan, EventCollector
     from deltactl.log.commits.parsed import ParsedCommits
@@ -72,50 +76,67 @@ class DeltaLog:
         self.reader = CommitReader(store)
         self._committer = committer or PutIfAbsent(store)
         self._is_read_only = read_only
+        self.storage_options: Mapping[str, str] = {}
+        self.entry: TableAddress | None = None  # what a catalog says of the table
         self._listing: LogListing | None = None
 
     @classmethod
     def open(
         cls,
-        address: str,
+        address: str | Located,
         storage_options: Mapping[str, str] | None = None,
         log_store: DynamoDbLogStore | None = None,
         *,
         warn: Warn,
         read_only: bool = False,
+        may_be_behind: bool = False,
         guard: Callable[[Store], Store] = lambda store: store,
     ) -> DeltaLog:
         """Open the log of the table at an address.
 
         Args:
-            address: of the table.
+            address: of the table, its name in a catalog, or what the catalog said of the name.
             storage_options: settings for the file system; never shown or logged.
             log_store: the DynamoDB table in which all writers of a table on S3 agree on commits;
                 ``None``: put-if-absent.
             warn: receives files of the log that are invalid and not needed.
             read_only: for reading and dry runs: the store refuses every change, and incomplete
                 commits of other writers are not finished.
+            may_be_behind: also open tables of which a catalog may know newer commits.
             guard: wraps the store; not used for a read-only one.
 
         Raises:
             UsageError: the address is not valid, or is not on S3 although ``log_store`` was given.
             StorageError: the storage cannot be reached.
+            DeltactlError: a catalog does not give this table; see ``locate``.
         """
-        store = open_store(address, storage_options)
+        options, entry = storage_options or {}, None
+        found: str | Located = address
+        if isinstance(address, str) and is_table_name(address):
+            from deltactl.catalog.open import locate
+
+            found = locate(address, options, read_only=read_only, may_be_behind=may_be_behind)
+        if not isinstance(found, str):
+            options, entry, found = found.options, found.entry, found.uri
+        store = open_store(found, options)
         store = refuse_changes(store) if read_only else guard(store)
-        committer = choose_committer(store, storage_options or {}, log_store)
-        return cls(store, warn, committer=committer, read_only=read_only)
+        committer = choose_committer(store, options, log_store)
+        log = cls(store, warn, committer=committer, read_only=read_only)
+        log.storage_options, log.entry = options, entry
+        return log
 
     def read_only(self) -> DeltaLog:
         """Return the same log with a store that refuses every change, not listed yet."""
-        store = refuse_changes(self.store)
-        return DeltaLog(store, self.warn, committer=self._committer, read_only=True)
+        log = self.unread()
+        log.store, log._is_read_only = refuse_changes(self.store), True
+        log.reader = CommitReader(log.store)
+        return log
 
     def unread(self) -> DeltaLog:
         """Return the same log as it was opened, not listed yet."""
-        return DeltaLog(
-            self.store, self.warn, committer=self._committer, read_only=self._is_read_only
-        )
+        log = copy(self)
+        log.reader, log._listing = CommitReader(self.store), None
+        return log
 
     @property
     def uri(self) -> str:
@@ -200,10 +221,8 @@ class DeltaLog:
 
     def without_warnings(self) -> DeltaLog:
         """Return the same log, with the same listing, that does not warn."""
-        quiet = DeltaLog(
-            self.store, ignore_warning, committer=self._committer, read_only=self._is_read_only
-        )
-        quiet._listing, quiet.reader = self._listing, self.reader
+        quiet = copy(self)
+        quiet.warn = ignore_warning
         return quiet
 
     @staticmethod

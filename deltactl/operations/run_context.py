@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import (
@@ -21,6 +22,9 @@ from deltactl.engine.base import (
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.committers.settle import Sleep
+
+if TYPE_CHECKING:
+    from deltactl.log.delta_log import DeltaLog
 
 
 def do_nothing() -> None:
@@ -85,6 +89,10 @@ class RunContext:
     def run(self, worker: Worker[P, R], tasks: Iterable[Task[P]]) -> Iterator[Done[R] | Failed]:
         """Run tasks on the engine; see :meth:`deltactl.engine.base.Engine.run`."""
         return self.engine.run(worker, tasks, cancel=self.cancel, on_progress=self.on_progress)
+
+    def of_log(self, log: DeltaLog) -> RunContext:
+        """Return the context of the same run for a table, with its own storage options."""
+        return replace(self, storage_options=log.storage_options)
 
     def without_cancel(self) -> RunContext:
         """Return the context of work that must follow a commit: not cancelled, no progress."""

@@ -78,6 +78,11 @@ def resolve_name(name: str) -> str:
     return resolved
 
 
+def is_table_name(address: str) -> bool:
+    """Return whether an address is the name of a table in a catalog, or a pattern of names."""
+    return parse_scheme(address) in CATALOG_SCHEMES
+
+
 def resolve_prefix(prefix: str) -> str:
     """Return the normal form of a relative directory name; the name of the root is ``""``.
 
@@ -114,5 +119,7 @@ def is_local_uri(uri: str) -> bool:
     return parse_scheme(uri) in (None, "file")
 
 
+CATALOG_SCHEMES: Final = frozenset({"uc"})
+"""The schemes of names of tables in catalogs; ``catalog`` has a row for each."""
 OWN_DIR: Final = "_deltactl"
 """The directory of journals and quarantined files; hidden, because its name begins with ``_``."""

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from deltactl.catalog.kinds import KINDS as ALL_KINDS
 from deltactl.catalog.kinds import UNITY, CatalogKind
-from deltactl.catalog.names import is_name, nearest_names, parse_name
+from deltactl.catalog.names import nearest_names, parse_name
 from deltactl.errors import UsageError
+from deltactl.storage.names import CATALOG_SCHEMES, is_table_name
 
 KINDS: dict[str, CatalogKind] = {
     "uc": UNITY,
@@ -57,7 +59,13 @@ def test_what_is_no_name_is_refused(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["/data/uc", "s3://uc/x", "uc:/a.b.c", "uc", "a.b.c"])
 def test_paths_are_no_names(address: str) -> None:
-    assert not is_name(address)
+    assert not is_table_name(address)
+
+
+def test_the_schemes_have_rows() -> None:
+    assert set(ALL_KINDS) == CATALOG_SCHEMES
+    assert is_table_name("uc://a.b.c")
+    assert is_table_name("UC://a.b.c")
 
 
 def test_patterns_match_parts_without_case() -> None:

@@ -97,14 +97,14 @@ def test_the_delta_api_and_the_longest_prefix(unity: UnityStub) -> None:
 def test_local_tables_need_one_request(unity: UnityStub) -> None:
     unity.add("main.sales.here", "file:///data/here")
     located = locate("uc://main.sales.here", settings(unity), read_only=False)
-    assert (located.uri, located.note) == ("file:///data/here", None)
+    assert (located.uri, located.own_credentials) == ("file:///data/here", None)
     assert unity.requests == ["GET /tables/main.sales.here"]
 
 
 def test_without_credentials_the_users_own_are_used(unity: UnityStub) -> None:
     located = locate(NAME, settings(unity), read_only=True)
     assert not isinstance(located.options, VendedOptions)
-    assert "your own credentials" in str(located.note)
+    assert "your own credentials" in str(located.own_credentials)
 
 
 def test_a_listing_takes_one_request_per_page(unity: UnityStub) -> None:

@@ -158,7 +158,7 @@ def command(
 def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
     from deltactl.operations.check.run import check_table
 
-    log = session.open_log(table, read_only=True)
+    log = session.open_log(table)
     with session.run_context("check", session.engine()) as context:
         try:
             return check_table(log, options, context)

@@ -141,9 +141,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     source = session.open_log(table, options=source_options, read_only=dry_run or deep or no_note)
     log = session.open_table(target, read_only=dry_run)
     with session.run_context("files", session.engine()) as context:
-        report = clone_table(
-            source, log, options, context, source_options=source_options, dry_run=dry_run
-        )
+        report = clone_table(source, log, options, context, dry_run=dry_run)
     _present(session, report, target)
 
 

@@ -49,7 +49,9 @@ def _load_metadata(session: Session, table: str) -> Metadata | None:
     from deltactl.log.delta_log import DeltaLog
 
     try:
-        return DeltaLog(session.open_store(table), ignore_warning).snapshot().metadata
+        return (
+            DeltaLog(session.open_store(table, read_only=True), ignore_warning).snapshot().metadata
+        )
     except DeltactlError:
         return None
 

@@ -78,7 +78,7 @@ def command(
 
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
-    log = session.open_log(table)
+    log = session.open_log(table, may_be_behind=True)
     if at is not None:
         from deltactl.operations.history.run import version_at
 

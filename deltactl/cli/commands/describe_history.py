@@ -185,7 +185,7 @@ def command(
     _ensure_belongs("--blame", blame is not None, _LIST, is_list)
     if not is_plain or restorable or session.output.form is OutputFormat.TABLE:
         load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
-    log = session.open_log(table)
+    log = session.open_log(table, may_be_behind=True)
     if diff is not None:
         show_diff(session, log, *_parse_diff(diff))
     elif follow:

@@ -271,13 +271,13 @@ def _observe(session: Session, fleet: _Fleet, policies: dict[str, MaintainPolicy
     def look(table: str) -> None:
         session.raise_if_cancelled()
         warn = fleet.warnings.setdefault(table, []).append
-        context = RunContext.of(warn, storage_options=session.storage_options)
         try:
             child = session.for_table(table, session.output, fleet.run.options.jobs)
             log = child.open_table(table, read_only=True)
         except DeltactlError as error:
             fleet.run.errors[table] = error
             return
+        context = RunContext.of(warn, storage_options=child.storage_options)
         fleet.run.observe(table, log, policies[table], context)
 
     with ThreadPoolExecutor(fleet.run.options.jobs, thread_name_prefix="deltactl-look") as pool:

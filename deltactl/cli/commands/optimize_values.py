@@ -26,7 +26,7 @@ def parse_since(session: Session, table: str, text: str | None) -> tuple[int | N
     if text == LAST_RUN:
         from deltactl.operations.leases import read_last_run
 
-        last = read_last_run(session.open_store(table), "optimize")
+        last = read_last_run(session.open_store(table, read_only=True), "optimize")
         return (None, None) if last is None else (last.caught_up_version, last.table_id)
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"--since-version {text!r} is neither a version nor {LAST_RUN}")

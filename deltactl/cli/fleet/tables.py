@@ -5,16 +5,22 @@ Every run needs this module. ``run`` is only loaded for several tables.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltactl.cli.options.fleet import FleetOptions
-from deltactl.errors import UsageError
+from deltactl.errors import NotATableError, UsageError
+from deltactl.storage.names import is_table_name
+from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
+
+
+_log = logging.getLogger(__name__)
 
 
 def find_single(options: FleetOptions, session: Session) -> str | None:
@@ -34,6 +40,8 @@ def find_single(options: FleetOptions, session: Session) -> str | None:
     [word] = options.table
     if not is_glob(word):
         return word
+    if is_table_name(word):
+        return None
     split_glob(word)
     return word if is_table(session.open_store(word, read_only=True)) else None
 
@@ -49,16 +57,47 @@ def expand_tables(options: FleetOptions, session: Session) -> list[str]:
 
     tables: dict[str, str] = {}
     for word in (*options.table, *_read_words(options.tables_from)):
-        is_open = is_glob(word)
-        found = find_tables(word, session.open_store) if is_open else [word]
-        for address in found:
+        if is_table_name(word):
+            tables.update(find_named(word, session) if is_glob(word) else {word: word})
+            continue
+        for address in find_tables(word, session.open_store) if is_glob(word) else [word]:
             tables.setdefault(session.open_store(address).uri, address)
     if not tables:
         raise UsageError(
             f"--tables-from {options.tables_from} contains no table",
             hint="Write one table per line; empty lines and lines that begin with # are ignored.",
         )
-    return list(tables.values())
+    return list(dict.fromkeys(tables.values()))
+
+
+def find_named(pattern: str, session: Session) -> dict[str, str]:
+    """Return the names of the Delta tables in a catalog that match a pattern, by location.
+
+    Raises:
+        NotATableError: none matches.
+        UsageError: the pattern is not valid.
+        AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
+    """
+    from deltactl.catalog.open import list_tables
+
+    tables: dict[str, str] = {}
+    left_out: list[str] = []
+    for entry in list_tables(pattern, session.catalog_options):
+        if not entry.is_delta:
+            left_out.append(entry.name)
+            _log.info("%s is left out: it is %s", entry.name, entry.table_format or "a view")
+            continue
+        session.names_at.setdefault(entry.location.rstrip("/"), []).append(entry.name)
+        tables.setdefault(entry.location.rstrip("/"), entry.name)
+    if left_out:
+        count = format_count(len(left_out), "table", "tables")
+        session.output.note(f"{pattern}: {count} left out, which are no Delta tables")
+    if not tables:
+        raise NotATableError(
+            f"no Delta table matches {pattern}",
+            hint="Quote the pattern, so that the shell does not expand it.",
+        )
+    return tables
 
 
 def _read_words(name: str | None) -> Iterator[str]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "deltactl.toml"
 _VARIABLE: Final = "DELTACTL_CONFIG"
 _PROFILES: Final = "profiles"
+_CATALOG: Final = "catalog"
 _TABLES: Final = "tables"
 
 
@@ -123,6 +124,16 @@ class Settings:
         )
         return (*first, EnvironmentSource(self._environ), *files)
 
+    @property
+    def catalogs(self) -> dict[str, tuple[str, str]]:
+        """Return file and value of each setting in a section of a catalog."""
+        return {
+            f"{_CATALOG}.{name}.{key}": (str(file.path), _as_text(value))
+            for file in (*reversed(self._files), *reversed(self._first))
+            for name, section in file.content.get(_CATALOG, {}).items()
+            for key, value in section.items()
+        }
+
     def check_command(self, command: str, settings: Collection[str]) -> None:
         """Refuse a key in a command's sections that is no setting of this command.
 
@@ -163,7 +174,8 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}", hint="See docs/config.md.") from error
-    _check_section(path, "", content, {*commands, _PROFILES})
+    _check_section(path, "", content, {*commands, _PROFILES, _CATALOG})
+    _check_catalogs(path, content.get(_CATALOG, {}))
     profiles = content.get(_PROFILES, {})
     for name, profile in profiles.items():
         place = f"{_PROFILES}.{name}"
@@ -194,12 +206,31 @@ def _check_section(
         if key in sections:
             if key != _TABLES and not isinstance(value, dict):
                 raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
-            if key not in (_TABLES, _PROFILES):
+            if key not in (_TABLES, _PROFILES, _CATALOG):
                 _check_section(path, at, value, ())
         elif key not in (known := {*SETTABLE, *policy_keys(command)}):
             raise _no_setting(path, at, key, {*known, *sections}, command)
         elif isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
             raise UsageError(f"{path}: {at} is neither a string nor a list of strings")
+
+
+def _check_catalogs(path: Path, sections: Mapping[str, Any]) -> None:
+    if not sections:
+        return
+    from deltactl.catalog.kinds import KINDS
+
+    known = {setting.key for kind in KINDS.values() for setting in kind.settings}
+    for name, section in sections.items():
+        place = f"{_CATALOG}.{name}"
+        if not isinstance(section, dict):
+            raise UsageError(
+                f"{path}: {place} is a section, not a setting", hint=f"Write [{place}]."
+            )
+        for key, value in section.items():
+            if key not in known:
+                raise _no_setting(path, f"{place}.{key}", key, known, _CATALOG)
+            if isinstance(value, dict | list):
+                raise UsageError(f"{path}: {place}.{key} is not a string")
 
 
 def _no_setting(path: Path, at: str, key: str, known: Collection[str], command: str) -> UsageError:

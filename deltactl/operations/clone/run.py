@@ -6,7 +6,6 @@ plan (from the source's log) -> refuse -> copy the files, or note the clone -> o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -70,15 +69,11 @@ def clone_table(
     options: CloneOptions,
     context: RunContext,
     *,
-    source_options: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> CloneReport:
     """Plan and, unless ``dry_run``, make a clone of a version of the source.
 
     Nothing is written to the source, except the note of a shallow clone.
-
-    The storage options of the target are those of the context; those of the source are
-    ``source_options``, or the same if ``None``.
 
     Raises:
         NotATableError: the source has no log.
@@ -105,7 +100,7 @@ def clone_table(
             options,
             context,
             spec=replace(
-                _spec(source, target, context, source_options, is_fresh=False),
+                _spec(source_log, target_log, is_fresh=False),
                 replaces=options.full,
             ),
             dry_run=dry_run,
@@ -138,7 +133,7 @@ def clone_table(
     with exclusive(target, context):
         is_fresh = not _ensure_free(target, wanted)
         write_progress(target, wanted)
-        spec = _spec(source, target, context, source_options, is_fresh=is_fresh)
+        spec = _spec(source_log, target_log, is_fresh=is_fresh)
         files = AddedFiles(target, context.clock)
         copied = copy_all(source, target, plan.copies, spec, context)
         plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
@@ -162,21 +157,9 @@ def _make_plan(
     return snapshot, plan_clone(snapshot, options, context.clock.new_id())
 
 
-def _spec(
-    source: Store,
-    target: Store,
-    context: RunContext,
-    source_options: Mapping[str, str] | None,
-    *,
-    is_fresh: bool,
-) -> CopySpec:
-    options = context.storage_options
+def _spec(source: DeltaLog, target: DeltaLog, *, is_fresh: bool) -> CopySpec:
     return CopySpec(
-        source.uri,
-        target.uri,
-        is_fresh,
-        options if source_options is None else source_options,
-        options,
+        source.uri, target.uri, is_fresh, source.storage_options, target.storage_options
     )
 
 

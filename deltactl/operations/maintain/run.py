@@ -189,13 +189,18 @@ def maintain_tables(
     if not tables or len(set(tables)) < len(tables):
         raise UsageError("maintain needs at least one table, and each table only once")
     run = Maintenance(options, context.clock)
-    logs = {
-        table: DeltaLog.open(table, context.storage_options, warn=context.warn) for table in tables
-    }
+    logs: dict[str, DeltaLog] = {}
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
 
         def observe(table: str) -> None:
-            run.observe(table, logs[table].read_only(), policy_of(table), context)
+            try:
+                logs[table] = log = DeltaLog.open(
+                    table, context.storage_options, warn=context.warn, read_only=dry_run
+                )
+            except DeltactlError as error:
+                run.errors[table] = error
+                return
+            run.observe(table, log.read_only(), policy_of(table), context.of_log(log))
 
         list(pool.map(observe, tables))
         ordered = run.decide(tables)
@@ -203,8 +208,9 @@ def maintain_tables(
 
         def act(table: str) -> None:
             try:
+                log = None if dry_run else logs.pop(table, None)
                 found[table] = (
-                    run.preview(table) if dry_run else run.act(table, logs.pop(table), context)
+                    run.preview(table) if log is None else run.act(table, log, context.of_log(log))
                 )
             except DeltactlError as error:
                 run.errors[table] = error

@@ -1,0 +1,199 @@
+"""Commands on tables by their names in a catalog."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltactl import Table, maintain
+from deltactl.errors import UnsupportedFeatureError
+from tests.cli.conftest import RunCli
+from tests.support.unity_stub import TOKEN, UnityStub, unity_stub
+
+NAME = "uc://main.sales.orders"
+
+
+@pytest.fixture
+def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityStub]:
+    monkeypatch.setattr("urllib3.Retry.sleep", lambda *_: None)
+    with unity_stub() as stub:
+        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
+        monkeypatch.setenv("DATABRICKS_TOKEN", TOKEN)
+        yield stub
+
+
+def write(folder: Path) -> str:
+    """A table of three small files; gives its address."""
+    for number in range(3):
+        rows = pa.table({"day": ["2026-01-01"], "id": [number]})
+        deltalake.write_deltalake(folder, rows, mode="append", partition_by=["day"])
+    return folder.as_uri()
+
+
+@pytest.fixture
+def orders(unity: UnityStub, tmp_path: Path) -> Path:
+    unity.add("main.sales.orders", write(tmp_path / "orders"))
+    return tmp_path / "orders"
+
+
+def version(folder: Path) -> int:
+    return deltalake.DeltaTable(folder).version()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("optimize", NAME),
+        ("vacuum", NAME, "--yes"),
+        ("checkpoint", NAME),
+        ("check", NAME),
+        ("generate-manifest", NAME),
+        ("describe-detail", NAME),
+        ("describe-history", NAME),
+        ("restore", NAME, "--to-version", "0", "--yes"),
+        ("maintain", NAME),
+        ("config", NAME),
+        ("optimize", NAME, "--dry-run"),
+    ],
+    ids=" ".join,
+)
+def test_commands_take_names(
+    cli: RunCli, unity: UnityStub, orders: Path, words: tuple[str, ...]
+) -> None:
+    ran = cli(*words, "-o", "json")
+    assert ran.code == 0, ran.err
+    if words[0] not in ("config", "maintain"):
+        assert json.loads(ran.out)["table"] == NAME
+    # A table on this machine needs no credentials: reading and writing may be two look-ups.
+    assert 1 <= len(unity.requests) <= 2
+    assert set(unity.requests) == {"GET /tables/main.sales.orders"}
+    changes = words[0] in ("optimize", "restore") and "--dry-run" not in words
+    assert (version(orders) > 2) is changes
+
+
+def test_a_clone_of_a_name(cli: RunCli, orders: Path, tmp_path: Path) -> None:
+    for kind in ("--deep", "--shallow"):
+        ran = cli("clone", NAME, str(tmp_path / kind), kind)
+        assert ran.code == 0, ran.err
+        assert version(tmp_path / kind) == 0
+
+
+def test_patterns_take_one_request(cli: RunCli, unity: UnityStub, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        unity.add(f"main.sales.{name}", write(tmp_path / name))
+    unity.add("main.sales.again", (tmp_path / "a").as_uri() + "/")
+    unity.add("main.sales.view", "", table_type="VIEW", data_source_format=None)
+    unity.add("main.sales.pq", "s3://lake/pq", data_source_format="PARQUET")
+    ran = cli("optimize", "uc://main.sales.*", "--dry-run", "-v", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert [run["table"] for run in json.loads(ran.out)["runs"]] == [
+        "uc://main.sales.a", "uc://main.sales.b",
+    ]  # fmt: skip
+    assert "2 tables left out" in ran.err
+    assert "uc://main.sales.view" in ran.err
+    assert unity.requests.count("GET /tables") == 1
+    assert "uc://main.sales.view" not in cli("optimize", "uc://main.sales.*", "--dry-run").err
+    both = cli("optimize", "uc://main.sales.a", "uc://main.sales.b", "-o", "json")
+    assert both.code == 0
+    assert version(tmp_path / "a") == 3
+    assert cli("optimize", "uc://main.nothing.*").code == 1
+    assert cli("optimize", "uc://*.sales.a").code == 2
+    assert cli("describe-detail", "uc://main.sales.*").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("optimize",),
+        ("vacuum", "--dry-run"),
+        ("check",),
+        ("checkpoint",),
+        ("restore", "--to-version", "0"),
+    ],
+    ids=" ".join,
+)
+def test_a_catalog_managed_table_is_refused(
+    cli: RunCli, unity: UnityStub, orders: Path, words: tuple[str, ...]
+) -> None:
+    managed = {"delta.feature.catalogManaged": "supported"}
+    unity.tables["main.sales.orders"]["properties"] = managed
+    ran = cli(words[0], NAME, *words[1:])
+    assert ran.code == 7
+    assert "catalogManaged" in ran.err
+    assert version(orders) == 2
+    for command in ("describe-detail", "describe-history"):
+        shown = cli(command, NAME)
+        assert shown.code == 0
+        assert "may have newer commits than the log" in shown.err
+    with pytest.raises(UnsupportedFeatureError):
+        Table(NAME).snapshot()
+    assert Table(NAME).history().num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("uc://main.sales.order", 1), ("uc://main.sales", 2), ("uc://main.sales.pq", 7)],
+)
+def test_exit_statuses(cli: RunCli, unity: UnityStub, orders: Path, name: str, code: int) -> None:
+    unity.add("main.sales.pq", "s3://lake/pq", data_source_format="PARQUET")
+    assert cli("optimize", name).code == code
+
+
+def test_an_unreachable_catalog_is_a_failure_of_storage(
+    cli: RunCli, unity: UnityStub, orders: Path
+) -> None:
+    unity.faults = [503] * 5
+    assert cli("describe-detail", NAME).code == 8
+    unity.tokens = {"another"}
+    assert cli("describe-detail", NAME).code == 8
+
+
+def test_the_library_takes_names(unity: UnityStub, orders: Path) -> None:
+    table = Table(NAME)
+    assert repr(table) == f"Table({NAME!r})"
+    assert unity.requests == []
+    assert table.optimize().files_added == 1
+    assert table.snapshot().version == 3
+    assert table.uri == orders.as_uri()
+    report = maintain([NAME, "uc://main.sales.gone"], dry_run=True)
+    assert len(report.tables) == 1
+    assert list(report.errors) == ["uc://main.sales.gone"]
+
+
+def test_settings_in_a_file(
+    cli: RunCli, unity: UnityStub, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "deltactl.toml"
+    file.write_text(f'[catalog.uc]\nhost = "{unity.address}"\ntoken = "env:MINE"\n')
+    monkeypatch.setenv("DELTACTL_CONFIG", str(file))
+    monkeypatch.delenv("DATABRICKS_HOST")
+    monkeypatch.delenv("DATABRICKS_TOKEN")
+    monkeypatch.setenv("MINE", TOKEN)
+    assert cli("describe-detail", NAME).code == 0
+    assert cli("optimize", str(orders)).code == 0
+    file.write_text('[catalog.uc]\nhots = "x"\n')
+    ran = cli("describe-detail", NAME)
+    assert ran.code == 2
+    assert "Did you mean 'host'?" in ran.err
+    file.write_text('[catalog]\nhost = "x"\n')
+    assert cli("describe-detail", NAME).code == 2
+
+
+def test_commands_on_paths_load_nothing_of_catalogs(tmp_path: Path) -> None:
+    write(tmp_path / "t")
+    code = (
+        "import sys; from deltactl.cli.app import run; run(sys.argv[1:]);"
+        "print(*[m for m in sys.modules if m.startswith('deltactl.catalog')], file=sys.stderr)"
+    )
+    words = ["optimize", str(tmp_path / "t"), "--dry-run"]
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    assert ran.stderr.splitlines()[-1] == ""
