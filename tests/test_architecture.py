@@ -17,13 +17,18 @@ MOST_PARAMETERS = 7
 FILES = sorted((REPOSITORY / "deltactl").rglob("*.py"))
 
 
-def function_lines() -> list[int]:
-    return [
-        (node.end_lineno or node.lineno) - node.lineno + 1
+MOST_LINES = 80
+
+
+def function_lines() -> dict[str, int]:
+    return {
+        f"{path.relative_to(REPOSITORY)}:{node.lineno} {node.name}": (
+            (node.end_lineno or node.lineno) - node.lineno + 1
+        )
         for path in FILES
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    }
 
 
 def file_lines() -> list[int]:
@@ -32,11 +37,16 @@ def file_lines() -> list[int]:
 
 
 def test_functions_stay_short(record_property: RecordProperty) -> None:
-    lines = function_lines()
+    by_name = function_lines()
+    lines = list(by_name.values())
     p95 = quantiles(lines, n=20)[-1]
     record_property("function_lines", f"median {median(lines)}, p95 {p95:.0f}, max {max(lines)}")
     assert median(lines) <= 12
     assert p95 <= 50
+    # The signature of a command declares its options.
+    commands = "deltactl/cli/commands/"
+    long = {name: count for name, count in by_name.items() if count > MOST_LINES}
+    assert [name for name in long if not name.startswith(commands)] == []
 
 
 def test_files_stay_small(record_property: RecordProperty) -> None:

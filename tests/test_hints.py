@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
+from itertools import product
 
 import pytest
 
@@ -82,7 +83,7 @@ def joined(texts: list[str], part: ast.expr) -> list[str]:
     return [text + end for text in texts for end in ends]
 
 
-def texts_of(value: ast.expr) -> Iterator[str]:  # noqa: PLR0912 - one case a form
+def texts_of(value: ast.expr) -> Iterator[str]:
     """Yield the texts that an expression can give; ``HOLE`` stands for what is computed.
 
     Raises:
@@ -95,23 +96,30 @@ def texts_of(value: ast.expr) -> Iterator[str]:  # noqa: PLR0912 - one case a fo
             pass
         case ast.JoinedStr(values=parts):
             yield from reduce(joined, parts, [""])
-        case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
-            yield from texts_of(first)
-            yield from texts_of(second)
         case ast.BinOp(left=first, op=ast.Add(), right=second):
-            for head in texts_of(first):
-                for tail in texts_of(second):
-                    yield head + tail
-        case ast.Dict(values=items):
-            for item in items:
-                yield from texts_of(item)
-        case ast.Subscript(value=ast.Name() as table):
-            yield from texts_of(table)
+            yield from map("".join, product(texts_of(first), texts_of(second)))
         case ast.Name(id="hint") | ast.Attribute(attr="hint"):
             pass  # Handed on: its texts are found where it is made.
+        case _:
+            for member in members_of(value):
+                yield from texts_of(member)
+
+
+def members_of(value: ast.expr) -> Sequence[ast.expr]:
+    """Return the expressions of which an expression gives one.
+
+    Raises:
+        ValueError: the expression is of a form whose texts are not known.
+    """
+    match value:
+        case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
+            return [first, second]
+        case ast.Dict(values=items):
+            return items
+        case ast.Subscript(value=ast.Name() as table):
+            return [table]
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name in values_by_name():
-            for made in values_by_name()[name]:
-                yield from texts_of(made)
+            return values_by_name()[name]
         case _:
             raise ValueError(f"unknown form of a hint: {ast.unparse(value)}")
 

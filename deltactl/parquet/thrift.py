@@ -298,12 +298,7 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
     elif kind == Kind.STRUCT:
         _write_struct(out, value)
     elif kind in (Kind.LIST, Kind.SET):
-        count = len(value.members)
-        out.append(min(count, _LONG_LIST) << 4 | value.kind)
-        if count >= _LONG_LIST:
-            _write_varint(out, count)
-        for member in value.members:
-            _write_member(out, value.kind, member)
+        _write_list(out, value)
     elif kind == Kind.MAP:
         _write_varint(out, len(value.items))
         if value.items:
@@ -315,6 +310,15 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
         if kind == Kind.BINARY:
             _write_varint(out, len(value))
         out += value
+
+
+def _write_list(out: bytearray, values: ThriftList) -> None:
+    count = len(values.members)
+    out.append(min(count, _LONG_LIST) << 4 | values.kind)
+    if count >= _LONG_LIST:
+        _write_varint(out, count)
+    for member in values.members:
+        _write_member(out, values.kind, member)
 
 
 def _write_struct(out: bytearray, struct: ThriftStruct) -> None:

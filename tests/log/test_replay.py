@@ -110,17 +110,26 @@ def _quirky(action: Action, quirk: str) -> bytes:
             plain += "\n\n  "
         case "windows":
             plain += "\r"
-        case "null members":
-            plain = json.dumps({**dict.fromkeys(("add", "remove", "txn")), **action})
-        case "ascii":
-            plain = json.dumps(action, ensure_ascii=False)
-        case "spaces":
-            plain = f"  {json.dumps(action, indent=None, separators=(' , ', ' : '))} "
-        case "order":
-            plain = json.dumps({name: dict(reversed(body.items()))})
         case "duplicate" if "size" in body:
             plain = plain.replace('"size"', '"size": 7, "size"')
+        case _:
+            plain = _dumped(action, quirk)
     return plain.encode() + b"\n"
+
+
+def _dumped(action: Action, quirk: str) -> str:
+    ((name, body),) = action.items()
+    match quirk:
+        case "null members":
+            return json.dumps({**dict.fromkeys(("add", "remove", "txn")), **action})
+        case "ascii":
+            return json.dumps(action, ensure_ascii=False)
+        case "spaces":
+            return f"  {json.dumps(action, indent=None, separators=(' , ', ' : '))} "
+        case "order":
+            return json.dumps({name: dict(reversed(body.items()))})
+        case _:
+            return json.dumps(action)
 
 
 _QUIRKS = (

@@ -14,73 +14,76 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import paramiko
+
+
+class _SshServer(paramiko.ServerInterface):  # type: ignore[misc]
+    def check_auth_password(self, username: str, password: str) -> int:
+        return int(paramiko.AUTH_SUCCESSFUL)
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return int(paramiko.OPEN_SUCCEEDED)
+
+
+def _code_of(error: OSError) -> int:
+    return int(paramiko.SFTPServer.convert_errno(error.errno))
+
+
+class _SftpFiles(paramiko.SFTPServerInterface):  # type: ignore[misc]
+    def list_folder(self, path: str) -> Any:
+        try:
+            return [
+                paramiko.SFTPAttributes.from_stat(entry.stat(follow_symlinks=False), entry.name)
+                for entry in os.scandir(path)
+            ]
+        except OSError as error:
+            return _code_of(error)
+
+    def stat(self, path: str) -> Any:
+        try:
+            return paramiko.SFTPAttributes.from_stat(os.stat(path))
+        except OSError as error:
+            return _code_of(error)
+
+    lstat = stat
+
+    def open(self, path: str, flags: int, attr: Any) -> Any:
+        try:
+            mode = "rb" if not flags & (os.O_WRONLY | os.O_RDWR) else "wb"
+            file = os.fdopen(os.open(path, flags, 0o644), mode, buffering=0)
+        except OSError as error:
+            return _code_of(error)
+        handle = paramiko.SFTPHandle(flags)
+        handle.filename, handle.readfile, handle.writefile = path, file, file
+        return handle
+
+    def _do(self, change: Any, *paths: str) -> int:
+        try:
+            change(*paths)
+        except OSError as error:
+            return _code_of(error)
+        return int(paramiko.SFTP_OK)
+
+    def remove(self, path: str) -> int:
+        return self._do(os.unlink, path)
+
+    def rename(self, oldpath: str, newpath: str) -> int:
+        done = self._do(os.link, oldpath, newpath)
+        return done or self._do(os.unlink, oldpath)
+
+    def posix_rename(self, oldpath: str, newpath: str) -> int:
+        return self._do(os.replace, oldpath, newpath)
+
+    def mkdir(self, path: str, attr: Any) -> int:
+        return self._do(os.mkdir, path)
+
+    def rmdir(self, path: str) -> int:
+        return self._do(os.rmdir, path)
+
 
 @contextmanager
 def sftp_server() -> Iterator[int]:
     """Run a server whose rename creates a hard link, as OpenSSH's does; yield its port."""
-    import paramiko
-
-    class Server(paramiko.ServerInterface):  # type: ignore[misc]
-        def check_auth_password(self, username: str, password: str) -> int:
-            return int(paramiko.AUTH_SUCCESSFUL)
-
-        def check_channel_request(self, kind: str, chanid: int) -> int:
-            return int(paramiko.OPEN_SUCCEEDED)
-
-    def code_of(error: OSError) -> int:
-        return int(paramiko.SFTPServer.convert_errno(error.errno))
-
-    class Files(paramiko.SFTPServerInterface):  # type: ignore[misc]
-        def list_folder(self, path: str) -> Any:
-            try:
-                return [
-                    paramiko.SFTPAttributes.from_stat(entry.stat(follow_symlinks=False), entry.name)
-                    for entry in os.scandir(path)
-                ]
-            except OSError as error:
-                return code_of(error)
-
-        def stat(self, path: str) -> Any:
-            try:
-                return paramiko.SFTPAttributes.from_stat(os.stat(path))
-            except OSError as error:
-                return code_of(error)
-
-        lstat = stat
-
-        def open(self, path: str, flags: int, attr: Any) -> Any:
-            try:
-                mode = "rb" if not flags & (os.O_WRONLY | os.O_RDWR) else "wb"
-                file = os.fdopen(os.open(path, flags, 0o644), mode, buffering=0)
-            except OSError as error:
-                return code_of(error)
-            handle = paramiko.SFTPHandle(flags)
-            handle.filename, handle.readfile, handle.writefile = path, file, file
-            return handle
-
-        def _do(self, change: Any, *paths: str) -> int:
-            try:
-                change(*paths)
-            except OSError as error:
-                return code_of(error)
-            return int(paramiko.SFTP_OK)
-
-        def remove(self, path: str) -> int:
-            return self._do(os.unlink, path)
-
-        def rename(self, oldpath: str, newpath: str) -> int:
-            done = self._do(os.link, oldpath, newpath)
-            return done or self._do(os.unlink, oldpath)
-
-        def posix_rename(self, oldpath: str, newpath: str) -> int:
-            return self._do(os.replace, oldpath, newpath)
-
-        def mkdir(self, path: str, attr: Any) -> int:
-            return self._do(os.mkdir, path)
-
-        def rmdir(self, path: str) -> int:
-            return self._do(os.rmdir, path)
-
     key = paramiko.RSAKey.generate(2048)
     transports: list[Any] = []
 
@@ -89,10 +92,10 @@ def sftp_server() -> Iterator[int]:
             while True:
                 transport = paramiko.Transport(listener.accept()[0])
                 transport.add_server_key(key)
-                transport.set_subsystem_handler("sftp", paramiko.SFTPServer, Files)
+                transport.set_subsystem_handler("sftp", paramiko.SFTPServer, _SftpFiles)
                 transports.append(transport)
                 with suppress(paramiko.SSHException, EOFError):
-                    transport.start_server(server=Server())
+                    transport.start_server(server=_SshServer())
 
     with socket.create_server(("127.0.0.1", 0), backlog=32) as listener:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)

@@ -83,25 +83,21 @@ def _build(root: Path, kind: str, chance: random.Random) -> LakeTable:
         features=["deletionVectors"] if kind == "deletes" else [],
         properties={"delta.targetFileSize": str(TARGET)},
     )
+    # Commits (least, most), partitions of the files of each, and sizes of the files.
+    commits, parts, least, most = {
+        "stream": ((15, 30), [""] * 4, 300, 900),
+        "hot": ((15, 30), [""] * 4, 300, 900),
+        "append": ((6, 10), ["a", "b", "c"], 15_000, 40_000),
+        "deletes": ((6, 6), ["a", "b"], 20_000, 40_000),
+        "cold": ((1, 1), [""] * 3, TARGET, TARGET + 20_000),
+    }.get(kind, ((5, 8), [""] * 4, 60_000, 110_000))
     writer = _Writer(builder, chance)
-    match kind:
-        case "stream" | "hot":
-            for _ in range(chance.randint(15, 30)):
-                writer.append([""] * 4, 300, 900, is_now=kind == "hot")
-        case "append":
-            for _ in range(chance.randint(6, 10)):
-                writer.append(["a", "b", "c"], 15_000, 40_000)
-        case "deletes":
-            for _ in range(6):
-                writer.append(["a", "b"], 20_000, 40_000)
-            builder.remove(*chance.sample(writer.paths, 4))
-            live = next(path for path in writer.paths if _is_live(builder, path))
-            builder.delete_rows(live, [0])
-        case "cold":
-            writer.append([""] * 3, TARGET, TARGET + 20_000)
-        case _:
-            for _ in range(chance.randint(5, 8)):
-                writer.append([""] * 4, 60_000, 110_000)
+    for _ in range(chance.randint(*commits)):
+        writer.append(parts, least, most, is_now=kind == "hot")
+    if kind == "deletes":
+        builder.remove(*chance.sample(writer.paths, 4))
+        live = next(path for path in writer.paths if _is_live(builder, path))
+        builder.delete_rows(live, [0])
     if kind != "hot":
         _age(root, 30)
     if kind == "broken":

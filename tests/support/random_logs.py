@@ -41,9 +41,7 @@ _vectors = st.sampled_from(_VECTORS).map(lambda v: {**v, "sizeInBytes": 40, "car
 
 
 @st.composite
-def _file_actions(draw: st.DrawFn, state: State, path: str, style: str) -> list[Action]:
-    """What one commit may say about one path: at most one add and one remove."""
-    live = [add for (name, _), add in state.files.items() if name == path]
+def _adds(draw: st.DrawFn, path: str, style: str) -> Action:
     values = {"p": draw(st.sampled_from([None, "x", "y z", ""]))}
     add: Action = {
         "path": path,
@@ -63,6 +61,14 @@ def _file_actions(draw: st.DrawFn, state: State, path: str, style: str) -> list[
         add["tags"] = {"T": draw(st.sampled_from(["1", None, "é"]))}
     if style == "mixed" and draw(st.booleans()):
         add["clusteringProvider"] = "liquid"
+    return add
+
+
+@st.composite
+def _file_actions(draw: st.DrawFn, state: State, path: str, style: str) -> list[Action]:
+    """What one commit may say about one path: at most one add and one remove."""
+    live = [add for (name, _), add in state.files.items() if name == path]
+    add = draw(_adds(path, style))
     if not live:
         if draw(st.booleans()):
             add["deletionVector"] = draw(_vectors)

@@ -7,7 +7,7 @@ succeeded. After a success, a writer that looks and then puts may have replaced 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from deltactl.errors import (
     AccessDeniedError,
@@ -55,9 +55,7 @@ def settle_commit(
     """
     error: StorageError | None = None
     is_committed, denied_only = False, True
-    for attempt in range(_SETTLE_ATTEMPTS):
-        if attempt:
-            sleep(0.1 * 2**attempt)
+    for _ in _attempts(sleep):
         try:
             if not is_committed:
                 committer.commit(version, content, facts)
@@ -66,9 +64,8 @@ def settle_commit(
             error = failed
             denied_only = denied_only and isinstance(failed, AccessDeniedError)
         try:
-            name, is_ours = _read_back(store, committer, version, content)
-            if is_ours and not is_committed:
-                store.sync_directories([name])  # the sync of the put may have failed
+            # If the put failed, its sync may have failed.
+            name, is_ours = _read_back(store, committer, version, content, syncs=not is_committed)
         except ObjectNotFoundError as missing:
             if is_committed:
                 raise _explain_damage(version, store, "deleted") from missing
@@ -84,18 +81,32 @@ def settle_commit(
     assert error is not None
     if denied_only:
         raise error
-    raise CommitOutcomeUnknownError(
+    raise _explain_doubt(version, store, error) from error
+
+
+def _attempts(sleep: Sleep) -> Iterator[int]:
+    """Yield the numbers of the attempts; wait before each but the first."""
+    for attempt in range(_SETTLE_ATTEMPTS):
+        if attempt:
+            sleep(0.1 * 2**attempt)
+        yield attempt
+
+
+def _explain_doubt(version: int, store: Store, error: StorageError) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
         f"it is not known whether version {version} of {store.uri} was committed: {error}",
         hint="Run `deltactl describe-history` to see whether the version exists, then rerun. "
         "deltactl kept the new files. If they were not committed, `deltactl vacuum` on a terminal "
         "removes them after the retention.",
-    ) from error
+    )
 
 
 def _read_back(
-    store: Store, committer: Committer, version: int, content: bytes
+    store: Store, committer: Committer, version: int, content: bytes, *, syncs: bool
 ) -> tuple[str, bool]:
     """Return the name of the commit of a version, and whether it is the given commit.
+
+    If it is and ``syncs``, sync its directory.
 
     Raises:
         ObjectNotFoundError: there is no such commit.
@@ -104,11 +115,15 @@ def _read_back(
     name = committer.find(version)
     while True:
         try:
-            return name, _begins_with_first_line(store, name, content)
+            is_ours = _begins_with_first_line(store, name, content)
         except ObjectNotFoundError:
             before, name = name, committer.find(version)  # it may have been published since then
             if name == before:
                 raise
+            continue
+        if is_ours and syncs:
+            store.sync_directories([name])
+        return name, is_ours
 
 
 def _begins_with_first_line(store: Store, name: str, content: bytes) -> bool:

@@ -134,12 +134,27 @@ def clone_table(
         is_fresh = not _ensure_free(target, wanted)
         write_progress(target, wanted)
         spec = _spec(source_log, target_log, is_fresh=is_fresh)
-        files = AddedFiles(target, context.clock)
-        copied = copy_all(source, target, plan.copies, spec, context)
-        plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
-        _commit(target_log, plan, options, context, files)
-        _follow(target_log, plan, context)
+        report = _make_deep(source, target_log, report, spec=spec, options=options, context=context)
         target.delete_many([PROGRESS_FILE])
+    return report
+
+
+def _make_deep(
+    source: Store,
+    target_log: DeltaLog,
+    report: CloneReport,
+    *,
+    spec: CopySpec,
+    options: CloneOptions,
+    context: RunContext,
+) -> CloneReport:
+    """Copy the files, and commit version 0."""
+    plan, target = report.plan, target_log.store
+    files = AddedFiles(target, context.clock)
+    copied = copy_all(source, target, plan.copies, spec, context)
+    plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
+    _commit(target_log, plan, options, context, files)
+    _follow(target_log, plan, context)
     return replace(
         report,
         version_after=0,
