@@ -48,7 +48,13 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Reference": (
         "@options",
         *("reference/errors.md", "reference/json.md", "reference/python.md"),
-        *("schemas/README.md", "object-stores.md", "object-store-commits.md", "glossary.md"),
+        *(
+            "schemas/README.md",
+            "catalogs.md",
+            "object-stores.md",
+            "object-store-commits.md",
+            "glossary.md",
+        ),
         "changes.md",
     ),
     "Understand": (

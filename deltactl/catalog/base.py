@@ -26,6 +26,7 @@ class TableAddress:
         owner: a user or group.
         columns: pairs of name and type; empty if the catalog does not know them.
         properties: of the table in the catalog.
+        other_names: of the same location, as far as they are known.
     """
 
     name: str
@@ -37,6 +38,17 @@ class TableAddress:
     owner: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    other_names: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return what describe-detail shows beside the log."""
+        return {
+            "name": self.name,
+            "catalog": self.catalog,
+            "id": self.table_id,
+            "type": self.table_type,
+            "owner": self.owner,
+        }
 
     @property
     def is_catalog_managed(self) -> bool:

@@ -321,6 +321,7 @@ class Session:
             self._located[key] = found = locate(
                 address, base, read_only=read_only, may_be_behind=may_be_behind
             )
+            self._located[key] = found = self._with_other_names(found)
             note = found.own_credentials
             if note is not None and note not in self._noted:
                 self._noted.add(note)
@@ -328,6 +329,15 @@ class Session:
         if address == self.table:
             self._named_options = self._located[key].options
         return self._located[key]
+
+    def _with_other_names(self, found: Located) -> Located:
+        """Return the same with the other names of the location, if a pattern found any."""
+        entry = found.entry
+        names = () if entry is None else self.names_at.get(entry.location.rstrip("/"), ())
+        if entry is None or len(names) < 2:
+            return found
+        others = tuple(name for name in names if name != entry.name)
+        return replace(found, entry=replace(entry, other_names=others))
 
     def open_log(
         self,

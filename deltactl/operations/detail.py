@@ -17,6 +17,7 @@ from deltactl.protocol.features import Operation, ensure_supported, list_feature
 from deltactl.protocol.schema import StructType, render_type
 
 if TYPE_CHECKING:
+    from deltactl.catalog.base import TableAddress
     from deltactl.operations.skipping.report import LayoutReport
 
 
@@ -26,7 +27,8 @@ class DetailReport(ShortRepr):
 
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema
     cannot be parsed. ``sizes`` counts live files by size. ``refusals``: the reasons why deltactl
-    refuses an operation on the table. ``layout``, if requested: the share of files that lookups
+    refuses an operation on the table. ``entry``: what a catalog says, if it was opened by a name
+    there. ``layout``, if requested: the share of files that lookups
     skip.
     """
 
@@ -37,6 +39,7 @@ class DetailReport(ShortRepr):
     refusals: dict[Operation, str]
     sizes: FileSizes
     layout: LayoutReport | None = None
+    entry: TableAddress | None = None
 
 
 Survey: TypeAlias = "Callable[[Snapshot], LayoutReport]"
@@ -63,7 +66,7 @@ def load_detail(
     layout = None if survey is None else survey(snapshot)
     batches = snapshot.file_batches(["size_bytes"])
     sizes = count_table_sizes(batches, snapshot.properties.target_file_size)
-    return replace(_report(log, snapshot, sizes), layout=layout)
+    return replace(_report(log, snapshot, sizes), layout=layout, entry=log.entry)
 
 
 def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:

@@ -178,6 +178,17 @@ def test_settings_in_a_file(
     monkeypatch.setenv("MINE", TOKEN)
     assert cli("describe-detail", NAME).code == 0
     assert cli("optimize", str(orders)).code == 0
+    shown = cli("config", NAME, "-o", "json")
+    rows = {
+        row["setting"]: (row["value"], row["origin"], row["name"])
+        for row in json.loads(shown.out)["result"]
+        if row["command"] == "catalog.uc"
+    }
+    assert rows["host"] == (unity.address, "file", f"{file}: catalog.uc.host")
+    assert rows["token"] == ("***", "file", f"{file}: catalog.uc.token")
+    assert rows["profile"] == (None, "default", None)
+    assert TOKEN not in shown.out
+    assert TOKEN not in cli("config").out
     file.write_text('[catalog.uc]\nhots = "x"\n')
     ran = cli("describe-detail", NAME)
     assert ran.code == 2
@@ -197,3 +208,50 @@ def test_commands_on_paths_load_nothing_of_catalogs(tmp_path: Path) -> None:
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
     )
     assert ran.stderr.splitlines()[-1] == ""
+
+
+def test_describe_detail_shows_the_entry_of_the_catalog(
+    cli: RunCli, unity: UnityStub, orders: Path
+) -> None:
+    shown = json.loads(cli("describe-detail", NAME, "-o", "json").out)
+    assert shown["result"]["catalog"] == {
+        "name": NAME,
+        "catalog": f"Unity Catalog at {unity.address}",
+        "id": "id-of-main.sales.orders",
+        "type": "EXTERNAL",
+        "owner": "alice",
+    }
+    assert "alice" in cli("describe-detail", NAME).out
+    assert (
+        "catalog" not in json.loads(cli("describe-detail", str(orders), "-o", "json").out)["result"]
+    )
+
+
+def codes(cli: RunCli, *words: str) -> list[str]:
+    result = json.loads(cli("check", *words, "-o", "json").out)
+    runs = result.get("runs", [result])
+    return sorted(row["code"] for run in runs for row in run["result"]["findings"])
+
+
+def test_check_compares_the_catalog_with_the_log(
+    cli: RunCli, unity: UnityStub, orders: Path, tmp_path: Path
+) -> None:
+    entry = unity.tables["main.sales.orders"]
+    columns = [
+        {"name": "day", "type_text": "varchar(10)"},
+        {"name": "ID", "type_text": "bigint"},
+    ]
+    entry["columns"] = columns
+    assert codes(cli, NAME) == []
+    entry["columns"] = [{"name": "day", "type_text": "date"}, {"name": "more", "type_text": "int"}]
+    assert codes(cli, NAME) == ["CATALOG_COLUMNS"] * 3
+    entry["columns"] = []
+    deltalake.DeltaTable(orders).alter.set_table_properties(
+        {"io.unitycatalog.tableId": "another"}, raise_if_not_exists=False
+    )
+    assert codes(cli, NAME) == ["CATALOG_ID"]
+    unity.add("main.sales.twice", orders.as_uri())
+    assert codes(cli, "uc://main.sales.*") == ["CATALOG_ID", "CATALOG_NAMES"]
+    unity.add("main.sales.gone", (tmp_path / "gone").as_uri())
+    assert codes(cli, "uc://main.sales.gone") == ["CATALOG_LOCATION"]
+    assert cli("check", "uc://main.sales.gone").code == 3

@@ -23,6 +23,7 @@ from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Origin, ensure_known_variables
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import PolicyKey
+from deltactl.storage.names import parse_scheme
 
 Row = dict[str, Any]
 
@@ -81,6 +82,7 @@ def command(
     for row in rows:
         if row["origin"] in _WRITTEN:
             _ensure_valid(ctx, group, session, row, table)
+    rows += _list_catalogs(session, table)
     rows = [row for row in rows if for_command in (None, row["command"])]
     session.present(lambda page: _render(page, rows), rows=rows, result=rows)
 
@@ -102,6 +104,39 @@ def list_settings(
             _resolve_policy(session, doc.name, key, about, table)
             for key, about in policy_keys(doc.name).items()
         ]
+    return rows
+
+
+def _list_catalogs(session: Session, table: str | None) -> list[Row]:
+    """Return a row for each setting of the kinds of catalogs, in their sections of the file.
+
+    Raises:
+        UsageError: a setting refers to a variable that is not set, or the name is not valid.
+    """
+    from deltactl.catalog.kinds import KINDS
+    from deltactl.catalog.names import TableName, parse_name
+    from deltactl.catalog.settings import find_settings
+
+    rows: list[Row] = []
+    for scheme, kind in KINDS.items():
+        is_this = table is not None and parse_scheme(table) == scheme
+        name = parse_name(table or "") if is_this else TableName(scheme, "", (scheme,))
+        found = find_settings(name, session.catalog_options, session.environ)
+        for setting in kind.settings:
+            row: Row = {"command": f"catalog.{scheme}", "setting": setting.key}
+            hit = found.get(setting.key)
+            if hit is None:
+                rows.append(row | {"value": None, "origin": Origin.DEFAULT.value, "name": None})
+                continue
+            file = session.catalog_settings.get(hit.place, (None, ""))[0]
+            origin = Origin.ENVIRONMENT if hit.place in session.environ else Origin.FILE
+            origin = Origin.FLAG if hit.place.startswith("option ") else origin
+            shown = {
+                "value": "***" if setting.is_secret else hit.value,
+                "origin": origin.value,
+                "name": hit.place if file is None else f"{file}: {hit.place}",
+            }
+            rows.append(row | shown)
     return rows
 
 

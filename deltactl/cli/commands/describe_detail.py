@@ -85,6 +85,8 @@ def command(
         version = version_at(log, parse_time(at, now_ms)).row["version"]
     report = load_detail(log, version, survey=_survey(columns) if layout else None)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
+    if report.entry is not None:
+        row["catalog"] = report.entry.to_dict()
     if report.layout is not None:
         row["layout"] = report.layout.to_dict()
     session.present(
@@ -118,6 +120,7 @@ def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
 
     pairs: list[tuple[str, Cell]] = [
         ("location", Styled(row["location"], Tone.STRONG)),
+        *_catalog_fields(report),
         ("version", f"{report.version}, committed {instant(report.timestamp_ms)}"),
         ("size", f"{format_count(row['numFiles'], 'file')}, {format_size(row['sizeInBytes'])}"),
         ("id", row["id"]),
@@ -140,6 +143,16 @@ def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
         for key, value in sorted(row["properties"].items()):
             page.line("  ", key, Styled(" = ", Tone.FAINT), value)
     _render_features(page, report)
+
+
+def _catalog_fields(report: DetailReport) -> list[tuple[str, Cell]]:
+    if report.entry is None:
+        return []
+    found = report.entry.to_dict()
+    return [
+        ("catalog", found.pop("catalog") or ""),
+        *((f"{key} in catalog", value or "") for key, value in found.items()),
+    ]
 
 
 def _render_columns(page: Page, report: DetailReport) -> None:

@@ -41,8 +41,8 @@ class FleetOptions:
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Path or URI of a table, or a pattern such as 's3://lake/*'. You can give several "
-            "tables and patterns",
+            help="Path, URI or name (uc://CATALOG.SCHEMA.TABLE) of a table, or a pattern such as "
+            "'s3://lake/*'. You can give several tables and patterns",
             show_default=False,
         ),
     ] = field(default_factory=list)

@@ -45,6 +45,10 @@ _REWRITE = (
 _SKIPPING = "readers that skip files by statistics omit rows or return wrong results"
 _IDS = "row ids are not unique; incremental readers confuse rows"
 
+_CATALOG = (
+    "cannot be repaired by deltactl: correct the table in the catalog, with an engine that uses it"
+)
+
 _ROWS = (
     CheckCode("LOG_GAP", _E, "the version cannot be rebuilt: every reader fails", _RESTORE_LOG),
     CheckCode(
@@ -171,5 +175,25 @@ _ROWS = (
     CheckCode("ROW_IDS_OVERLAP", _E, _IDS, _WRITER),
     CheckCode("ROW_IDS_MARK", _E, "the next write assigns ids that are in use", _WRITER),
     CheckCode("IDENTITY_MARK", _E, "the next write assigns values that are in use", _WRITER),
+    CheckCode(
+        "CATALOG_LOCATION",
+        _E,
+        "queries that use the name of the table in the catalog fail",
+        _CATALOG,
+    ),
+    CheckCode("CATALOG_ID", _E, "engines that use the catalog refuse the table", _CATALOG),
+    CheckCode(
+        "CATALOG_COLUMNS",
+        _W,
+        "engines that use the columns of the catalog fail, or lack columns",
+        _CATALOG,
+    ),
+    CheckCode(
+        "CATALOG_NAMES",
+        _W,
+        "a privilege on one name is one on the data of the other; if one table is dropped, the "
+        "other may lose its files",
+        _CATALOG,
+    ),
 )
 CODES: Final[dict[str, CheckCode]] = {row.name: row for row in _ROWS}

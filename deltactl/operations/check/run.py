@@ -23,6 +23,7 @@ from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check.catalog import check_entry, check_location
 from deltactl.operations.check.commits import (
     CommitChecker,
     check_checkpoint_heads,
@@ -87,7 +88,8 @@ class _Run:
         self._path_texts = PathTextIndex(self.log.uri)
 
     def check(self) -> CheckReport:
-        self.log.ensure_exists()
+        if not check_location(self.log, self.findings):
+            return self._report(None)
         commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
         commits.run()
         self.counts.num_commits = len(self.log.commit_files)
@@ -102,6 +104,7 @@ class _Run:
         if readable is Readable.NOTHING:
             self.findings.note("files were not checked: the schema is invalid")
             return self._report(snapshot)
+        check_entry(self.log, snapshot, self.findings)
         self._limit_depth(readable)
         commits.check_times(snapshot.metadata)
         commits.check_partition_keys(snapshot.metadata)
