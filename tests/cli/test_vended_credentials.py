@@ -1,0 +1,176 @@
+"""Commands on tables whose credentials come from a catalog, on servers that check them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltactl import Table
+from deltactl.storage.network.pacing import RATE_OPTION
+from deltactl.storage.open import open_store
+from tests.cli.conftest import RunCli
+from tests.support.object_servers import AZURE_ACCOUNT, AZURE_KEY, S3_ENVIRON, ObjectServer
+from tests.support.object_store_fixtures import choose_servers
+from tests.support.unity_stub import UnityStub, seconds_from_now, unity_stub
+
+NAME = "uc://main.sales.orders"
+MARK = "Pl4nt3dAs"
+MINIO = pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
+
+
+@pytest.fixture
+def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityStub]:
+    token = f"{MARK}-token"
+    monkeypatch.setenv("DATABRICKS_TOKEN", token)
+    monkeypatch.setenv("DATABRICKS_CLIENT_SECRET", f"{MARK}-client-secret")
+    with unity_stub(tokens={token}) as stub:
+        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
+        yield stub
+
+
+def upload(server: ObjectServer, address: str, folder: Path, files: int) -> None:
+    """Put a table of small files on a server, with the credentials of its owner."""
+    for number in range(files):
+        deltalake.write_deltalake(folder, pa.table({"id": [number]}), mode="append")
+    store = open_store(address, server.options)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            store.put(str(path.relative_to(folder)), path.read_bytes())
+
+
+def keys(operation: str) -> dict[str, Any]:
+    """The keys of MinIO, as Unity Catalog gives keys for S3."""
+    return {
+        "aws_temp_credentials": {
+            "access_key_id": S3_ENVIRON["AWS_ACCESS_KEY_ID"],
+            "secret_access_key": S3_ENVIRON["AWS_SECRET_ACCESS_KEY"],
+        },
+        "expiration_time": str(seconds_from_now(3600)),
+    }
+
+
+@MINIO
+@pytest.mark.parametrize(
+    ("words", "operation"),
+    [
+        (("optimize",), "READ_WRITE"),
+        (("optimize", "--dry-run"), "READ"),
+        (("vacuum", "--yes"), "READ_WRITE"),
+        (("vacuum", "--dry-run"), "READ"),
+        (("checkpoint",), "READ_WRITE"),
+        (("check", "--files", "data"), "READ"),
+        (("generate-manifest", "--dry-run"), "READ"),
+        (("describe-detail",), "READ"),
+        (("describe-history",), "READ"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_asks_at_most_three_times(
+    cli: RunCli,
+    unity: UnityStub,
+    server: ObjectServer,
+    root: str,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    operation: str,
+) -> None:
+    upload(server, root, tmp_path / "t", 3)
+    unity.add("main.sales.orders", root)
+    unity.vend = keys
+    given = ("--storage-option", f"endpoint_url={server.endpoint}", "-o", "json")
+    ran = cli(words[0], NAME, *words[1:], *given)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["table"] == NAME
+    assert [body["operation"] for body in unity.bodies] == [operation]
+    assert len(unity.requests) <= 3
+
+
+@MINIO
+def test_no_secret_of_a_catalog_is_shown(
+    cli: RunCli,
+    unity: UnityStub,
+    server: ObjectServer,
+    root: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether the storage accepts the credentials or not."""
+    upload(server, root, tmp_path / "t", 3)
+    unity.add("main.sales.orders", root)
+    unity.add("main.sales.here", (tmp_path / "t").as_uri())
+    unity.vend = lambda operation: {
+        "aws_temp_credentials": {
+            "access_key_id": f"{MARK}-id",
+            "secret_access_key": f"{MARK}-key",
+            "session_token": f"{MARK}-session",
+        }
+    }
+    (Path(os.environ["HOME"]) / ".databrickscfg").write_text(f"[DEFAULT]\ntoken = {MARK}-file\n")
+    file = tmp_path / "deltactl.toml"
+    file.write_text(f'[catalog.uc]\nclient-secret = "{MARK}-toml"\n')
+    monkeypatch.setenv("DELTACTL_CONFIG", str(file))
+    given = ("--storage-option", f"endpoint_url={server.endpoint}", "-vvv", "--debug")
+    for number, name in enumerate((NAME, "uc://main.sales.here", "uc://main.sales.no")):
+        for words in (
+            ["optimize"],
+            ["vacuum", "--yes"],
+            ["check"],
+            ["describe-detail"],
+            ["config"],
+        ):
+            for form in ([], ["-o", "json"], ["--log-format", "json"]):
+                ran = cli(words[0], name, *words[1:], *given, *form)
+                assert (ran.code == 0) is (number == 1), ran.err
+                assert MARK not in ran.out + ran.err
+    unity.tokens = {"another"}
+    assert MARK not in cli("optimize", NAME, *given).err
+    written = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert not [path for path in written if MARK.encode() in path.read_bytes()]
+
+
+LIFETIME_SECONDS = 14
+
+
+def sign(operation: str) -> dict[str, Any]:
+    """A signature that Azurite honours for some seconds."""
+    from azure.storage.blob import generate_container_sas
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    ends = now + timedelta(seconds=LIFETIME_SECONDS)
+    signature = generate_container_sas(
+        AZURE_ACCOUNT, "lake", account_key=AZURE_KEY, start=now - timedelta(minutes=5), expiry=ends,
+        permission="rl" if operation == "READ" else "rwdlac",
+    )  # fmt: skip
+    return {
+        "azure_user_delegation_sas": {"sas_token": signature},
+        "expiration_time": str(int(ends.timestamp() * 1000)),
+    }
+
+
+@pytest.mark.parametrize("server", choose_servers("azurite"), indirect=True)
+def test_a_run_outlives_its_credentials(
+    unity: UnityStub, server: ObjectServer, root: str, tmp_path: Path
+) -> None:
+    upload(server, root, tmp_path / "t", 20)
+    place = root.replace("az://lake", f"abfss://lake@{AZURE_ACCOUNT}.dfs.core.windows.net")
+    unity.add("main.sales.orders", place)
+    unity.vend = sign
+    options = {
+        "connection_string": f"BlobEndpoint={server.endpoint}/{AZURE_ACCOUNT};"
+        "SharedAccessSignature=none",
+        RATE_OPTION: "4",
+    }
+    table = Table(NAME, options)
+    assert table.optimize().files_removed == 20
+    assert len(unity.bodies) >= 2
+    assert {body["operation"] for body in unity.bodies} == {"READ_WRITE"}
+    assert table.scan().read_all().num_rows == 20
+    assert unity.bodies[-1]["operation"] == "READ"
