@@ -23,8 +23,8 @@ from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
+from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.operations.vacuum.waiting import WAITING
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore

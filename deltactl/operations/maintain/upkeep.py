@@ -14,11 +14,11 @@ from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED, is_seen
 from deltactl.operations.manifest.run import generate_manifests
+from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.run import find_refusal
-from deltactl.operations.vacuum.waiting import WAITING, with_waiting
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import ensure_valid_property
@@ -163,7 +163,7 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     planner = Planner(subject.log, snapshot, options, retention, context, clones, subject.events)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return []
-    plan = with_waiting(planner, planner.plan(), subject.now_ms)
+    plan = planner.plan_with_waiting(subject.now_ms)
     facts, files, size = subject.facts, plan.files.num_rows, plan.size_bytes
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
     is_due = bool(files and size) or is_first

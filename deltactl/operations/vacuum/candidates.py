@@ -41,6 +41,7 @@ FOREIGN = "another table's"
 LEASED = "perhaps of a run that holds a lease"
 LINKED = "reached by a symbolic link"
 MANIFEST = "listed in a symlink manifest"
+WAITING = "past the retention by this machine's clock only"
 UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED)
 # Files in the log that are kept for these reasons must be considered again by a later run.
 _HOLDS_BACK = (YOUNG, LEASED, FOREIGN, LINKED, MANIFEST)
@@ -71,10 +72,6 @@ class Filters:
     kept: Counter[str] = field(default_factory=Counter)
     held_back: int = 0
     absent: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
-
-    def count_non_utf8(self, count: int) -> None:
-        """Count names that are not UTF-8 among those of unknown writers."""
-        self.kept[UNKNOWN] += count
 
     def select(self, names: pa.ChunkedArray) -> pa.Table:
         """Return the removable ones of unneeded names, as rows of :data:`CANDIDATES`."""

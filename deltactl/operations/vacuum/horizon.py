@@ -95,22 +95,11 @@ def _touched(
 
 def _costs(lifetimes: Lifetimes, hit: Flags, planned: pa.Table) -> Integers:
     """Return the bytes of planned files that each version needs, without deletion vectors."""
-    sizes = _planned_sizes(lifetimes, planned)
-    return lifetimes.count(hit, sizes)
-
-
-def _planned_sizes(lifetimes: Lifetimes, planned: pa.Table) -> Integers:
     index = pc.index_in(lifetimes.files["path"], value_set=planned["path"].combine_chunks())
-    sizes: Integers = pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy()
-    return sizes
+    return lifetimes.count(hit, pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy())
 
 
-def _needed_bytes(
-    lifetimes: Lifetimes,
-    hit: Flags,
-    ends: Flags,
-    planned: pa.Table,
-) -> int:
+def _needed_bytes(lifetimes: Lifetimes, hit: Flags, ends: Flags, planned: pa.Table) -> int:
     """Return the bytes of the planned files that the ended versions need, each file once."""
     before = np.concatenate([[0], np.cumsum(ends)])
     born = lifetimes.born - lifetimes.first

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -133,8 +133,3 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
     """Return the original paths of the files that are still in a run's quarantine."""
     prefix = f"{_QUARANTINE}/{run_id}/"
     return sorted(name[len(prefix) :] for batch in store.walk(prefix) for name in batch)
-
-
-def with_status(record: RunRecord, status: str, **facts: Any) -> RunRecord:
-    """Return the record with a new status."""
-    return replace(record, status=status, **facts)

@@ -22,14 +22,12 @@ FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified
 class Listing:
     """Names of files and directories under the root; the table's hidden directories are skipped.
 
-    ``facts``: only with an inventory. ``non_utf8`` counts names that are not UTF-8, which no
-    log can contain.
+    ``non_utf8`` counts names that are not UTF-8, which no log can contain.
     """
 
     files: pa.ChunkedArray
     directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
-    facts: pa.Table | None = None
     non_utf8: int = 0
 
 

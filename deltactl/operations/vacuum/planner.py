@@ -18,7 +18,14 @@ from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import was_converted
 from deltactl.operations.leases import list_leases
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.candidates import CONVERTED, HIDDEN, UNATTENDED, Filters
+from deltactl.operations.vacuum.candidates import (
+    CONVERTED,
+    HIDDEN,
+    UNATTENDED,
+    UNKNOWN,
+    WAITING,
+    Filters,
+)
 from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
 from deltactl.operations.vacuum.listing import (
@@ -97,6 +104,28 @@ class Planner:
         if self._lists(vacuumed_version):
             return self._plan_full(vacuumed_version)
         return self._plan_lite(start, vacuumed_version)
+
+    def plan_with_waiting(self, clock_ms: int) -> VacuumPlan:
+        """Plan; also count the kept files that have expired by this machine's clock only.
+
+        They wait until a commit of another writer proves the time (see ``trusted_time``). If this
+        machine's clock is not far ahead of the proven time, they are not counted.
+
+        Raises:
+            DeltactlError: as ``plan``.
+        """
+        plan, retention = self.plan(), self.retention
+        by_clock = replace(retention, cutoff_ms=clock_ms - retention.retain_ms)
+        if by_clock.cutoff_ms <= retention.cutoff_ms + HOUR_MS:
+            return plan
+        later = replace(
+            self,
+            retention=by_clock,
+            options=replace(self.options, dump_listing=None),
+            context=replace(self.context, warn=lambda _: None),
+        ).plan()
+        count = later.files.num_rows + later.left_over - plan.files.num_rows - plan.left_over
+        return replace(plan, kept={**later.kept, WAITING: count}) if count > 0 else plan
 
     @property
     def lists(self) -> bool:
@@ -190,7 +219,7 @@ class Planner:
         )
         if self.options.inventory is not None:
             self._find_tables_and_links(filters, parent_directories(names), kept_directories)
-        filters.count_non_utf8(listing.non_utf8)
+        filters.kept[UNKNOWN] += listing.non_utf8
         self._spare_runs(filters)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"

@@ -33,14 +33,13 @@ from deltactl.operations.vacuum.journal import (
     RunRecord,
     new_run_id,
     quarantine_name,
-    with_status,
     write_journal,
     write_record,
 )
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport
-from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, DeleteTask, delete_files
+from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_duration
@@ -80,7 +79,7 @@ class _InfoCommit:
 
     def prepare(self, base: CommitBase) -> Actions:
         """See ``Draft.prepare``."""
-        ensure_may_vacuum(base)
+        ensure_supported(base.protocol, base.metadata, Operation.VACUUM)
         return Actions(description=self.description, read_version=base.version)
 
     def rebase(self, base: CommitBase, concurrent: Tail) -> None:
@@ -254,7 +253,7 @@ class VacuumRun:
                 return None
             batches = _batches([n for n in names if n not in self._totals.came_back])
             self._totals.tried.update(*batches)
-            tasks = [Task(number, DeleteTask(batch)) for number, batch in enumerate(batches)]
+            tasks = [Task(number, batch) for number, batch in enumerate(batches)]
             # Progress is shown by rounds, not by tasks.
             running = self._context.engine.run(
                 partial(delete_files, spec), tasks, cancel=self._context.cancel
@@ -285,7 +284,7 @@ class VacuumRun:
         """
         self._base.ensure_table_is_there(self._log)
         self._base, tail = read_concurrent_commits(self._log, self._base)
-        ensure_may_vacuum(self._base)
+        ensure_supported(self._base.protocol, self._base.metadata, Operation.VACUUM)
         before, after = self._origin, self._base.metadata
         if before.id != after.id or _retention_text(before.configuration) != _retention_text(
             after.configuration
@@ -360,10 +359,8 @@ class VacuumRun:
 
     def _finish(self, is_whole: bool) -> None:
         totals, plan = self._totals, self._plan
-        status = "completed" if is_whole else "partial"
-        write_record(
-            self._store, with_status(self._record, status, files_removed=len(totals.removed))
-        )
+        status, removed = "completed" if is_whole else "partial", len(totals.removed)
+        write_record(self._store, replace(self._record, status=status, files_removed=removed))
         is_clean = is_whole and not (totals.changed or totals.came_back or totals.lost)
         if is_clean and plan.vacuumed_version != plan.vacuumed_before:
             write_last_vacuum_info(self._store, plan.vacuumed_version)
@@ -388,15 +385,6 @@ class VacuumRun:
             clock_skew_ms=self._skew_ms,
             interrupted=interrupted,
         )
-
-
-def ensure_may_vacuum(base: CommitBase) -> None:
-    """Refuse a table whose protocol does not allow deltactl to remove files.
-
-    Raises:
-        UnsupportedFeatureError: naming the unsupported features.
-    """
-    ensure_supported(base.protocol, base.metadata, Operation.VACUUM)
 
 
 def _retention_text(configuration: Mapping[str, str]) -> str | None:

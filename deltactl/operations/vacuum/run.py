@@ -15,7 +15,6 @@ from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
-from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
@@ -24,11 +23,11 @@ from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
-from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vacuum
+from deltactl.operations.vacuum.removal import Replan, VacuumRun
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
-from deltactl.operations.vacuum.waiting import with_waiting
 from deltactl.option_names import option
+from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import HOUR_MS, format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
@@ -106,7 +105,7 @@ def _make_plan(
     log.ensure_exists()
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
-    ensure_may_vacuum(CommitBase.of(snapshot))
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
     clones = read_notes(log.store)
     now_ms = context.clock.now_ms()
     retention = _find_retention(log, snapshot, options, context, now_ms)
@@ -115,7 +114,7 @@ def _make_plan(
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         return replace(planner, retention=replace(retention, cutoff_ms=cutoff_ms)).plan()
 
-    return snapshot, plan_by, with_waiting(planner, planner.plan(), now_ms)
+    return snapshot, plan_by, planner.plan_with_waiting(now_ms)
 
 
 def _find_retention(

@@ -5,7 +5,7 @@ Runs on any engine: a task is a small picklable value, and the worker opens the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltactl.errors import ObjectNotFoundError, StorageError
@@ -33,13 +33,6 @@ class DeleteSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTask:
-    """A batch of files by physical name."""
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteResult:
     """The result of a batch.
 
@@ -55,19 +48,18 @@ class DeleteResult:
     size_bytes: int
 
 
-def delete_files(spec: DeleteSpec, task: DeleteTask, attempt: int) -> DeleteResult:
+def delete_files(spec: DeleteSpec, names: Sequence[str], attempt: int) -> DeleteResult:
     """Remove the files of a batch; errors of single files are part of the result."""
     store = open_store(spec.table_uri, spec.storage_options)
-    found = store.stat_many(task.names)
+    found = store.stat_many(names)
     present = [info for info in found if info is not None]
     changed = tuple(info.name for info in present if info.modified_ms >= spec.cutoff_ms)
     chosen = {i.name: i.size_bytes for i in present if i.modified_ms < spec.cutoff_ms}
-    names = list(chosen)
     if spec.quarantine:
-        failed = _persist(names, lambda some: _move(store, spec.run_id, some))
+        failed = _persist(chosen, lambda some: _move(store, spec.run_id, some))
     else:
-        failed = _persist(names, store.delete_many)
-    gone = [name for name in names if name not in failed]
+        failed = _persist(chosen, store.delete_many)
+    gone = [name for name in chosen if name not in failed]
     reasons = {name: error.message for name, error in failed.items()}
     for name in _find_survivors(store, gone):
         reasons[name] = "the store reported that it was deleted, but it still exists"
@@ -75,7 +67,7 @@ def delete_files(spec: DeleteSpec, task: DeleteTask, attempt: int) -> DeleteResu
     there = {info.name for info in present}
     return DeleteResult(
         removed,
-        tuple(name for name in task.names if name not in there),
+        tuple(name for name in names if name not in there),
         changed,
         reasons,
         sum(chosen[name] for name in removed),
@@ -90,7 +82,7 @@ def _move(store: Store, run_id: str, names: Sequence[str]) -> dict[str, StorageE
 
 
 def _persist(
-    names: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, StorageError]]
+    names: Iterable[str], act: Callable[[Sequence[str]], Mapping[str, StorageError]]
 ) -> dict[str, StorageError]:
     """Call ``act`` and retry transient failures; return the final failures.
 

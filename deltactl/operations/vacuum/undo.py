@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
@@ -20,7 +20,6 @@ from deltactl.operations.vacuum.journal import (
     list_runs,
     quarantine_name,
     read_run,
-    with_status,
     write_record,
 )
 from deltactl.option_names import option
@@ -87,7 +86,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     impossible |= {name: error.message for name, error in failed.items()}
     _remove_directories(store, run_id, moved)
     if names:
-        write_record(store, with_status(record, "undone"))
+        write_record(store, replace(record, status="undone"))
     return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
 
 
@@ -201,5 +200,5 @@ def purge_quarantine(
         if not dry_run:
             _remove_directories(store, record.run_id, names)
             if not failed:
-                write_record(store, with_status(record, "purged"))
+                write_record(store, replace(record, status="purged"))
     return PurgeReport(dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), failures)
