@@ -18,6 +18,7 @@ from deltactl.engine.base import (
     R,
     Task,
     Worker,
+    ended,
 )
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DeltactlError, Warn
@@ -93,6 +94,17 @@ class RunContext:
     def of_log(self, log: DeltaLog) -> RunContext:
         """Return the context of the same run for a table, with its own storage options."""
         return replace(self, storage_options=log.storage_options)
+
+    def results(self, worker: Worker[P, R], tasks: Iterable[Task[P]]) -> Iterator[tuple[int, R]]:
+        """Run tasks; yield the id and the result of each. The first failure ends the run.
+
+        If the run is cancelled, the results end early.
+        """
+        with ended(self.run(worker, tasks)) as outcomes:
+            for outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                yield outcome.task_id, outcome.result
 
     def without_cancel(self) -> RunContext:
         """Return the context of work that must follow a commit: not cancelled, no progress."""

@@ -15,10 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import (
-    Failed,
-    ended,
-)
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
 from deltactl.numpy_types import Integers
@@ -92,13 +88,10 @@ class FileCheck:
             lambda _: _to_task(next(waiting)),
             [planned.read_bytes for planned in left],
         )
-        with ended(context.run(partial(check_files, spec), tasks)) as outcomes:
-            for outcome in outcomes:
-                if isinstance(outcome, Failed):
-                    raise outcome.error
-                if resume is not None:
-                    resume.note(left[outcome.task_id].digest, outcome.result)
-                yield outcome.result
+        for number, result in context.results(partial(check_files, spec), tasks):
+            if resume is not None:
+                resume.note(left[number].digest, result)
+            yield result
         if context.is_cancelled:
             hint = f"Rerun with the same {option('resume')} FILE to continue."
             raise InterruptedRunError("interrupted", hint=None if resume is None else hint)

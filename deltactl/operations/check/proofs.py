@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Failed, ended
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import (
     CorruptLogError,
@@ -138,11 +137,8 @@ class ProofCheck:
         )
         waiting = self._tasks()
         tasks = LazyTasks([size for _, size in self._plan], lambda _: next(waiting))
-        with ended(context.run(partial(digest_files, spec), tasks)) as outcomes:
-            for outcome in outcomes:
-                if isinstance(outcome, Failed):
-                    raise outcome.error
-                results[self._plan[outcome.task_id][0]].append(outcome.result)
+        for number, result in context.results(partial(digest_files, spec), tasks):
+            results[self._plan[number][0]].append(result)
         if context.is_cancelled:
             raise InterruptedRunError("interrupted")
         for version, found in results.items():

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Failed, ended
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, InterruptedRunError, SafetyError
 from deltactl.numpy_types import Integers
@@ -107,11 +106,7 @@ def _run(
         task = tasks.build(0)
         yield copy_batch(source, target, task, spec, may_exist=not spec.is_fresh)
         return
-    with ended(context.run(partial(copy_files, spec), tasks)) as outcomes:
-        for outcome in outcomes:
-            if isinstance(outcome, Failed):
-                raise outcome.error
-            yield outcome.result
+    yield from (result for _, result in context.results(partial(copy_files, spec), tasks))
 
 
 def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:

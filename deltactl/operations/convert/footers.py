@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from deltactl.engine.base import Failed, Task, ended
+from deltactl.engine.base import Task
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.hidden_columns import is_hidden_column
@@ -76,13 +76,7 @@ def read_all_footers(
         Task(number, tuple(batch), weight_bytes=_BYTES_A_FOOTER * len(batch))
         for number, batch in enumerate(batches)
     ]
-    found: dict[int, FooterBatch] = {}
-    running = context.run(partial(read_footers, spec), tasks)
-    with ended(running) as outcomes:
-        for outcome in outcomes:
-            if isinstance(outcome, Failed):
-                raise outcome.error
-            found[outcome.task_id] = outcome.result
+    found = dict(context.results(partial(read_footers, spec), tasks))
     if context.is_cancelled:
         raise InterruptedRunError("interrupted", hint="Rerun the command; nothing was changed.")
     for number in sorted(found):  # independent of the order in which tasks ended

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Failed, Task, ended
+from deltactl.engine.base import Task
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.history.restorable import list_names
 from deltactl.operations.missing_files.tasks import (
@@ -130,11 +130,7 @@ def needs_missing(files: pa.Table, missing: Iterable[Missing]) -> pa.Array:
 def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterator[PresenceResult]:
     spec = PresenceSpec(store.uri, context.storage_options)
     numbered = [Task(number, task) for number, task in enumerate(tasks)]
-    with ended(context.run(partial(look_for_files, spec), numbered)) as outcomes:
-        for outcome in outcomes:
-            if isinstance(outcome, Failed):
-                raise outcome.error
-            yield outcome.result
+    yield from (result for _, result in context.results(partial(look_for_files, spec), numbered))
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was changed", hint="Rerun.")
 
