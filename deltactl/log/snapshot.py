@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitReader, is_compacted
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.timestamps import commit_timestamp
@@ -94,7 +94,7 @@ class Snapshot:
         num_files = size_bytes = 0
         for batch in self.file_batches(["size_bytes"]):
             num_files += batch.num_rows
-            size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+            size_bytes += sum_sizes(batch)
         return num_files, size_bytes
 
     @property

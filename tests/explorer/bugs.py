@@ -166,7 +166,7 @@ def _forget_earlier_winners() -> AbstractContextManager[object]:
     commit_lot = rewrite_commit.BinCommitter.commit
 
     def anew(self: Any, *args: Any) -> Any:
-        winners = self._rule._concurrent
+        winners = self._concurrent
         winners._adds, winners._removes = winners._adds.slice(0, 0), winners._removes.slice(0, 0)
         winners._index()
         return commit_lot(self, *args)

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.keyed_hash import add_sums, sum_of_hashes
 from deltactl.parquet.nested import walk_arrays
 from deltactl.protocol.partitions import lookup_map
@@ -50,7 +50,7 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
     num_files = size_bytes = keys = 0
     for batch in batches:
         num_files += batch.num_rows
-        size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+        size_bytes += sum_sizes(batch)
         for chunk in _describe(batch, partition_keys).chunks:
             keys = add_sums(keys, sum_of_hashes(chunk))
     return StateDigest(num_files, size_bytes, keys)

@@ -74,6 +74,11 @@ def decoded_names(files: pa.Table) -> pa.ChunkedArray:
     return files["path"] if normal is encoded else decode_paths(normal)
 
 
+def sum_sizes(files: pa.Table) -> int:
+    """Return the total size of files in bytes; null counts as zero."""
+    return int(pc.sum(files["size_bytes"]).as_py() or 0)
+
+
 def find_incomplete(files: pa.Table, members: Collection[str] = ADD_MEMBERS) -> Iterator[str]:
     """Yield the ``members`` of this table that a row does not have, as column names."""
     return (name for name in members if name in files.column_names and files[name].null_count)

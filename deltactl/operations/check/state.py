@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.commits.file_actions import ADD_MEMBERS, find_incomplete
+from deltactl.log.commits.file_actions import ADD_MEMBERS, find_incomplete, sum_sizes
 from deltactl.log.find_files import find_path_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
@@ -78,7 +78,7 @@ class StateChecker:
         for batch in snapshot.file_batches(STATE_COLUMNS):
             _ensure_text(batch)
             self.num_files += batch.num_rows
-            self.size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+            self.size_bytes += sum_sizes(batch)
             self._check_paths(batch)
             check_partitions(batch, snapshot.metadata, snapshot.version, self.findings)
             self._check_vectors(batch)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VersionNotFoundError
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.options import CloneOptions
@@ -49,7 +50,7 @@ class ClonePlan:
     @property
     def size_bytes(self) -> int:
         """Return the bytes of the data files."""
-        return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+        return sum_sizes(self.files)
 
     @property
     def num_vectors(self) -> int:

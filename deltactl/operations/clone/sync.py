@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.file_actions import file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
@@ -96,7 +96,7 @@ def sync_clone(
         report,
         files_added=update.added.num_rows,
         files_removed=update.removed.num_rows,
-        bytes_removed=_sum_sizes(update.removed),
+        bytes_removed=sum_sizes(update.removed),
     )
     if dry_run:
         return replace(report, version_after=before) if update.is_empty else report
@@ -113,7 +113,7 @@ def sync_clone(
             return replace(report, version_after=before)
         update = _with_times(update, copied, full=options.full)
         report = replace(report, files_added=update.added.num_rows)
-        counts = (update.added.num_rows, _sum_sizes(update.added))
+        counts = (update.added.num_rows, sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
         base = CommitBase.of(update.current)
         transaction = Transaction(
@@ -315,7 +315,3 @@ def _without_versions(added: pa.Table) -> pa.Table:
     position = added.schema.get_field_index("default_row_commit_version")
     nothing = pa.nulls(added.num_rows, pa.int64())
     return added.set_column(position, "default_row_commit_version", nothing)
-
-
-def _sum_sizes(files: pa.Table) -> int:
-    return int(pc.sum(files["size_bytes"]).as_py() or 0)

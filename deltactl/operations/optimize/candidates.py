@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import Warn
 from deltactl.log.audit.path_texts import multiple_texts_mask
-from deltactl.log.commits.file_actions import ensure_complete
+from deltactl.log.commits.file_actions import ensure_complete, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
@@ -98,7 +98,7 @@ def load_files(
     def read(batch: pa.Table) -> pa.Table:
         nonlocal unmatched, table_bytes
         ensure_complete(batch)
-        table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+        table_bytes += sum_sizes(batch)
         files = batch.append_column("num_records", num_records(batch["stats"]))
         if floats is not None and copies_from_bytes is not None:
             kept = keep_float_stats(batch, floats, copies_from_bytes)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from functools import reduce
 from itertools import zip_longest
-from operator import add
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.engine.base import Done, Failed
 from deltactl.errors import (
@@ -24,9 +21,11 @@ from deltactl.errors import (
     explain_foreign,
     find_worst_error,
 )
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
@@ -37,14 +36,13 @@ from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfi
 from deltactl.operations.optimize.rewrite_commit import (
     BinCommitter,
     Committed,
-    RewriteDescription,
+    count_vectors,
     explain_conflict,
+    input_bytes,
 )
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.partition_groups import group_partitions
-from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
 from deltactl.operations.run_context import RunContext
-from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -136,7 +134,7 @@ class OptimizeRun:
                 result = outcome.result
                 bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
                 self._batch.append(bin_)
-                self._batch_bytes += _input_bytes(bin_)
+                self._batch_bytes += input_bytes(bin_)
                 if self._batch_is_due():
                     self._commit_batch()
             self._commit_batch()
@@ -175,11 +173,11 @@ class OptimizeRun:
             return Unfinished()
         files = pa.concat_tables(self._unfinished)
         groups = group_partitions(files["partition_values"], self._partition_fields)
-        largest = max(map(_sum_bytes, self._unfinished))
+        largest = max(map(sum_sizes, self._unfinished))
         return Unfinished(
             len(self._unfinished),
             files.num_rows,
-            _sum_bytes(files),
+            sum_sizes(files),
             largest,
             frozenset(groups.labels()),
         )
@@ -249,7 +247,7 @@ class OptimizeRun:
         values = files["partition_values"].slice(0, 1)
         partition = group_partitions(values, self._partition_fields).label(0)
         return BinFailure(
-            files.num_rows, _sum_bytes(files), reason or error.message, partition, error
+            files.num_rows, sum_sizes(files), reason or error.message, partition, error
         )
 
     def _discard(self, bins: Sequence[Bin]) -> None:
@@ -284,7 +282,7 @@ def _add_commit(report: OptimizeReport, committed: Committed) -> OptimizeReport:
         files_added=report.files_added + len(added),
         files_removed=report.files_removed + sum(bin_.removed.num_rows for bin_ in bins),
         bytes_added=report.bytes_added + sum(file.size_bytes for file in added),
-        bytes_removed=report.bytes_removed + sum(map(_input_bytes, bins)),
+        bytes_removed=report.bytes_removed + sum(map(input_bytes, bins)),
         rows_rewritten=report.rows_rewritten + sum(file.num_records for file in added),
         deletion_vectors_removed=report.deletion_vectors_removed + count_vectors(bins),
         carried_bins=report.carried_bins + sum(rows > 0 for _, rows in kept),
@@ -292,20 +290,12 @@ def _add_commit(report: OptimizeReport, committed: Committed) -> OptimizeReport:
     )
 
 
-def _input_bytes(bin_: Bin) -> int:
-    return _sum_bytes(bin_.removed)
-
-
-def _sum_bytes(files: pa.Table) -> int:
-    return int(pc.sum(files["size_bytes"]).as_py() or 0)
-
-
 def _describe_commits(
     snapshot: Snapshot,
     plan: OptimizePlan,
     options: OptimizeOptions,
     context: RunContext,
-) -> RewriteDescription:
+) -> Description:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON strings, flags raw."""
     parameters: dict[str, object] = {
         "predicate": json.dumps([plan.predicate] if plan.predicate else [], ensure_ascii=False)
@@ -325,55 +315,13 @@ def _describe_commits(
         has_feature(snapshot.protocol, ROW_TRACKING) and snapshot.properties.row_tracking_enabled
     )
     preserved = {"delta.rowTracking.preserved": "true"} if tracks_rows else {}
-    return RewriteDescription(
+    return Description(
         operation="REORG" if options.purge else "OPTIMIZE",
         parameters=parameters,
-        measure=commit_metrics,
-        read_version=snapshot.version,
         engine_info=engine_info(context.engine.name, context.engine.reason),
         tags={**preserved, **run_tags(context.run_id)},
-        prove=digest_tags,
+        isolation_level="SnapshotIsolation",
     )
-
-
-def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
-    """Return the tag with the row digest of a layout commit."""
-    digests = [bin_.digest for bin_ in bins if bin_.digest is not None]
-    if not digests:
-        return {}
-    return {DIGEST_TAG: encode_proof(reduce(add, digests, RowDigest()))}
-
-
-def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
-    """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, with the names of Delta."""
-    added = sorted(file.size_bytes for bin_ in bins for file in bin_.added)
-    removed_files = sum(bin_.removed.num_rows for bin_ in bins)
-    removed_bytes = sum(map(_input_bytes, bins))
-
-    def quantile(share: float) -> int:
-        return added[min(int(len(added) * share), len(added) - 1)] if added else 0
-
-    metrics = {
-        "numAddedFiles": len(added),
-        "numRemovedFiles": removed_files,
-        "numAddedBytes": sum(added),
-        "numRemovedBytes": removed_bytes,
-        "minFileSize": quantile(0),
-        "p25FileSize": quantile(0.25),
-        "p50FileSize": quantile(0.5),
-        "p75FileSize": quantile(0.75),
-        "maxFileSize": quantile(1),
-        "numDeletionVectorsRemoved": count_vectors(bins),
-    }
-    carried = sum(file.deletion_vector is not None for bin_ in bins for file in bin_.added)
-    if carried:  # of other writers; named as in Delta's DELETE
-        metrics["numDeletionVectorsAdded"] = carried
-    return {name: str(value) for name, value in metrics.items()}
-
-
-def count_vectors(bins: Sequence[Bin]) -> int:
-    """Return the number of removed files with a deletion vector."""
-    return sum(len(bin_.removed) - bin_.removed["deletion_vector"].null_count for bin_ in bins)
 
 
 def find_orphaned_outputs(

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -78,7 +79,7 @@ class OptimizePlan:
     @property
     def bytes_to_rewrite(self) -> int:
         """Return the input bytes of all bins."""
-        return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+        return sum_sizes(self.files)
 
     def iter_bins(self) -> Iterator[pa.Table]:
         """Yield the rows of each bin."""

@@ -6,14 +6,16 @@ data change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import add
 
 import pyarrow as pa
 
 from deltactl.clock import Clock
 from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, join_reasons
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.committers.settle import Sleep
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
@@ -27,35 +29,12 @@ from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verd
 from deltactl.log.writing.conflicts import find_conflict
 from deltactl.log.writing.transaction import Transaction
 from deltactl.log.writing.vectors import VectorWriter, may_write_vectors
+from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
+from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.properties import TableProperties
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteDescription(Description):
-    """The parts of a commit that are the same in all attempts.
-
-    ``measure`` returns the metrics of the committed bins. ``prove`` returns more tags, about the
-    rows of the committed bins.
-    """
-
-    measure: Callable[[Sequence[Bin]], Mapping[str, str]]
-    prove: Callable[[Sequence[Bin]], Mapping[str, str]] = lambda bins: {}  # noqa: E731
-    read_version: int
-    isolation_level: str = "SnapshotIsolation"
-
-    def of(self, bins: Sequence[Bin]) -> Description:
-        """Return the description of a commit of some bins."""
-        return Description(
-            operation=self.operation,
-            parameters=self.parameters,
-            engine_info=self.engine_info,
-            metrics=self.measure(bins),
-            tags={**self.tags, **self.prove(bins)},
-            isolation_level=self.isolation_level,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +69,22 @@ class BinCommitter:
         self._store, self._clock = log.store, clock
         base = CommitBase.of(snapshot)
         self._transaction = Transaction(log, base, clock=clock, sleep=sleep)
-        self._rule = RewriteRule(snapshot, files)
+        self._origin, self._metadata = snapshot, snapshot.metadata
+        self._concurrent = ConcurrentCommits(files)
         self.orphans: list[str] = []
         """Deletion vector files of failed attempts that could not be removed."""
+
+    @property
+    def read_version(self) -> int:
+        """Return the version from which the bins are written."""
+        return self._origin.version
 
     @property
     def state(self) -> CommitBase:
         """Return the latest state of the table that is known."""
         return self._transaction.base
 
-    def commit(self, bins: Sequence[Bin], description: RewriteDescription) -> Committed:
+    def commit(self, bins: Sequence[Bin], description: Description) -> Committed:
         """Commit the bins that the commits of other writers still allow.
 
         Raises:
@@ -114,7 +99,7 @@ class BinCommitter:
             StorageError: the store failed, and the commit does not exist.
         """
         vectors = VectorWriter(self._store, self._clock)
-        draft = RewriteCommit(bins, description, self._rule, vectors)
+        draft = _RewriteCommit(bins, description, self, vectors)
         try:
             after = self._transaction.commit(draft)
         except KEEPS_FILES:
@@ -125,19 +110,8 @@ class BinCommitter:
         self.orphans += vectors.discard(file for bin_ in draft.chosen for file in bin_.added)
         return Committed(after.version, tuple(draft.verdicts))
 
-
-class RewriteRule:
-    """Decides which bins may be committed after the commits of other writers."""
-
-    def __init__(self, snapshot: Snapshot, files: pa.Table) -> None:
-        """Take the snapshot from which the bins are written, and the files that they remove."""
-        self._store, self._origin = snapshot.store, snapshot.metadata
-        self._origin_features = list_features(snapshot.protocol)
-        self._concurrent = ConcurrentCommits(files)
-        self._metadata = snapshot.metadata
-
     def judge(self, base: CommitBase, bins: Sequence[Bin]) -> Sequence[Verdict]:
-        """Return what may be committed of each bin.
+        """Return what may be committed of each bin after the commits of other writers.
 
         Raises:
             ConflictError: nothing; it has the reason for each bin.
@@ -146,8 +120,8 @@ class RewriteRule:
         # Check this before each attempt: another writer may have upgraded the protocol since the
         # last batch.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
-        gained = list_features(base.protocol) - self._origin_features
-        reason = find_conflict(self._origin, self._metadata, gained)
+        gained = list_features(base.protocol) - list_features(self._origin.protocol)
+        reason = find_conflict(self._origin.metadata, self._metadata, gained)
         if reason is not None:
             raise explain_conflict([reason] * len(bins))
         verdicts = self._concurrent.judge(
@@ -165,19 +139,15 @@ class RewriteRule:
         self._concurrent.rebase(concurrent)
 
 
-class RewriteCommit:
+@dataclass(slots=True)
+class _RewriteCommit:
     """The commit of a batch of bins; ``verdicts`` are those of the latest attempt."""
 
-    def __init__(
-        self,
-        bins: Sequence[Bin],
-        description: RewriteDescription,
-        rule: RewriteRule,
-        vectors: VectorWriter,
-    ) -> None:
-        self._bins, self._description = bins, description
-        self._rule, self._vectors = rule, vectors
-        self.verdicts: list[Verdict] = []
+    bins: Sequence[Bin]
+    description: Description
+    committer: BinCommitter
+    vectors: VectorWriter
+    verdicts: list[Verdict] = field(default_factory=list)
 
     @property
     def chosen(self) -> list[Bin]:
@@ -186,15 +156,19 @@ class RewriteCommit:
 
     def prepare(self, base: CommitBase) -> Actions:
         """See ``Draft.prepare``."""
-        verdicts = self._rule.judge(base, self._bins)
-        self.verdicts = [_attach(verdict, self._vectors, base) for verdict in verdicts]
-        bins, described = self.chosen, self._description
+        verdicts = self.committer.judge(base, self.bins)
+        self.verdicts = [_attach(verdict, self.vectors, base) for verdict in verdicts]
+        bins, described = self.chosen, self.description
         is_tagged = may_write_vectors(base.protocol, base.metadata)
         removed = [tag_removes(bin_) if is_tagged else bin_.removed for bin_ in bins]
         tombstones = [as_removes(files) for files in removed]
         return Actions(
-            description=described.of(bins),
-            read_version=described.read_version,
+            description=replace(
+                described,
+                metrics=commit_metrics(bins),
+                tags={**described.tags, **digest_tags(bins)},
+            ),
+            read_version=self.committer.read_version,
             added=[file for bin_ in bins for file in bin_.added],
             adds_rows=False,
             removed=pa.concat_tables([REMOVE_SCHEMA.empty_table(), *tombstones]),
@@ -202,7 +176,52 @@ class RewriteCommit:
 
     def rebase(self, base: CommitBase, concurrent: Tail) -> None:
         """See ``Draft.rebase``."""
-        self._rule.rebase(concurrent)
+        self.committer.rebase(concurrent)
+
+
+def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
+    """Return the tag with the row digest of a layout commit."""
+    digests = [bin_.digest for bin_ in bins if bin_.digest is not None]
+    if not digests:
+        return {}
+    return {DIGEST_TAG: encode_proof(reduce(add, digests, RowDigest()))}
+
+
+def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
+    """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, with the names of Delta."""
+    added = sorted(file.size_bytes for bin_ in bins for file in bin_.added)
+    removed_files = sum(bin_.removed.num_rows for bin_ in bins)
+    removed_bytes = sum(map(input_bytes, bins))
+
+    def quantile(share: float) -> int:
+        return added[min(int(len(added) * share), len(added) - 1)] if added else 0
+
+    metrics = {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": removed_files,
+        "numAddedBytes": sum(added),
+        "numRemovedBytes": removed_bytes,
+        "minFileSize": quantile(0),
+        "p25FileSize": quantile(0.25),
+        "p50FileSize": quantile(0.5),
+        "p75FileSize": quantile(0.75),
+        "maxFileSize": quantile(1),
+        "numDeletionVectorsRemoved": count_vectors(bins),
+    }
+    carried = sum(file.deletion_vector is not None for bin_ in bins for file in bin_.added)
+    if carried:  # of other writers; named as in Delta's DELETE
+        metrics["numDeletionVectorsAdded"] = carried
+    return {name: str(value) for name, value in metrics.items()}
+
+
+def input_bytes(bin_: Bin) -> int:
+    """Return the bytes of the files that a bin removes."""
+    return sum_sizes(bin_.removed)
+
+
+def count_vectors(bins: Sequence[Bin]) -> int:
+    """Return the number of removed files with a deletion vector."""
+    return sum(len(bin_.removed) - bin_.removed["deletion_vector"].null_count for bin_ in bins)
 
 
 def explain_conflict(reasons: Sequence[str]) -> ConflictError:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError, DeltactlError, UsageError
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -170,7 +171,7 @@ def _work_bytes(plan: OptimizePlan, options: OptimizeOptions) -> int:
     if least is None or plan.is_empty or plan.layout is not None:
         return plan.bytes_to_rewrite
     large = plan.files.filter(pc.greater_equal(plan.files["size_bytes"], least))
-    copied = int(pc.sum(large["size_bytes"]).as_py() or 0)
+    copied = sum_sizes(large)
     return plan.bytes_to_rewrite - copied + copied // _DECODING_OVER_COPYING
 
 
@@ -196,7 +197,7 @@ def _forecast_clusters(
         return {}
     spec = build_spec(snapshot, plan, options, "", context)
     bins = list(plan.iter_bins())
-    sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
+    sizes = [sum_sizes(files) for files in bins]
     values = _partition_values(snapshot, bins)
     largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
     clusters = [(number, layout.requests[number]) for number in largest]
@@ -305,7 +306,7 @@ def _run_round(
     failed = [(files, unusable[n]) for n, files in enumerate(plan.iter_bins()) if n in unusable]
     plan = drop_bins(plan, unusable)
     bins = list(plan.iter_bins())
-    sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
+    sizes = [sum_sizes(files) for files in bins]
     first = run.num_bins  # outputs of all rounds have different names
 
     values = _partition_values(snapshot, bins)

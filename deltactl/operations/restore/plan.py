@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VersionNotFoundError
-from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.file_actions import file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
@@ -205,8 +205,3 @@ def _select(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
     if predicate is None:
         return files
     return files.filter(predicate.evaluate(files["partition_values"]))
-
-
-def sum_sizes(files: pa.Table) -> int:
-    """Return the total size of files."""
-    return int(pc.sum(files["size_bytes"]).as_py() or 0)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import CommitScan
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.lifetimes import Lifetimes, version_ranges
 from deltactl.log.physical_names import locate
 from deltactl.numpy_types import Flags, Integers
@@ -106,5 +107,4 @@ def _needed_bytes(lifetimes: Lifetimes, hit: Flags, ends: Flags, planned: pa.Tab
     died = lifetimes.died - lifetimes.first
     needed = hit & (before[died] - before[born] > 0)
     paths = pc.unique(lifetimes.files["path"].filter(pa.array(needed)).drop_null())
-    chosen = planned.filter(pc.is_in(planned["path"], value_set=paths))
-    return int(pc.sum(chosen["size_bytes"]).as_py() or 0)
+    return sum_sizes(planned.filter(pc.is_in(planned["path"], value_set=paths)))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS, UNNAMED
 from deltactl.operations.vacuum.horizon import Horizon
@@ -70,7 +71,7 @@ class VacuumPlan:
     @property
     def size_bytes(self) -> int:
         """Return the total size of the files to remove."""
-        return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+        return sum_sizes(self.files)
 
     @property
     def unnamed_kept(self) -> int:

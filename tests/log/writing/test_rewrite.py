@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +21,9 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing import transaction
 from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.operations.optimize.rewrite_commit import BinCommitter, RewriteDescription
+from deltactl.operations.optimize.rewrite_commit import BinCommitter
 from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
@@ -35,17 +35,8 @@ from tests.support.table_builder import Column, TableBuilder, commit_path
 _NUMBERS = itertools.count()
 
 
-def no_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
-    return {"bins": str(len(bins))}
-
-
-DRAFT = RewriteDescription(
-    operation="OPTIMIZE",
-    parameters={"auto": False},
-    measure=no_metrics,
-    read_version=1,
-    engine_info="test",
-    tags={"a": "b"},
+DRAFT = Description(
+    operation="OPTIMIZE", parameters={"auto": False}, engine_info="test", tags={"a": "b"}
 )
 NEW = NewFile("p/new 1.parquet", {"p": None}, 5, 6, 7, "{}", {"t": "1"})
 
@@ -88,7 +79,7 @@ def test_the_lines_of_a_commit() -> None:
     assert (committed.version, committed.kept) == (2, (True,))
     info, add, *removes = read(builder.store, 2)
     assert info["commitInfo"]["tags"] == {"a": "b"}
-    assert info["commitInfo"]["operationMetrics"] == {"bins": "1"}
+    assert info["commitInfo"]["operationMetrics"]["numRemovedFiles"] == "2"
     assert add == {
         "add": {
             "path": "p/new%201.parquet",
