@@ -15,7 +15,7 @@ from deltactl.protocol.deletion_vectors import (
 from deltactl.protocol.stats import FieldPath
 
 FLOAT_STATS: Final = "float_stats"
-"""A column that file actions can have if their files may be copied: see ``keep_float_stats``."""
+"""A column that file actions can have if their files may be copied: see ``LoggedFloats``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,16 @@ from deltactl.log.commits.file_actions import ensure_complete, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
-from deltactl.operations.optimize.float_stats import float_stats_type, keep_float_stats
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.option_names import option
 from deltactl.parquet.data_file import FLOAT_STATS
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_columns import choose_stats_columns
+from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.units import format_count
 
 TWO_TEXTS = "listed under two path texts in the log"
@@ -92,7 +94,7 @@ def load_files(
 
     Of the statistics only those of floats of files from ``copies_from_bytes`` are kept.
     """
-    floats = None if copies_from_bytes is None else float_stats_type(snapshot)
+    floats = None if copies_from_bytes is None else _float_stats_type(snapshot)
     unmatched = table_bytes = 0
 
     def read(batch: pa.Table) -> pa.Table:
@@ -101,7 +103,7 @@ def load_files(
         table_bytes += sum_sizes(batch)
         files = batch.append_column("num_records", num_records(batch["stats"]))
         if floats is not None and copies_from_bytes is not None:
-            kept = keep_float_stats(batch, floats, copies_from_bytes)
+            kept = _keep_float_stats(batch, floats, copies_from_bytes)
             files = files.append_column(FLOAT_STATS, kept)
         files = files.drop_columns("stats")
         if names is not None:
@@ -115,6 +117,31 @@ def load_files(
     tables = [read(batch) for batch in snapshot.file_batches(_READ_COLUMNS)]
     files = pa.concat_tables(tables or [read(snapshot.files.select(_READ_COLUMNS))])
     return LoadedFiles(files, unmatched, table_bytes)
+
+
+def _float_stats_type(snapshot: Snapshot) -> pa.StructType | None:
+    """Return the type of the statistics of the float leaves; ``None`` if there are none.
+
+    Bounds of 32-bit floats are doubles too, because some readers parse them as such.
+    """
+    leaves = choose_stats_columns(snapshot.metadata, snapshot.protocol).leaves
+    paths = [leaf.path for leaf in leaves if leaf.kind == "float"]
+    if not paths:
+        return None
+    return stats_type(dict.fromkeys(paths, pa.float64()), paths, tight=True)
+
+
+def _keep_float_stats(files: pa.Table, kind: pa.StructType, min_bytes: int) -> pa.ChunkedArray:
+    """Return a list for each file: ``FLOAT_STATS`` if it is large enough, else empty.
+
+    An empty list takes the memory of an offset, and most tables have many more small files.
+    """
+    wanted = pc.and_(pc.greater_equal(files["size_bytes"], min_bytes), files["stats"].is_valid())
+    mask = pc.fill_null(wanted, False)
+    chunks = parse_stats(files["stats"].filter(mask), kind).chunks
+    offsets = np.concatenate([[0], np.cumsum(mask.to_numpy())]).astype(np.int32)
+    values = pa.concat_arrays(chunks or [pa.array([], kind)])
+    return pa.chunked_array([pa.ListArray.from_arrays(array_of(offsets), values)])
 
 
 def find_candidates(

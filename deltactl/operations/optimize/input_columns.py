@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -58,12 +57,8 @@ class _Place:
     type: pa.DataType
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    """A column of a file that no schema explains, and a column that fits but is not in the file."""
-
-    place: _Place
-    column: Field
+_Suspect = tuple[_Place, Field]
+"""A column of a file that no schema explains, and a column that fits but is not in the file."""
 
 
 @dataclass(slots=True)
@@ -119,7 +114,7 @@ class InputColumns:
                 self.uncounted.add(name)
             else:
                 self.nulls[name] += nulls
-        _ensure_none(path, [s for s in suspects if sum_nulls(s.place) != footer.num_rows])
+        _ensure_none(path, [it for it in suspects if sum_nulls(it[0]) != footer.num_rows])
 
     def find_difference(self, nulls: Mapping[str, int]) -> str | None:
         """Return a column whose nulls differ from those of the footers; ``None`` if there is none.
@@ -156,7 +151,7 @@ class InputColumns:
         taken = {*found.values(), *(e.name for e in self.reader.extra), *partition}
         lacking = [columns[name] for name, column in found.items() if column is None]
         suspects = [
-            _Suspect(place, column)
+            (place, column)
             for name, place in places.items()
             if name not in taken and not self._is_explained(name)
             for column in lacking
@@ -174,7 +169,7 @@ def _ensure_none(path: str, suspects: Sequence[_Suspect]) -> None:
     Other files do not matter: they may be newer than the mistake.
     """
     if suspects:
-        name, column = suspects[0].place.name, suspects[0].column.name
+        name, column = (it.name for it in suspects[0])
         raise SafetyError(
             f"{path!r} has a column {name!r} with values, which is not in the table's schema, and "
             f"lacks the column {column!r} of a type that fits: the values would be lost",
@@ -195,32 +190,27 @@ def _counting(
 ) -> Callable[[_Place], int | None]:
     """Return a function that gives the nulls of a column; ``None`` if it is nested, or unknown."""
     if isinstance(source, Source):
-        return partial(_sum_copied, source)
-    size = footer.serialized_size
-    found = read_stored_nulls(source.read_at(size, source.size() - END_BYTES - size))
-    # Writers omit the statistics of an empty row group.
-    is_empty = [not footer.row_group(index).num_rows for index in range(len(found))]
-    groups = [group for group, empty in zip(found, is_empty, strict=True) if not empty]
-    return partial(_sum_stored, groups)
 
+        def read(place: _Place) -> list[int | None]:
+            column = source.columns[place.name]
+            return [null_count(chunks_of(group, column)[0]) for group in source.groups]
 
-def _sum_copied(source: Source, place: _Place) -> int | None:
-    if not _is_flat(place):
-        return None
-    column = source.columns[place.name]
-    return _sum_counts([null_count(chunks_of(group, column)[0]) for group in source.groups])
+    else:
+        size = footer.serialized_size
+        found = read_stored_nulls(source.read_at(size, source.size() - END_BYTES - size))
+        # Writers omit the statistics of an empty row group.
+        groups = [group for n, group in enumerate(found) if footer.row_group(n).num_rows]
 
+        def read(place: _Place) -> list[int | None]:
+            return [group[place.leaf] for group in groups]
 
-def _sum_stored(groups: Sequence[Sequence[int | None]], place: _Place) -> int | None:
-    return _sum_counts([group[place.leaf] for group in groups]) if _is_flat(place) else None
+    def sum_nulls(place: _Place) -> int | None:
+        if place.type.num_fields or isinstance(place.type, pa.BaseExtensionType):
+            return None
+        counts = read(place)
+        return None if None in counts else sum(count or 0 for count in counts)
 
-
-def _is_flat(place: _Place) -> bool:
-    return not (place.type.num_fields or isinstance(place.type, pa.BaseExtensionType))
-
-
-def _sum_counts(counts: list[int | None]) -> int | None:
-    return None if None in counts else sum(count or 0 for count in counts)
+    return sum_nulls
 
 
 def _fits(stored: pa.DataType, column: Field, reader: RowReader) -> bool:

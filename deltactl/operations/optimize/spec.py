@@ -27,7 +27,7 @@ from deltactl.parquet.splice.copy_conditions import OutputSchema
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.schema import StructType, variant_groups
+from deltactl.protocol.schema import variant_groups
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
 from deltactl.storage.parallel import map_requests, run_together
 from deltactl.storage.store import Store
@@ -96,7 +96,9 @@ def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | 
     if min_bytes is None:
         return None
     reader, stats = _reader(snapshot), _stats_columns(snapshot)
-    any_codec = WriteOptions(variants=variant_groups(_stored_schema(snapshot)))
+    any_codec = WriteOptions(
+        variants=variant_groups(stored_schema(snapshot.metadata, snapshot.protocol))
+    )
     by_column: dict[str, list[StatsLeaf]] = {}
     for leaf in stats.leaves:
         by_column.setdefault(leaf.path[0], []).append(leaf)
@@ -119,10 +121,6 @@ def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
     return options.codec or resolve_codec(snapshot.properties.compression_codec)
 
 
-def _stored_schema(snapshot: Snapshot) -> StructType:
-    return stored_schema(snapshot.metadata, snapshot.protocol)
-
-
 def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
     names = row_tracking_columns(snapshot.metadata, snapshot.protocol)
     return None if names is None else RowTrackingColumns(*names)
@@ -137,7 +135,7 @@ def _write_options(
         level=options.codec_level,
         row_group_bytes=_row_group_bytes(options.memory_bytes, plan.layout is not None),
         data_page_version="2.0" if snapshot.properties.parquet_format_version >= "2" else "1.0",
-        variants=variant_groups(_stored_schema(snapshot)),
+        variants=variant_groups(stored_schema(snapshot.metadata, snapshot.protocol)),
     )
 
 

@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.cores import count_own_cores, find_byte_counter, may_get_cores, release_core
@@ -116,11 +115,12 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     counts = _Counts(InputColumns(spec.reader, spec.explained))
     if _is_copied_by_service(spec, task):
         release_core()
-    with (
-        _open_writer(store, name, spec, task) as writer,
-        closing(open_in_turn(store, task.files, _leave(spec, writer))) as opened,
-        closing(open_sources(store, _rule_of(spec, writer), task.files)) as sources,
-    ):
+    with _open_writer(store, name, spec, task) as writer, ExitStack() as stack:
+        rule = spec.copy if isinstance(writer, SpliceWriter) else None
+        # Files that may be copied are opened only when it is known that they are not.
+        leave = rule.may_copy if rule is not None else lambda _: False
+        opened = stack.enter_context(closing(open_in_turn(store, task.files, leave)))
+        sources = stack.enter_context(closing(open_sources(store, rule, task.files)))
         for entry in zip(task.files, opened, sources, strict=True):
             _rewrite_file(store, spec, entry, writer=writer, counts=counts)
         # A full verification decodes all rows again.
@@ -267,16 +267,6 @@ def _is_copied_by_service(spec: RewriteSpec, task: RewriteTask) -> bool:
     )
 
 
-def _leave(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> Callable[[DataFile], bool]:
-    """Return a mask of files that are opened only when it is known that they are not copied."""
-    rule = _rule_of(spec, writer)
-    return (lambda file: False) if rule is None else rule.may_copy
-
-
-def _rule_of(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> CopyRule | None:
-    return spec.copy if isinstance(writer, SpliceWriter) else None
-
-
 def _rewrite_file(
     store: Store,
     spec: RewriteSpec,
@@ -295,7 +285,12 @@ def _rewrite_file(
         if source is None or isinstance(source, DataFileError):
             steps: Sequence[Step] = [_encode_whole(spec, file, source, opened, counts)]
         else:
-            steps = _plan_steps(store, spec, source, deleted, writer=writer, counts=counts)
+            assert isinstance(writer, SpliceWriter) and spec.copy is not None  # noqa: S101, PT018
+            room = ROOM_FOR_ROW_GROUPS - writer.num_groups
+            steps = plan_steps(
+                store, spec.copy, source, deleted,
+                counts=counts.groups, is_local=writer.is_local, room=room,
+            )  # fmt: skip
         is_whole = deleted is None and all(isinstance(step, Encode) for step in steps)
         footer = source.metadata if isinstance(source, Source) else opened().metadata
         counted = data if source is None else source
@@ -343,24 +338,6 @@ def _encode_whole(
         # If Arrow can still read the file, it is encoded; else the encoding fails with the reason.
         counts.groups.encode(1, file.size_bytes, [CopyRefusal.INVALID])
     return Encode(None)
-
-
-def _plan_steps(
-    store: Store,
-    spec: RewriteSpec,
-    source: Source,
-    deleted: BitMap64 | None,
-    *,
-    writer: DataFileWriter | SpliceWriter,
-    counts: _Counts,
-) -> Sequence[Step]:
-    assert isinstance(writer, SpliceWriter) and spec.copy is not None  # noqa: S101, PT018
-    return plan_steps(
-        store, spec.copy, source, deleted,
-        counts=counts.groups,
-        is_local=writer.is_local,
-        room=ROOM_FOR_ROW_GROUPS - writer.num_groups,
-    )  # fmt: skip
 
 
 def with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.RecordBatch:
