@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote
 
-from deltactl.errors import NotATableError, StorageError
+from deltactl.errors import NotATableError, SafetyError, StorageError
 from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
 from deltactl.storage.store import Store
 
@@ -79,3 +79,17 @@ def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | Non
             if has_log(store, unquote(parent)):
                 return parent
     return None
+
+
+def ensure_no_table_above(store: Store, hint: str) -> None:
+    """Refuse a directory inside a Delta table, whose files may belong to that table.
+
+    Raises:
+        SafetyError: the message has the table.
+    """
+    above = find_table_above(store, levels=None)
+    if above is not None:
+        raise SafetyError(
+            f"{store.uri} is inside the Delta table {above}: a table cannot be inside another",
+            hint=hint,
+        )

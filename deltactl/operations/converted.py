@@ -27,7 +27,6 @@ from deltactl.protocol.actions import CONVERTED
 from deltactl.protocol.vacuum_names import writer_mask
 from deltactl.units import HOUR_MS
 
-_REFERENCE = ("path", "deletion_vector")
 # Some writers write the first files before the metaData.
 _FIRST_WRITE_MS = HOUR_MS
 
@@ -47,16 +46,17 @@ def was_converted(snapshot: Snapshot, scan: CommitScan) -> bool:
     if scan.first > 0 and metadata.created_time_ms is None:
         return True
     return any(
-        pc.any(pc.invert(writer_mask(names))).as_py() for names in _named(snapshot, scan)
+        pc.any(pc.invert(writer_mask(names))).as_py() for names in names_in_log(snapshot, scan)
     ) or (scan.first > 0 and _has_older_files(snapshot))
 
 
-def _named(snapshot: Snapshot, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
+def names_in_log(snapshot: Snapshot, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
+    """Yield the physical names in a snapshot, its tombstones and the commits of a scan."""
     store = snapshot.store
     yield event_names(store, scan.events)
     yield locate(store, scan.change_files["path"]).drop_null()
     for batches in (snapshot.tombstone_batches, snapshot.kept_batches):
-        yield from (file_names(store, batch) for batch in batches(_REFERENCE))
+        yield from (file_names(store, batch) for batch in batches(("path", "deletion_vector")))
 
 
 def _has_older_files(snapshot: Snapshot) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.contents import CommitReader
@@ -21,6 +21,8 @@ from deltactl.units import format_timestamp
 if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
     from deltactl.protocol.actions import Metadata
+
+_HINT: Final = "Run `deltactl describe-history --all` to list the versions and their times."
 
 
 def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
@@ -90,7 +92,7 @@ def resolve_timestamp(
         raise VersionNotFoundError(
             f"{asked} is before the first commit that is still in the log of {reader.store.uri} "
             f"(version {chosen[0]}, {format_timestamp(times[0])})",
-            hint="Run `deltactl describe-history` for the versions and their timestamps.",
+            hint=_HINT,
         )
     if position == len(times) and chosen[-1] == latest and times[-1] < timestamp_ms:
         if allow_later:
@@ -98,7 +100,7 @@ def resolve_timestamp(
         raise VersionNotFoundError(
             f"{asked} is after the latest commit of {reader.store.uri} "
             f"(version {latest}, {format_timestamp(times[-1])})",
-            hint="Omit the timestamp to read the latest version.",
+            hint=_HINT,
         )
     return chosen[position - 1]
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from deltactl.errors import MALFORMED
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.run_context import RunContext
@@ -52,17 +53,18 @@ def describe_clone(
     context: RunContext,
     copied: tuple[int, int] = (0, 0),
     removed: tuple[int, int] = (0, 0),
-) -> dict[str, Any]:
-    """Return the arguments of ``Description``; ``copied`` and ``removed``: files and bytes."""
+) -> Description:
+    """Return the description of a commit; ``copied`` and ``removed``: files and bytes."""
     parameters: dict[str, Any] = {"source": plan.source_name, "sourceVersion": plan.version}
     if plan.predicate is not None:
         parameters["predicate"] = json.dumps([plan.predicate], ensure_ascii=False)
     if properties:
         parameters["properties"] = json.dumps(dict(properties), ensure_ascii=False)
-    return {
-        "operation": CLONE,
-        "parameters": parameters,
-        "metrics": {
+    kind = "deep" if plan.deep else "shallow"
+    return Description(
+        operation=CLONE,
+        parameters=parameters,
+        metrics={
             "removedFilesSize": str(removed[1]),
             "numRemovedFiles": str(removed[0]),
             "sourceTableSize": str(plan.size_bytes),
@@ -70,15 +72,14 @@ def describe_clone(
             "copiedFilesSize": str(copied[1]),
             "sourceNumOfFiles": str(plan.num_files),
         },
-        "engine_info": engine_info(context.engine.name),
-        "tags": {
+        engine_info=engine_info(context.engine.name),
+        tags={
             **run_tags(context.run_id),
             _SOURCE_ID_TAG: plan.source_table_id,
-            _KIND_TAG: "deep" if plan.deep else "shallow",
+            _KIND_TAG: kind,
         },
-        "user_metadata": f"{'deep' if plan.deep else 'shallow'} clone of version {plan.version} "
-        f"of {plan.source_uri}",
-    }
+        user_metadata=f"{kind} clone of version {plan.version} of {plan.source_uri}",
+    )
 
 
 def find_past_clone(target: DeltaLog) -> PastClone | None:

@@ -6,13 +6,12 @@ from typing import Final
 
 from deltactl.errors import ConflictError, SafetyError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.table_probe import find_table_above
 from deltactl.operations.clone.progress import PROGRESS_FILE, CloneProgress, read_progress
 from deltactl.protocol.paths import decode_path
 from deltactl.storage.names import OWN_DIR, parse_scheme
 from deltactl.storage.store import Store
 
-_ELSEWHERE: Final = "Choose an empty directory outside the source for the clone."
+ELSEWHERE: Final = "Choose an empty directory outside the source for the clone."
 
 
 def ensure_apart(source: Store, target: Store) -> None:
@@ -24,14 +23,12 @@ def ensure_apart(source: Store, target: Store) -> None:
     for outer, inner in ((source, target), (target, source)):
         place = _place_in(outer, inner)
         if place == "":
-            raise SafetyError(
-                f"source and target are the same table: {source.uri}", hint=_ELSEWHERE
-            )
+            raise SafetyError(f"source and target are the same table: {source.uri}", hint=ELSEWHERE)
         if place is not None:
             what = "source" if outer is source else "target"
             raise SafetyError(
                 f"{inner.uri} is inside the {what} {outer.uri}: a table cannot be inside another",
-                hint=_ELSEWHERE,
+                hint=ELSEWHERE,
             )
 
 
@@ -49,20 +46,6 @@ def root_text(store: Store) -> str:
     if parse_scheme(store.uri) == "file":
         return "file:" + decode_path(store.uri.removeprefix("file://"))
     return store.uri
-
-
-def ensure_no_table_above(target: Store) -> None:
-    """Refuse a target inside another table, whose vacuum would remove its files.
-
-    Raises:
-        SafetyError: the message has the table.
-    """
-    above = find_table_above(target, levels=None)
-    if above is not None:
-        raise SafetyError(
-            f"{target.uri} is inside the Delta table {above}: a table cannot be inside another",
-            hint=_ELSEWHERE,
-        )
 
 
 def find_progress(target: Store) -> CloneProgress | None:

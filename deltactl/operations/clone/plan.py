@@ -1,26 +1,42 @@
-"""Plan a clone: the version of the source, and the files and state of the target."""
+"""Plan a clone: the version of the source, and the files and state of the target.
+
+Source of the state: PROTOCOL.md, "In-Commit Timestamps", "Row Tracking", "Clustered Table"; the
+rules of CLONE in Delta on Spark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.paths import COPY_SCHEMA, absolute_files, relative_files
 from deltactl.operations.clone.places import root_text
-from deltactl.operations.clone.state import clone_domains, clone_metadata, clone_protocol
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.deletion_vectors import vector_files
-from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.features import Operation, ensure_supported, list_features, merge_protocols
+from deltactl.protocol.new_tables import choose_protocol, list_property_features
+
+# Properties about commits of the source, which a clone does not have, and about its coordinator.
+_OF_THE_SOURCE: Final = (
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+    "delta.requireCheckpointProtectionBeforeVersion",
+    "io.unitycatalog.tableId",
+    "ucTableId",
+)
+_COORDINATION: Final = "delta.coordinatedCommits."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +92,7 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
     source.ensure_exists()
     version = options.version
     if options.timestamp_ms is not None:
-        try:
-            version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
-        except VersionNotFoundError as error:
-            raise VersionNotFoundError(
-                error.message,
-                hint="Run `deltactl describe-history --all` to list the versions and their times.",
-            ) from error
+        version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
     if version is not None:
         source.ensure_has(version)
     snapshot = source.snapshot(version)
@@ -114,9 +124,9 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str) -> Clon
         None if where is None else where.sql,
         files,
         copies,
-        clone_protocol(snapshot.protocol, options.properties),
-        clone_metadata(snapshot.metadata, table_id, options.properties),
-        clone_domains(snapshot),
+        _clone_protocol(snapshot.protocol, options.properties),
+        _clone_metadata(snapshot.metadata, table_id, options.properties),
+        _clone_domains(snapshot),
     )
 
 
@@ -124,3 +134,30 @@ def _choose_files(snapshot: Snapshot, where: PartitionPredicate | None) -> Itera
     yield ADD_SCHEMA.empty_table()
     for batch in snapshot.file_batches():
         yield batch if where is None else batch.filter(where.evaluate(batch["partition_values"]))
+
+
+def _clone_metadata(source: Metadata, table_id: str, properties: Mapping[str, str]) -> Metadata:
+    """Return the metadata of a clone: the source's, with its own id and properties."""
+    configuration = {
+        key: value
+        for key, value in source.configuration.items()
+        if key not in _OF_THE_SOURCE and not key.startswith(_COORDINATION)
+    }
+    folded = {key.lower() for key in properties}
+    kept = {key: value for key, value in configuration.items() if key.lower() not in folded}
+    return replace(source, id=table_id, configuration=kept | dict(properties))
+
+
+def _clone_protocol(source: Protocol, properties: Mapping[str, str]) -> Protocol:
+    """Return the source's protocol, with the features that properties need."""
+    needed = list_property_features(properties) - list_features(source)
+    return merge_protocols(source, choose_protocol(needed)) if needed else source
+
+
+def _clone_domains(source: Snapshot) -> tuple[DomainMetadata, ...]:
+    """Return the domains that are copied: clustering columns, and the high-water mark of row ids.
+
+    Other domains belong to their writers and describe the source.
+    """
+    found = (source.domains.get(name) for name in (ROW_TRACKING_DOMAIN, CLUSTERING_DOMAIN))
+    return tuple(domain for domain in found if domain is not None and not domain.removed)

@@ -18,11 +18,11 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.table_probe import ensure_no_table_above
 from deltactl.log.writing.action_lines import all_change_data
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import tracks_row_ids
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.clone.commits import (
@@ -32,7 +32,7 @@ from deltactl.operations.clone.commits import (
 )
 from deltactl.operations.clone.copies import copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_progress
+from deltactl.operations.clone.places import ELSEWHERE, ensure_apart, find_progress
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.progress import (
     PROGRESS_FILE,
@@ -46,12 +46,12 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
-    recheck_sources,
     warn_of_vacuum,
     with_clone_note,
 )
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.manifest.refresh import refresh_manifests
+from deltactl.operations.missing_files.find import find_missing_again
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties
@@ -110,7 +110,7 @@ def clone_table(
     )
     if target_log.exists:
         return _find_done(target_log, plan, context, dry_run)
-    ensure_no_table_above(target)
+    ensure_no_table_above(target, ELSEWHERE)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
     _ensure_free(target, wanted)
     _log.info(
@@ -237,7 +237,8 @@ def _make_shallow(
         _commit(target_log, plan, options, context, files)
     _follow(target_log, plan, context)
     # A vacuum of another tool does not read the note.
-    gone = recheck_sources(snapshot, plan, context)
+    done = "the clone was created"
+    gone = find_missing_again(snapshot.store, plan.files, context, done, target.uri)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 
 
@@ -247,7 +248,7 @@ def _commit(
     # All files of a deep clone are copies, also those of an earlier run that did not finish.
     counts = (plan.num_files, plan.size_bytes) if plan.deep else (0, 0)
     actions = Actions(
-        description=Description(**describe_clone(plan, options.properties, context, counts)),
+        description=describe_clone(plan, options.properties, context, counts),
         read_version=-1,
         protocol=plan.protocol,
         metadata=plan.metadata,

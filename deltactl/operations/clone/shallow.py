@@ -23,7 +23,7 @@ from deltactl.log.table_probe import has_log
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
-from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
@@ -144,21 +144,6 @@ def _write(store: Store, note: CloneNote) -> None:
 def _drop(store: Store, note: CloneNote) -> None:
     with suppress(DeltactlError):  # a vacuum names it
         drop_note(store, note)
-
-
-def recheck_sources(
-    snapshot: Snapshot, plan: ClonePlan, context: RunContext
-) -> tuple[Missing, ...]:
-    """Return the files of the clone that were removed by a vacuum that began before the note."""
-    try:
-        files = plan.files.select(PRESENCE_COLUMNS)
-        return find_missing(snapshot.store, [files], context.without_cancel())
-    except DeltactlError as error:
-        context.warn(
-            "the clone was created, but its files could not be checked again: "
-            f"{error.message}; run `deltactl check` on it"
-        )
-        return ()
 
 
 def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[Store]:

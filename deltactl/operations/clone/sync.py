@@ -17,7 +17,6 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
@@ -121,9 +120,7 @@ def sync_clone(
         )
         after = transaction.commit(
             RestoreCommit(
-                description=Description(
-                    **describe_clone(plan, options.properties, context, counts, removed)
-                ),
+                description=describe_clone(plan, options.properties, context, counts, removed),
                 read_version=before,
                 ensure=_ensure_may_write,
                 added=_without_versions(update.added),

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
-from deltactl.log.table_probe import find_inner_table, find_table_above, is_in_log
+from deltactl.log.table_probe import find_inner_table, is_in_log
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -173,18 +173,3 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
                 "every data file is valid, delete _spark_metadata. A file that it does not list "
                 "may contain duplicate rows.",
             )
-
-
-def ensure_no_table_above(store: Store) -> None:
-    """Refuse a directory inside a Delta table, whose files may belong to that table.
-
-    Raises:
-        SafetyError: the message has the table.
-    """
-    above = find_table_above(store, levels=None)
-    if above is not None:
-        raise SafetyError(
-            f"{store.uri} is inside the Delta table {above}: a table cannot be inside another",
-            hint="Copy the files to a directory outside that table. Do not move them: that table "
-            "may use them.",
-        )

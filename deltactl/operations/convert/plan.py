@@ -12,8 +12,7 @@ import pyarrow as pa
 from deltactl.errors import ConversionError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.convert.directory import LeftOut
-from deltactl.operations.convert.footers import Footers
-from deltactl.operations.convert.hidden import find_hidden, note_hidden
+from deltactl.operations.convert.footers import Footers, find_hidden, note_hidden
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import (
     Partitioning,

@@ -10,13 +10,14 @@ import json
 
 from deltactl.errors import SafetyError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.table_probe import ensure_no_table_above
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.log.writing.transaction import Transaction
-from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
+from deltactl.operations.convert.directory import list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.plan import ConvertPlan, plan_convert
@@ -50,7 +51,11 @@ def convert_directory(
     if report := log.retry_after_cleanup(lambda: _describe_table(log, context, dry_run=dry_run)):
         return report
     _ensure_no_old_log(log)
-    ensure_no_table_above(store)
+    ensure_no_table_above(
+        store,
+        "Copy the files to a directory outside that table. Do not move them: that table may use "
+        "them.",
+    )
     listed_ms = context.clock.now_ms()
     files = AddedFiles(store, context.clock)
     directory = list_directory(store)

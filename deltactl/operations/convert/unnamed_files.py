@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import CommitScan
-from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.convert.directory import PARQUET_ENDINGS
+from deltactl.operations.converted import names_in_log
 
-_REFERENCE: Final = ("path", "deletion_vector")
 _PARQUET: Final = rf"(?i)(?:{'|'.join(map(re.escape, PARQUET_ENDINGS))})$"
 _HIDDEN: Final = r"(?:^|/)[._](?:[^/=]*/|[^/]*$)"
 """A hidden file, or a directory in its path, as ``list_directory`` decides."""
@@ -31,7 +30,7 @@ def count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
     """
     parts = snapshot.store.walk_tree(lambda directory: not _is_hidden(f"{directory}/"))
     names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())
-    for batch in _named(snapshot, scan):
+    for batch in names_in_log(snapshot, scan):
         names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
     return len(names)
 
@@ -45,11 +44,3 @@ def _only_data_files(names: Sequence[str]) -> pa.Array:
 
 def _is_hidden(directory: str) -> bool:
     return re.search(_HIDDEN, directory) is not None
-
-
-def _named(snapshot: Snapshot, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
-    """Yield the physical names in the adds and removes of the log."""
-    store = snapshot.store
-    for batches in (snapshot.kept_batches, snapshot.tombstone_batches):
-        yield from (file_names(store, batch) for batch in batches(_REFERENCE))
-    yield event_names(store, scan.events)

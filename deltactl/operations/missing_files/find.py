@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Task
-from deltactl.errors import InterruptedRunError
+from deltactl.errors import DeltactlError, InterruptedRunError
 from deltactl.operations.history.restorable import list_names
 from deltactl.operations.missing_files.tasks import (
     PresenceResult,
@@ -76,6 +77,20 @@ def find_missing(
             f"{len(elsewhere)} files on other storage were not checked, such as {min(elsewhere)!r}"
         )
     return tuple(Missing(name, problems[name]) for name in sorted(problems))
+
+
+def find_missing_again(
+    store: Store, files: pa.Table, context: RunContext, done: str, where: str
+) -> tuple[Missing, ...]:
+    """Look for files after a commit that is ``done``: a vacuum may have removed some meanwhile."""
+    try:
+        return find_missing(store, [files.select(PRESENCE_COLUMNS)], context.without_cancel())
+    except DeltactlError as error:
+        context.warn(
+            f"{done}, but its files could not be checked again: {error.message}; run "
+            f"`deltactl check {shlex.quote(where)}`"
+        )
+        return ()
 
 
 def _without_listed(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.file_actions import file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -82,25 +81,15 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
     """
     log.ensure_exists()
     current = log.snapshot()
-    version = _choose_version(log, current, options)
+    version = options.version
+    if version is None:
+        assert options.timestamp_ms is not None
+        version = log.version_at(current.metadata, options.timestamp_ms)
     log.ensure_has(version)
     target = current if version == current.version else log.snapshot(version)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
     return Versions(log, current, target)
-
-
-def _choose_version(log: DeltaLog, current: Snapshot, options: RestoreOptions) -> int:
-    if options.version is not None:
-        return options.version
-    assert options.timestamp_ms is not None
-    try:
-        return log.version_at(current.metadata, options.timestamp_ms)
-    except VersionNotFoundError as error:
-        raise VersionNotFoundError(
-            error.message,
-            hint="Run `deltactl describe-history --all` to list the versions and their times.",
-        ) from error
 
 
 def plan_restore(

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from deltactl.errors import (
     CorruptLogError,
-    DeltactlError,
     InterruptedRunError,
     SafetyError,
 )
@@ -29,12 +28,7 @@ from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files.away import find_away_refusal
-from deltactl.operations.missing_files.find import (
-    PRESENCE_COLUMNS,
-    Missing,
-    find_missing,
-    list_missing,
-)
+from deltactl.operations.missing_files.find import find_missing_again, list_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
@@ -113,7 +107,8 @@ def restore_table(
         raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
     log.ensure_can_commit()
     after = _commit(versions, plan, options, context, files)
-    gone = _look_again(log, plan, context)
+    # A vacuum that began before the restore may have removed some of them.
+    gone = find_missing_again(log.store, plan.added, context, "the version is restored", log.uri)
     run_after_commit(log, versions.current, after, context)
     return replace(report, version_after=after.version, gone=gone)
 
@@ -302,16 +297,3 @@ def _sql_timestamp(timestamp_ms: int) -> str:
     text = format_timestamp(timestamp_ms).replace("T", " ").removesuffix("Z")
     seconds, _, fraction = text.partition(".")
     return f"{seconds}.{fraction.rstrip('0') or '0'}"
-
-
-def _look_again(log: DeltaLog, plan: RestorePlan, context: RunContext) -> tuple[Missing, ...]:
-    """Return the restored files that a vacuum, which began before the restore, has removed."""
-    try:
-        added = plan.added.select(PRESENCE_COLUMNS)
-        return find_missing(log.store, [added], context.without_cancel())
-    except DeltactlError as error:
-        context.warn(
-            "the version is restored, but its files could not be checked again: "
-            f"{error.message}; run `deltactl check {shlex.quote(log.uri)}`"
-        )
-        return ()
