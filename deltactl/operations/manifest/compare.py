@@ -1,7 +1,7 @@
 """Compare a stored manifest with the lines that it should have, in any order.
 
-Other writers use another order. Large manifests are compared in parts: the lines of both sides are
-divided by a hash, and the texts of each part are compared.
+Other writers use another order. Large manifests are compared in parts, by a sum of keyed hashes of
+128 bits of all lines.
 """
 
 from __future__ import annotations
@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from deltactl.operations.manifest.lines import ManifestLines
-from deltactl.storage.local.spill import Spill
 from deltactl.storage.store import Store
 
 T = TypeVar("T", bytes, memoryview, bytes | memoryview)
 
 _LARGE_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 8 << 20
-_MEMORY_BYTES: Final = 64 << 20
-_PART_BYTES: Final = 16 << 20
-_SCHEMA: Final = pa.schema([("line", pa.binary())])
 
 
 def is_large(lines: ManifestLines, number: int) -> bool:
@@ -44,24 +39,11 @@ def is_stored(lines: ManifestLines, number: int, output: Store, name: str) -> bo
     """Return whether a stored manifest has the lines of a large one.
 
     Raises:
-        StorageError: the store failed, or the disk for spilled lines is too small.
+        StorageError: the store failed, or the file with the lines cannot be read.
     """
     if is_same(lines.blocks(number), output, name):
         return True
-    num_parts = lines.size_bytes(number) // _PART_BYTES + 1
-    with (
-        Spill(_SCHEMA, _MEMORY_BYTES) as wanted,
-        Spill(_SCHEMA, _MEMORY_BYTES) as found,
-    ):
-        counts = (
-            _divide(lines.blocks(number), wanted, num_parts),
-            _divide(_read(output, name), found, num_parts),
-        )
-        if counts[0] != counts[1]:
-            return False
-        return all(
-            _sorted_lines(wanted, part) == _sorted_lines(found, part) for part in range(num_parts)
-        )
+    return _sum_lines(lines.blocks(number)) == _sum_lines(_read(output, name))
 
 
 def is_same(blocks: Iterable[memoryview], output: Store, name: str) -> bool:
@@ -89,22 +71,15 @@ def _cut(blocks: Iterable[T]) -> Iterator[T]:
             yield block[first : first + _READ_BYTES]
 
 
-def _divide(blocks: Iterable[bytes | memoryview], parts: Spill, num_parts: int) -> int:
-    """Keep the lines of a text by their hash; return their number."""
-    from deltactl.log.keyed_hash import hash_pairs
+def _sum_lines(blocks: Iterable[bytes | memoryview]) -> tuple[int, int]:
+    """Return the number of lines of a text, and the sum of their hashes."""
+    from deltactl.log.keyed_hash import add_sums, sum_of_hashes
 
-    count = 0
+    count = total = 0
     for found in _split(blocks):
-        lines = pa.array(found, pa.binary())
-        hashes, _ = hash_pairs(pa.chunked_array([lines]))
-        places = (hashes % np.uint64(num_parts)).astype(np.int64)
-        pieces = [
-            (part, pa.record_batch([lines.filter(pa.array(places == part))], schema=_SCHEMA))
-            for part in range(num_parts)
-        ]
-        parts.keep(pieces, lines.nbytes)
         count += len(found)
-    return count
+        total = add_sums(total, sum_of_hashes(pa.array(found, pa.binary())))
+    return count, total
 
 
 def _split(blocks: Iterable[bytes | memoryview]) -> Iterator[list[bytes]]:
@@ -116,7 +91,3 @@ def _split(blocks: Iterable[bytes | memoryview]) -> Iterator[list[bytes]]:
             yield (whole + end).splitlines()
     if rest:
         yield rest.splitlines()
-
-
-def _sorted_lines(parts: Spill, part: int) -> list[bytes]:
-    return sorted(line for rows in parts.take(part) for line in rows.column(0).to_pylist())

@@ -85,8 +85,6 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(content, "_RENDERED_ROWS", 7)
     monkeypatch.setattr(compare, "_LARGE_BYTES", 50)
     monkeypatch.setattr(compare, "_READ_BYTES", 2000)
-    monkeypatch.setattr(compare, "_MEMORY_BYTES", 3000)
-    monkeypatch.setattr(compare, "_PART_BYTES", 4000)
     yield folder
     assert not list(folder.iterdir())
     assert not [name for name in open_spills() if str(folder) in name]
