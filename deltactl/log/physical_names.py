@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,13 +17,10 @@ from deltactl.storage.store import Store
 # name.
 _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
 
-_SLASH, _DOT, _COLON = b"/.:"
-
 # Characters of a decoded name that not all readers leave as they are.
 _CONTROLS = "".join(map(chr, (*range(0x20), 0x7F)))
 _MISREAD = r"[\\?#\x00-\x1F\x7F]|^ | $"
 _URL_TRIMMED = _CONTROLS[:-1] + " "
-_IS_MISREAD = np.isin(np.arange(256), list(f"\\?#{_CONTROLS}".encode()))
 
 
 def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -33,8 +29,6 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     Raises:
         SafetyError: it is not known whether one of the names is in the root.
     """
-    if not _may_be_odd(names):
-        return names
     odd = pc.fill_null(pc.match_substring_regex(names, _ODD), False)
     if not pc.any(odd).as_py():
         return names
@@ -96,10 +90,10 @@ def misread_names(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     breaks and tabs are left out, and so are spaces at the ends. For some reads it escapes control
     characters. Other readers use the names as they are.
     """
-    if not _may_be_misread(names):
+    is_odd = pc.fill_null(pc.match_substring_regex(names, _MISREAD), False)
+    if not pc.any(is_odd).as_py():
         return names.slice(0, 0)
-    is_odd = pc.match_substring_regex(names, _MISREAD)
-    odd = names.filter(pc.fill_null(is_odd, False)).combine_chunks()
+    odd = names.filter(is_odd).combine_chunks()
     url = pc.replace_substring_regex(pc.utf8_trim(odd, _URL_TRIMMED), r"(?s)[\t\r\n]|[?#].*", "")
     escaped = odd
     for code in (*range(0x20), 0x7F):
@@ -107,28 +101,3 @@ def misread_names(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     taken = pa.chunked_array([pc.replace_substring(url, "\\", "/"), escaped])
     located = locate(store, taken.filter(pc.not_equal(taken, "")))
     return located.drop_null()
-
-
-def _may_be_misread(names: pa.ChunkedArray) -> bool:
-    if any(pc.any(edge(names, " ")).as_py() for edge in (pc.starts_with, pc.ends_with)):
-        return True
-    texts = (chunk.buffers()[2] for chunk in names.chunks)
-    return any(_IS_MISREAD[np.frombuffer(text or b"", np.uint8)].any() for text in texts)
-
-
-def _may_be_odd(names: pa.ChunkedArray) -> bool:
-    """Return False if every name is plain. This takes half the time of the regular expression.
-
-    All names are searched at once for a slash before a slash or dot, or after a colon.
-    """
-    edges = (pc.starts_with(names, "/"), pc.starts_with(names, "."), pc.ends_with(names, "/"))
-    if any(pc.any(edge).as_py() for edge in edges):
-        return True
-    for chunk in names.chunks:
-        _, _, data = chunk.buffers()
-        text = np.frombuffer(b"" if data is None else data, np.uint8)
-        slashes = np.flatnonzero(text == _SLASH)
-        after = text[slashes[slashes + 1 < len(text)] + 1]
-        if ((after == _SLASH) | (after == _DOT)).any() or (text[slashes - 1] == _COLON).any():
-            return True
-    return False
