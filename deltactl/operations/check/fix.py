@@ -7,7 +7,7 @@ several texts, one is always kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -152,9 +152,7 @@ def repair_paths(
     )
     after = transaction.commit(_RemoveCommit(log.uri, pairs.files, report, context))
     run_after_commit(log, snapshot, after, context)
-    return PathRepairReport(
-        snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, after.version
-    )
+    return replace(report, version_after=after.version)
 
 
 def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
@@ -164,8 +162,6 @@ def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
     path_texts = PathTextIndex(log.uri)
     for batch in snapshot.file_batches(PATH_COLUMNS):
         path_texts.take_live(batch)
-    for batch in snapshot.tombstone_batches(PATH_COLUMNS):
-        path_texts.take_removed(batch)
     _take_commits(log, path_texts)
     return snapshot, find_path_pairs(log, snapshot, path_texts)
 

@@ -33,7 +33,7 @@ from deltactl.operations.check.commits import (
 from deltactl.operations.check.files import FileCheck
 from deltactl.operations.check.findings import Findings, to_table
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.operations.check.path_encoding.report import check_path_pairs
+from deltactl.operations.check.path_encoding.pairs import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
 from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
 from deltactl.operations.check.redundant import (

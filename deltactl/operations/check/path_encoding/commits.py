@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,11 +16,13 @@ from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import as_long, as_text
+from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_info import RESTORE
-from deltactl.numpy_types import WideHashes
+from deltactl.numpy_types import Flags, Integers, WideHashes
 from deltactl.operations.check.path_encoding.history import (
     Event,
     LiveText,
@@ -27,11 +30,13 @@ from deltactl.operations.check.path_encoding.history import (
     UnmatchedRemove,
     find_live_texts,
 )
-from deltactl.operations.check.path_encoding.rewrites import RewriteTracker
 from deltactl.protocol.deletion_vectors import unique_ids
 
 _GONE: Final = "the commits that show what the writer intended are no longer in the log"
 _TOMBSTONES: Final = ("path", "encoded_path", "deletion_vector")
+
+_NO_FILES: Final = np.zeros(0, "S16")
+_NO_VERSIONS: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class PathHistory:
         self._restores: dict[int, int | None] = {}
         self._start: dict[str, Texts] = {}
         self._start_version = -1
-        self._rewrites = RewriteTracker()
+        self._rewrites = _RewriteTracker()
         first = self._find_first()
         try:
             if first > 0:
@@ -127,7 +132,7 @@ class PathHistory:
         """Discard all intents, because commits cannot be read."""
         self._events.clear()
         self._restores.clear()
-        self._rewrites = RewriteTracker()
+        self._rewrites = _RewriteTracker()
         self._begin(self._snapshot)
 
     def _begin(self, base: Snapshot) -> None:
@@ -190,3 +195,58 @@ class PathHistory:
         rows = zip(*(column.to_pylist() for column in columns), versions, changes, strict=True)
         for name, key, text, vector, version, change in rows:
             yield name, Event(version, is_add, key, text, vector, change)
+
+
+@dataclass(slots=True)
+class _RewriteTracker:
+    """Track files added by some commits; ``removed_by`` is the first commit that removed one.
+
+    If a ``remove`` did not match its file, and a later commit removed the files that replaced it,
+    the file may have the only copy of its rows.
+
+    A commit with ``dataChange`` false moves rows: the files that it adds replace those that it
+    removes. Memory: 24 bytes for each tracked file.
+    """
+
+    removed_by: dict[int, int] = field(default_factory=dict)
+    _files: WideHashes = field(default_factory=lambda: _NO_FILES)
+    _versions: Integers = field(default_factory=lambda: _NO_VERSIONS)
+
+    def take(self, parsed: ParsedCommits, tracked: Iterable[int]) -> None:
+        """Process the next commits, in order.
+
+        The added files of the versions in ``tracked`` are tracked from now on.
+        """
+        wanted = set(tracked)
+        if not (len(self._files) or wanted):
+            return
+        added, removed = (wide_hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
+        changes = parsed.removes["data_change"].fill_null(True).to_numpy(zero_copy_only=False)
+        for version in parsed.versions:
+            adds, removes = _rows_of(parsed.adds, version), _rows_of(parsed.removes, version)
+            self._remove(removed[removes], changes[removes], added[adds], version)
+            if version in wanted:
+                self._track(added[adds], version)
+
+    def _remove(self, removed: WideHashes, changes: Flags, added: WideHashes, version: int) -> None:
+        if not (len(removed) and len(self._files)):
+            return
+        is_removed = np.isin(self._files, removed)
+        is_lost = np.isin(self._files, removed[changes.astype(np.bool_)])
+        for owner in np.unique(self._versions[is_lost]).tolist():
+            self.removed_by.setdefault(owner, version)
+        moved = np.unique(self._versions[is_removed & ~is_lost]).tolist()
+        self._files, self._versions = self._files[~is_removed], self._versions[~is_removed]
+        for owner in moved:
+            self._track(added, owner)
+
+    def _track(self, files: WideHashes, version: int) -> None:
+        self._files = np.concatenate([self._files, files])
+        owners = np.full(len(files), version, np.int64)
+        self._versions = np.concatenate([self._versions, owners])
+
+
+def _rows_of(files: pa.Table, version: int) -> slice:
+    """Return the rows of one commit; the rows are sorted by version."""
+    first, last = np.searchsorted(files["version"].to_numpy(), [version, version + 1])
+    return slice(int(first), int(last))

@@ -6,17 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, find_path_problem
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.path_encoding.commits import PathHistory, Writer
 from deltactl.operations.check.path_encoding.history import LiveText
 from deltactl.protocol.paths import is_absolute
@@ -29,6 +30,12 @@ class PairVerdict(StrEnum):
     REMOVE = "remove"
     UNCERTAIN = "uncertain"
     WANTED = "wanted"
+
+
+_CODES: Final = {
+    PairVerdict.REMOVE: "PATH_ENCODING",
+    PairVerdict.UNCERTAIN: "PATH_ENCODING_DOUBTFUL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +95,14 @@ def find_path_pairs(
 
     Commits are read again only if one has.
 
-    ``path_texts`` are the live files, and all removes of commits and of the checkpoint; ``skip``
-    are checkpoints that cannot be used.
+    ``path_texts`` are the live files and all removes of commits; ``skip`` are checkpoints that
+    cannot be used.
+
+    Raises:
+        CorruptLogError: the tombstones of the checkpoint cannot be read.
     """
+    for batch in snapshot.tombstone_batches(PATH_COLUMNS):
+        path_texts.take_removed(batch)
     hashes = path_texts.find()
     if not len(hashes):
         return None
@@ -221,3 +233,49 @@ def count_rows(found: Sequence[PathPair]) -> int | None:
     """Return the number of rows of all pairs; ``None`` if it is not known for one."""
     rows = [it.num_rows for it in found]
     return None if None in rows else sum(it or 0 for it in rows)
+
+
+def check_path_pairs(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    path_texts: PathTextIndex,
+    broken: frozenset[Checkpoint],
+    findings: Findings,
+) -> None:
+    """Find live files whose ``remove`` has another path text, and files that are live under two.
+
+    ``path_texts`` contains the live files and the removes of the commits.
+
+    Raises:
+        CorruptLogError: the tombstones of the checkpoint cannot be read.
+    """
+    found = find_path_pairs(log, snapshot, path_texts, broken)
+    if found is None:
+        return
+    wanted = 0
+    for pair in found.found:
+        if pair.verdict is PairVerdict.WANTED:
+            wanted += 1
+            continue
+        version = None if pair.removed is None else pair.removed.version
+        findings.add(
+            _CODES[pair.verdict],
+            _say(pair),
+            version=pair.added.version if version is None else version,
+            file=pair.path,
+        )
+    if wanted:
+        findings.note(
+            f"{format_count(wanted, 'file is', 'files are')} live, which is right. A remove "
+            "action with another path text did not remove the file, and a later RESTORE "
+            "restored the file"
+        )
+
+
+def _say(pair: PathPair) -> str:
+    there = {
+        True: "the file exists",
+        False: "the file is missing",
+        None: "the file is on other storage",
+    }
+    return f"{pair.problem}; {pair.added} added it; {there[pair.exists]}"
