@@ -26,6 +26,9 @@ from deltactl.log.committers.settle import Sleep
 
 if TYPE_CHECKING:
     from deltactl.log.delta_log import DeltaLog
+    from deltactl.log.writing.added_files import AddedFiles
+    from deltactl.log.writing.commit_base import CommitBase
+    from deltactl.log.writing.transaction import Transaction
 
 
 def do_nothing() -> None:
@@ -86,6 +89,14 @@ class RunContext:
         """Warn in a dry run that a safety rule would refuse the real run; ``None``: none would."""
         if refusal is not None:
             self.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+
+    def transaction(
+        self, log: DeltaLog, base: CommitBase, files: AddedFiles | None = None
+    ) -> Transaction:
+        """Begin a transaction with the clock of the run; see :class:`Transaction`."""
+        from deltactl.log.writing.transaction import Transaction  # not for runs that only read
+
+        return Transaction(log, base, clock=self.clock, sleep=self.sleep, files=files)
 
     def run(self, worker: Worker[P, R], tasks: Iterable[Task[P]]) -> Iterator[Done[R] | Failed]:
         """Run tasks on the engine; see :meth:`deltactl.engine.base.Engine.run`."""

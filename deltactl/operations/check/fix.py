@@ -27,7 +27,6 @@ from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description
 from deltactl.log.writing.run_tags import engine_info, run_tags
-from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.path_encoding.pairs import (
@@ -147,9 +146,7 @@ def repair_paths(
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
     log.ensure_can_commit()
-    transaction = Transaction(
-        log, CommitBase.of(snapshot), clock=context.clock, sleep=context.sleep
-    )
+    transaction = context.transaction(log, CommitBase.of(snapshot))
     after = transaction.commit(_RemoveCommit(log.uri, pairs.files, report, context))
     run_after_commit(log, snapshot, after, context)
     return replace(report, version_after=after.version)

@@ -24,7 +24,6 @@ from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import tracks_row_ids
-from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.clone.commits import (
     clone_txn,
     describe_clone,
@@ -257,8 +256,7 @@ def _commit(
         txn=clone_txn(plan, context.clock.now_ms()),
     )
     base = CommitBase(-1, plan.protocol, plan.metadata)
-    transaction = Transaction(log, base, clock=context.clock, sleep=context.sleep, files=files)
-    if not transaction.create(actions):
+    if not context.transaction(log, base, files).create(actions):
         raise ConflictError(
             f"another writer created a table at {log.uri} during the run. This run did not "
             "change that table",

@@ -18,7 +18,6 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
-from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone.changes import ensure_unchanged
 from deltactl.operations.clone.commits import (
@@ -115,9 +114,7 @@ def sync_clone(
         counts = (update.added.num_rows, sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
         base = CommitBase.of(update.current)
-        transaction = Transaction(
-            target_log, base, clock=context.clock, sleep=context.sleep, files=files
-        )
+        transaction = context.transaction(target_log, base, files)
         after = transaction.commit(
             RestoreCommit(
                 description=describe_clone(plan, options.properties, context, counts, removed),

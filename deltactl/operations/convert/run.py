@@ -16,7 +16,6 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.run_tags import engine_info
-from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.convert.directory import list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions
@@ -81,13 +80,8 @@ def convert_directory(
     if dry_run:
         return ConvertReport(plan, context.engine.name, dry_run=True)
     log.ensure_can_commit()
-    transaction = Transaction(
-        log,
-        CommitBase(-1, plan.protocol, plan.metadata),
-        clock=context.clock,
-        sleep=context.sleep,
-        files=files,
-    )
+    base = CommitBase(-1, plan.protocol, plan.metadata)
+    transaction = context.transaction(log, base, files)
     if transaction.create(_new_table(plan, options, context.engine.name)):
         if properties.refreshes_manifests:
             from deltactl.operations.manifest.refresh import refresh_manifests

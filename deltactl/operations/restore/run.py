@@ -24,7 +24,6 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description
 from deltactl.log.writing.run_tags import engine_info, run_tags
-from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files.away import find_away_refusal
@@ -242,13 +241,7 @@ def _commit(
     files: AddedFiles,
 ) -> CommitBase:
     current = versions.current
-    transaction = Transaction(
-        versions.log,
-        CommitBase.of(current),
-        clock=context.clock,
-        sleep=context.sleep,
-        files=files,
-    )
+    transaction = context.transaction(versions.log, CommitBase.of(current), files)
     return transaction.commit(
         RestoreCommit(
             description=_describe_commit(plan, options, context),

@@ -26,7 +26,6 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.concurrent_commits import read_concurrent_commits
 from deltactl.log.writing.run_tags import engine_info, run_tags
-from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (
@@ -166,10 +165,7 @@ class VacuumRun:
             is_blind_append=True,
         )
         # Commits of other writers are not applied here: `_read_new_commits` reads them.
-        transaction = Transaction(
-            self._log, self._base, clock=self._context.clock, sleep=self._context.sleep
-        )
-        self.state = transaction.commit(_InfoCommit(info))
+        self.state = self._context.transaction(self._log, self._base).commit(_InfoCommit(info))
         self._totals.versions.append(self.state.version)
 
     def _start_parameters(self) -> dict[str, object]:
