@@ -5,7 +5,7 @@ Order and types are as Delta on Spark writes them. Source: PROTOCOL.md, "Checkpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.checkpoint.compat import Compat
+from deltactl.parquet.nested import walk_leaves
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE, STRING_MAP, arrow_type
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_decoding import parsed_stats_type
 
 _STRINGS: Final = pa.list_(pa.field("element", pa.string()))
@@ -54,6 +56,9 @@ _SIDECAR: Final = pa.struct(
         ("tags", STRING_MAP),
     ]
 )
+
+_REPEATING: Final = ("partitionValues", "tags", "clusteringProvider", "deletionVector")
+_NUMBERS: Final = ("offset", "sizeInBytes", "cardinality")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,43 +202,20 @@ def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
     """Return the leaves whose values are the same in many rows, but never paths and statistics."""
     if compat == "plain":
         return []
-    repeating = ("partitionValues", "tags", "clusteringProvider", "deletionVector")
-    leaves = []
-    for column in ("add", "remove"):
-        index = schema.get_field_index(column)
-        for member in schema.field(index).type if index >= 0 else ():
-            if member.name in repeating:
-                leaves += [f"{column}.{leaf}" for leaf in _leaf_paths(member)]
-    return leaves
+    return [
+        ".".join(path)
+        for path in _leaves(schema)
+        if path[0] in ("add", "remove") and path[1] in _REPEATING and path[-1] not in _NUMBERS
+    ]
 
 
 def described_leaves(schema: pa.Schema) -> list[str]:
     """Return the leaves that get bounds and null counts: all except the JSON of statistics."""
-    leaves = [leaf for member in schema for leaf in _all_leaves(member, member.name)]
-    return [leaf for leaf in leaves if leaf != "add.stats"]
+    return [".".join(path) for path in _leaves(schema) if path != ("add", "stats")]
 
 
-def _all_leaves(field: pa.Field, path: str) -> Iterable[str]:
-    if pa.types.is_map(field.type):
-        yield from (f"{path}.key_value.{end}" for end in ("key", "value"))
-    elif pa.types.is_list(field.type):
-        yield f"{path}.list.element"
-    elif pa.types.is_struct(field.type):
-        for member in field.type:
-            yield from _all_leaves(member, f"{path}.{member.name}")
-    else:
-        yield path
-
-
-def _leaf_paths(field: pa.Field) -> Iterable[str]:
-    if pa.types.is_map(field.type):
-        yield from (f"{field.name}.key_value.{end}" for end in ("key", "value"))
-    elif pa.types.is_struct(field.type):
-        for member in field.type:
-            if member.name in ("storageType", "pathOrInlineDv"):
-                yield f"{field.name}.{member.name}"
-    else:
-        yield field.name
+def _leaves(schema: pa.Schema) -> Iterator[FieldPath]:
+    return (leaf.path for member in schema for leaf in walk_leaves(member.type, (member.name,)))
 
 
 _SPARK_NAMES: Final[Mapping[pa.DataType, str]] = {
