@@ -125,9 +125,8 @@ def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
         FILE_COLUMNS,
         TOMBSTONE_COLUMNS,
         ensure_one_action_a_row,
-        read_adds,
+        read_file_actions,
         read_head,
-        read_removes,
     )
 
     if not is_readable(store, checkpoint):
@@ -135,8 +134,8 @@ def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
     try:
         head = read_head(store, checkpoint)
         ensure_one_action_a_row(store, head)
-        for read, columns in ((read_adds, FILE_COLUMNS), (read_removes, TOMBSTONE_COLUMNS)):
-            for _ in read(store, head, columns):
+        for action, columns in (("add", FILE_COLUMNS), ("remove", TOMBSTONE_COLUMNS)):
+            for _ in read_file_actions(store, head, action, columns):
                 pass
     except CorruptLogError:
         return False

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_adds, read_removes
+from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_file_actions
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
@@ -264,7 +264,8 @@ def live_batches(
     if by_text:
         tail = tail.by_text or tail
     if head is not None:
-        for batch in read_adds(store, head, _with_keys(columns, tail), partition.ranges):
+        needed = _with_keys(columns, tail)
+        for batch in read_file_actions(store, head, "add", needed, partition.ranges):
             yield _without(batch, tail, keys_of).select(columns)
     if partition.with_tail:
         yield from tail.add_rows.batches(columns)
@@ -279,7 +280,8 @@ def tombstone_batches(
 ) -> Iterator[pa.Table]:
     """Yield tombstones in batches, also expired ones: the caller applies the retention."""
     if head is not None:
-        for batch in read_removes(store, head, _with_keys(columns, tail), partition.ranges):
+        needed = _with_keys(columns, tail)
+        for batch in read_file_actions(store, head, "remove", needed, partition.ranges):
             yield _without(batch, tail, file_keys).select(columns)
     if partition.with_tail:
         yield from tail.remove_rows.batches(columns)

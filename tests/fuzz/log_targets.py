@@ -10,9 +10,8 @@ from deltactl.log.checkpoint.read import (
     FILE_COLUMNS,
     TOMBSTONE_COLUMNS,
     CheckpointHead,
-    read_adds,
+    read_file_actions,
     read_head,
-    read_removes,
 )
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitReader
@@ -119,7 +118,7 @@ def _run_head(name: str, kind: str, data: bytes) -> None:
     _use_non_file_actions(head.non_file_actions)
     if not head.sidecars:
         _use_files(_no_tail(), head)
-        for _ in read_removes(STORE, head, TOMBSTONE_COLUMNS):
+        for _ in read_file_actions(STORE, head, "remove", TOMBSTONE_COLUMNS):
             pass
 
 
@@ -142,9 +141,9 @@ def run_sidecar(data: bytes) -> None:
     """A sidecar of a V2 checkpoint."""
     info = stored(f"{LOG}/_sidecars/one.parquet", data)
     head = CheckpointHead(3, ("top.json",), sidecars=(info.name,))
-    for _ in read_adds(STORE, head, FILE_COLUMNS):
+    for _ in read_file_actions(STORE, head, "add", FILE_COLUMNS):
         pass
-    for _ in read_removes(STORE, head, TOMBSTONE_COLUMNS):
+    for _ in read_file_actions(STORE, head, "remove", TOMBSTONE_COLUMNS):
         pass
 
 

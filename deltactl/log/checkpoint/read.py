@@ -95,7 +95,7 @@ def _named(name: str, version: int) -> Iterator[None]:
 
 
 def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
-    """Read the non-file actions of a checkpoint; :func:`read_adds` reads the file actions.
+    """Read the non-file actions of a checkpoint; :func:`read_file_actions` reads the others.
 
     Raises:
         CorruptLogError: a part cannot be read.
@@ -157,26 +157,19 @@ def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
                 ensure_no_shared_rows(_open_parquet(source))
 
 
-def read_adds(
+def read_file_actions(
     store: Store,
     head: CheckpointHead,
+    action: str,
     columns: Sequence[str],
     ranges: Sequence[RowGroupRange] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield batches of adds, from all or some files; columns are those of :data:`ADD_SCHEMA`."""
-    for part in list_action_files(head) if ranges is None else ranges:
-        yield from _read_actions(store, head, part, "add", columns)
+    """Yield batches of ``add`` or ``remove`` actions, from all or some files.
 
-
-def read_removes(
-    store: Store,
-    head: CheckpointHead,
-    columns: Sequence[str],
-    ranges: Sequence[RowGroupRange] | None = None,
-) -> Iterator[pa.Table]:
-    """Yield batches of tombstones with columns of :data:`REMOVE_SCHEMA`; see ``read_adds``."""
+    The columns are those of :data:`ADD_SCHEMA` or :data:`REMOVE_SCHEMA`.
+    """
     for part in list_action_files(head) if ranges is None else ranges:
-        yield from _read_actions(store, head, part, "remove", columns)
+        yield from _read_actions(store, head, part, action, columns)
 
 
 def read_metadata_nodes(store: Store, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:

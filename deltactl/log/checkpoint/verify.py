@@ -12,9 +12,8 @@ from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.read import (
     CheckpointHead,
     RowGroupRange,
-    read_adds,
+    read_file_actions,
     read_head,
-    read_removes,
 )
 from deltactl.log.checkpoint.write import WrittenActions
 from deltactl.log.checkpoint_files import Checkpoint
@@ -35,13 +34,10 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
     """
     head = CheckpointHead(version, (written.file.name,))
     ranges = (RowGroupRange(written.file.name),)
-    for kind, expected, read in (
-        ("add", written.adds, read_adds),
-        ("remove", written.removes, read_removes),
-    ):
+    for kind, expected in (("add", written.adds), ("remove", written.removes)):
         digest = KeyDigest()
         try:
-            for table in read_ahead(read(store, head, _KEY_COLUMNS, ranges)):
+            for table in read_ahead(read_file_actions(store, head, kind, _KEY_COLUMNS, ranges)):
                 for batch in table.to_batches():
                     digest.add(batch)
         except CorruptLogError as error:
