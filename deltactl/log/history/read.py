@@ -17,7 +17,7 @@ from deltactl.log.commits.contents import CommitBytes, CommitReader
 from deltactl.log.commits.info import parse_json_line
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
-from deltactl.log.history.commit_times import CommitTimes
+from deltactl.log.history.timestamps import CommitTimes
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -15,18 +15,14 @@ import pyarrow.compute as pc
 
 from deltactl.engine.base import Task
 from deltactl.errors import DeltactlError, InterruptedRunError
+from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.operations.history.restorable import list_names
-from deltactl.operations.missing_files.tasks import (
-    PresenceResult,
-    PresenceSpec,
-    PresenceTask,
-    look_for_files,
-    look_up,
-)
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
 from deltactl.storage.names import is_local_uri
+from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from deltactl.storage.write_guard import refuse_changes
 
 PRESENCE_COLUMNS: Final[tuple[str, ...]] = ("path", "size_bytes", "deletion_vector")
 _FILES_A_TASK: Final = 10_000
@@ -188,3 +184,55 @@ def _vector_sizes(vectors: pa.ChunkedArray) -> pa.Table:
     ends = pc.add(pc.add(offsets, sizes), FRAME_OVERHEAD)
     table = pa.table({"path": vector_files(vectors), "size_bytes": ends})
     return table.filter(pc.is_valid(table["path"]))
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceSpec:
+    """The values that all batches share."""
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceTask:
+    """A batch of files by decoded name, with the size of each, if it is known.
+
+    If ``at_least``, a file may be larger: deletion vectors share files.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int | None, ...] = field(repr=False)
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceResult:
+    """The problems of files, by name; ``elsewhere``: files on other storage, not checked."""
+
+    problems: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+
+
+def look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
+    """Check that the files of a batch exist."""
+    return look_up(refuse_changes(open_store(spec.uri, spec.storage_options)), task)
+
+
+def look_up(store: Store, task: PresenceTask) -> PresenceResult:
+    """Check that the files of a batch exist in an open store."""
+    found, elsewhere = find_files(store, [name for name in task.names if is_placed(name)])
+    problems: dict[str, str] = {}
+    for name, size in zip(task.names, task.sizes, strict=True):
+        info = found.get(name)
+        if name in elsewhere:
+            continue
+        if info is None:
+            problem = None if name in found else find_path_problem(name)
+            problems[name] = problem or "it does not exist"
+        elif size is not None and (
+            info.size_bytes < size if task.at_least else info.size_bytes != size
+        ):
+            least = "at least " if task.at_least else ""
+            problems[name] = f"it has {info.size_bytes} bytes, but the log has {least}{size}"
+    return PresenceResult(problems, elsewhere)

@@ -6,10 +6,12 @@ data change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,17 +26,25 @@ from deltactl.log.writing.action_lines import as_removes
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.log.writing.compaction_tags import tag_removes
 from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
-from deltactl.log.writing.conflicts import find_conflict
 from deltactl.log.writing.transaction import Transaction
 from deltactl.log.writing.vectors import VectorWriter, may_write_vectors
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import load_deletion_vector
-from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
-from deltactl.protocol.features import Operation, ensure_supported, list_features
-from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA, STRING_MAP
+from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, list_features
+from deltactl.protocol.paths import encode_path
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+
+_ROW_TRACKING_KEYS = (
+    "delta.enableRowTracking",
+    "delta.rowTrackingSuspended",
+    *ROW_TRACKING_COLUMN_KEYS,
+)
+COMPACTED_INTO: Final = "compactedInto"
+COMPACTION_INFO: Final = "compactionInfo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,3 +251,74 @@ def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdic
     (output,) = bin_.added
     output = vectors.attach(output, deleted, TableProperties(base.metadata.configuration))
     return replace(verdict, bin=replace(bin_, added=(output,)))
+
+
+def tag_removes(bin_: Bin) -> pa.Table:
+    """Return the files that a bin removes, with tags that show where its rows are in the output.
+
+    If a commit of deltactl was first, another writer can apply its own deletion again to the output
+    of deltactl. The deletion vector of the same ``remove`` contains the rows that were deleted
+    before. Source: delta-io/delta#7407; Databricks writes the same tags.
+
+    A file gets no tags if they would not be exact. This is so if no output keeps the order of rows,
+    or if the ``remove`` has another deletion vector than the one that was read.
+    """
+    tags = [None if own is None else _others(own) for own in bin_.removed["tags"].to_pylist()]
+    if bin_.inputs is not None and len(bin_.added) == 1:
+        target = json.dumps([encode_path(bin_.added[0].path)], ensure_ascii=False)
+        tags = [
+            own if first is None else [*(own or ()), *_ours(target, first, physical)]
+            for own, first, physical in zip(
+                tags,
+                bin_.inputs["first_row"].to_pylist(),
+                bin_.inputs["physical_rows"].to_pylist(),
+                strict=True,
+            )
+        ]
+    index = bin_.removed.schema.get_field_index("tags")
+    return bin_.removed.set_column(index, "tags", pa.array(tags, STRING_MAP))
+
+
+def _others(tags: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(key, value) for key, value in tags if key not in (COMPACTED_INTO, COMPACTION_INFO)]
+
+
+def _ours(target: str, first_row: int, physical_rows: int) -> list[tuple[str, str]]:
+    run = {"rowOffsetInTarget": first_row, "sourceNumPhysicalRecords": physical_rows}
+    info = json.dumps([run], separators=(",", ":"))
+    return [(COMPACTED_INTO, target), (COMPACTION_INFO, info)]
+
+
+def find_conflict(
+    before: Metadata, after: Metadata | None, gained_features: Set[str] = frozenset()
+) -> str | None:
+    """Return why files with the old metadata must not be committed; ``None`` if they may be.
+
+    ``after`` is the metadata after other commits, if these changed it; ``gained_features`` were
+    added to the protocol after the files were written. ``concurrent_deletes`` handles changes of
+    single files.
+    """
+    if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
+        return (
+            "another writer enabled table features that new files must follow: "
+            f"{', '.join(sorted(missed))}"
+        )
+    return None if after is None else _metadata_conflict(before, after)
+
+
+def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
+    """Return the conflict, or ``None``. With other changes, files of an old schema are valid."""
+    if before.id != after.id:
+        return "the table was replaced by another one"
+    if before.partition_columns != after.partition_columns:
+        return "another writer changed the partition columns"
+    changed = [
+        key
+        for key in _ROW_TRACKING_KEYS
+        if before.configuration.get(key) != after.configuration.get(key)
+    ]
+    if changed:
+        return f"another writer changed {', '.join(changed)}"
+    if before.column_mapping_mode != after.column_mapping_mode:
+        return "another writer changed the column mapping"
+    return None

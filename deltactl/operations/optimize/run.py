@@ -35,11 +35,10 @@ from deltactl.operations.optimize.layout.forecast import (
 )
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
-from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
+from deltactl.operations.optimize.plan import OptimizePlan, drop_bins, find_unusable, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec, ensure_stored_columns
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask
-from deltactl.operations.optimize.unusable import drop_bins, find_unusable
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.option_names import option

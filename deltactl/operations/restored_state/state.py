@@ -6,19 +6,24 @@ Metadata"; the rules of RESTORE in Delta on Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from deltactl.errors import MALFORMED
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
-from deltactl.operations.restored_state.identity import keep_high_water_marks
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, is_same_metadata
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
 
+_MARK: Final = "delta.identity.highWaterMark"
+_START: Final = "delta.identity.start"
+_STEP: Final = "delta.identity.step"
+_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
@@ -106,3 +111,42 @@ def _domain_changes(
     for name, domain in current.items():
         if name not in (CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN):
             yield replace(domain, removed=True)
+
+
+def keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:
+    """Return a schema whose high-water marks are at least as far as those of the current schema.
+
+    With an earlier mark, values would be generated a second time. If no mark must be raised, the
+    schema is returned unchanged.
+    """
+    try:
+        schema = json.loads(schema_string or "")
+        marks = {_name(f): f["metadata"] for f in _identity_fields(json.loads(current or ""))}
+        changed = [_raise(f["metadata"], marks.get(_name(f))) for f in _identity_fields(schema)]
+    except (*MALFORMED, RecursionError):
+        return schema_string
+    if not any(changed):
+        return schema_string
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+
+
+def _identity_fields(schema: Any) -> list[dict[str, Any]]:
+    return [field for field in schema["fields"] if _START in (field.get("metadata") or {})]
+
+
+def _name(field: Mapping[str, Any]) -> str:
+    return str(field["metadata"].get(_PHYSICAL_NAME, field["name"]))
+
+
+def _raise(metadata: dict[str, Any], current: Mapping[str, Any] | None) -> bool:
+    """Use the current mark if it is further; return whether it is."""
+    if current is None or current.get(_MARK) is None:
+        return False
+    step = int(metadata.get(_STEP, 1))
+    mark, other = metadata.get(_MARK), int(current[_MARK])
+    further = max if step > 0 else min
+    kept = other if mark is None else further(int(mark), other)
+    if kept == mark:
+        return False
+    metadata[_MARK] = kept
+    return True
