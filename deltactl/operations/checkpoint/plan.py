@@ -138,11 +138,12 @@ def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions
     }
     known = all(rows is not None for rows in sizes.values())
     actions = tail_rows + sum(sum(rows or ()) for rows in sizes.values())
-    plan = CheckpointPlan(snapshot.version, kind, actions=actions if known else None)
+    partitions: tuple[ReplayPartition, ...] = ()
     if kind == "v2":
         partitions = _cut(sizes, tail_rows, options.sidecar_rows * _SIDECARS_A_TASK)
-        return CheckpointPlan(plan.version, kind, actions=plan.actions, partitions=partitions)
-    return plan
+    return CheckpointPlan(
+        snapshot.version, kind, actions=actions if known else None, partitions=partitions
+    )
 
 
 def _cut(

@@ -234,10 +234,11 @@ class _Job:
             return cleanup
         if proven_ms < now_ms and not self._is_proven(plan, cleanup, proven_ms):
             newest = format_timestamp(proven_ms - DAY_MS)
+            files = format_count(len(cleanup.files), "log file")
             text = (
                 f"This machine's clock says {format_timestamp(now_ms)}, but the newest earlier "
                 f"commit of the table is of {newest}. If the clock is wrong, the cleanup deletes "
-                f"versions inside the retention. Delete {_count_files(cleanup)}?"
+                f"versions inside the retention. Delete {files}?"
             )
             if dry_run:
                 self._context.warn(f"a real run asks this question: {text}")
@@ -293,7 +294,3 @@ class _Job:
         failed = execute_cleanup(self._log.store, cleanup)
         reasons = tuple((name, error.message) for name, error in failed.items())
         return replace(report, cleanup=cleanup, failed=reasons)
-
-
-def _count_files(cleanup: CleanupPlan) -> str:
-    return format_count(len(cleanup.files), "log file")

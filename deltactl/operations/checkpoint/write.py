@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -104,10 +104,6 @@ def _live_non_file_actions(snapshot: Snapshot, now_ms: int) -> NonFileActions:
     return NonFileActions(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
 
 
-def _nodes(non_file_actions: NonFileActions) -> Iterator[Node]:
-    return ({name: node} for name, node in non_file_actions.nodes())
-
-
 class _Writing:
     """Writes one checkpoint."""
 
@@ -138,7 +134,7 @@ class _Writing:
             layout=choose_layout(snapshot.metadata, snapshot.protocol, self._options.compat),
             tombstones_after_ms=self._now_ms - snapshot.properties.deleted_file_retention_ms,
             sidecar_rows=self._options.sidecar_rows,
-            non_file_actions=tuple(_nodes(self._non_file_actions)),
+            non_file_actions=tuple({name: node} for name, node in self._non_file_actions.nodes()),
         )
 
     def write_whole(self) -> WrittenCheckpoint:

@@ -116,7 +116,7 @@ def compare_snapshots(
     ``warn`` receives facts that could not be determined.
     """
     removed, added = files
-    names = _partition_names(after.metadata)
+    names = dict(after.metadata.partition_names)
     total, partitions = count_added_removed(added, removed, sorted(names))
     paths = [normalize_paths(files["encoded_path"]) for files in (added, removed)]
     remarked = pc.sum(pc.is_in(paths[0], value_set=paths[1])).as_py() or 0
@@ -202,11 +202,6 @@ def _gather(snapshot: Snapshot, mask: pa.ChunkedArray, columns: Sequence[str]) -
 
     empty = ADD_SCHEMA.empty_table().select(columns)
     return pa.concat_tables([empty, *picked()])
-
-
-def _partition_names(metadata: Metadata) -> dict[str, str]:
-    """Return the logical names of the partition columns by physical name."""
-    return dict(metadata.partition_names)
 
 
 def _renamed(change: PartitionChange, names: Mapping[str, str]) -> PartitionChange:
