@@ -93,8 +93,5 @@ def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) 
 
     found = [pc.fill_null(batch["size_bytes"], 0).to_numpy() for batch in batches]
     sizes: Integers = np.concatenate([np.empty(0, np.int64), *found])
-    return count_sizes(sizes, _small_bytes(target_property, int(sizes.sum())))
-
-
-def _small_bytes(target_property: int | None, table_bytes: int) -> int:
-    return int(choose_target_bytes(None, target_property, table_bytes) * DEFAULT_MIN_SHARE)
+    target_bytes = choose_target_bytes(None, target_property, int(sizes.sum()))
+    return count_sizes(sizes, int(target_bytes * DEFAULT_MIN_SHARE))

@@ -119,7 +119,7 @@ def plan_cleanup(
         if v <= min(boundary, log.published_version)
         and v in times
         and (up_to is None or v == up_to)
-        if not _leans_on_older(v, listing, times)
+        and times[v] == listing.commits[v].modified_ms  # it does not depend on earlier commits
     ]
     base = _choose_base(store, listing, wanted, warnings)
     if base is None:
@@ -221,11 +221,6 @@ def _choose_base(
             return version
         warnings.append(f"{invalid[0]} cannot be read completely: it was not used")
     return None
-
-
-def _leans_on_older(version: int, listing: LogListing, times: dict[int, int]) -> bool:
-    """Return whether the version's adjusted time depends on earlier commits."""
-    return times[version] != listing.commits[version].modified_ms
 
 
 def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:

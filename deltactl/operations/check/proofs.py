@@ -115,7 +115,9 @@ class ProofCheck:
             )
         self._states = tuple(dict.fromkeys(found.read_version for found in self._stored.values()))
         self._state_of = state_of
-        self._plan = [(task.version, _size(task)) for task in self._tasks()]
+        self._plan = [
+            (task.version, sum(file.size_bytes for file in task.files)) for task in self._tasks()
+        ]
         self.num_compared = 0
 
     @property
@@ -191,10 +193,6 @@ class ProofCheck:
             )
         if problem is not None:
             self._findings.add("ROWS_CHANGED", problem, version=version, file=name)
-
-
-def _size(task: ProofTask) -> int:
-    return sum(file.size_bytes for file in task.files)
 
 
 def find_states(

@@ -154,13 +154,9 @@ def _set_vectors(files: pa.Table, change: Callable[[DeletionVector], tuple[str, 
 
 def _ensure_distinct(paths: pa.ChunkedArray, files: pa.Table) -> None:
     """Refuse a source with two addresses of one file: a clone would have its rows once."""
-    if pc.count_distinct(paths).as_py() != len(paths) - _same_paths(files):
+    if pc.count_distinct(paths).as_py() != pc.count_distinct(files["encoded_path"]).as_py():
         raise SafetyError(
             "the log of the source has two different absolute addresses for one file, so readers "
             "return its rows twice. A clone would have these rows only once",
             hint="Run `deltactl optimize` on the source, then clone it.",
         )
-
-
-def _same_paths(files: pa.Table) -> int:
-    return int(files.num_rows) - int(pc.count_distinct(files["encoded_path"]).as_py())

@@ -28,7 +28,7 @@ def count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
         SafetyError: a file of the log cannot be located.
         StorageError: the directory cannot be listed, or the log cannot be read.
     """
-    parts = snapshot.store.walk_tree(lambda directory: not _is_hidden(f"{directory}/"))
+    parts = snapshot.store.walk_tree(lambda directory: not re.search(_HIDDEN, f"{directory}/"))
     names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())
     for batch in names_in_log(snapshot, scan):
         names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
@@ -40,7 +40,3 @@ def _only_data_files(names: Sequence[str]) -> pa.Array:
     found = pa.array([name.encode(errors="surrogateescape") for name in names], pa.binary())
     found = found.filter(pc.match_substring_regex(found, _PARQUET))
     return found.filter(pc.invert(pc.match_substring_regex(found, _HIDDEN)))
-
-
-def _is_hidden(directory: str) -> bool:
-    return re.search(_HIDDEN, directory) is not None

@@ -65,7 +65,8 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
     asked = parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
     blame = _Blame(asked)
     history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
-    rows = [row for row in history.rows if _is_shown(row, blame)]
+    # A commit that is missing or broken may have changed the partition.
+    rows = [it for it in history.rows if it["version"] in blame.found or it["problem"] is not None]
     shown = rows[: selection.limit]
     return BlameReport(
         history.latest_version,
@@ -87,11 +88,6 @@ def _known_values(
     for commits in log.parsed_commits(log.commit_files, asked.keys, on_broken=lambda *_: None):
         yield commits.adds["partition_values"]
         yield commits.removes["partition_values"]
-
-
-def _is_shown(row: HistoryRow, blame: _Blame) -> bool:
-    """Return whether a commit changed the partition, or may have changed it (missing or broken)."""
-    return row["version"] in blame.found or row["problem"] is not None
 
 
 class _Blame(Visitor):

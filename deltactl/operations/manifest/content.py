@@ -6,6 +6,7 @@ from the partition values in the log, never from the path of a file.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -146,13 +147,9 @@ def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str])
         if is_local:
             kept = pc.replace_substring_regex(kept, r"^/", "file:/")
         for before, after in schemes.items():
-            kept = pc.replace_substring_regex(kept, f"^{_quoted(before)}:", f"{after}:")
+            kept = pc.replace_substring_regex(kept, f"^{re.escape(before)}:", f"{after}:")
         lines = pc.if_else(absolute, pc.binary_join_element_wise(kept, "\n", ""), lines)
     return lines
-
-
-def _quoted(scheme: str) -> str:
-    return scheme.replace("+", r"\+").replace(".", r"\.")
 
 
 def _map_scheme(uri: str, schemes: Mapping[str, str]) -> str:

@@ -88,7 +88,9 @@ def _has_v2_checkpoint(current: Snapshot) -> bool:
 
 
 def _find_vectors(current: Snapshot, removed: pa.Table, readers: list[str]) -> SafetyError | None:
-    retention_ms = _retention_ms(current)
+    retention_ms = current.properties.duration_ms(
+        "delta.deletedFileRetentionDuration", DEFAULT_RETENTION_MS
+    )
     if removed["deletion_vector"].null_count < removed.num_rows:
         return _refuse(
             readers,
@@ -117,12 +119,6 @@ def _newest_vector_tombstone(current: Snapshot) -> int | None:
             found = pc.max(pc.fill_null(marked["deletion_timestamp_ms"], 0)).as_py()
             newest = found if newest is None else max(newest, found)
     return newest
-
-
-def _retention_ms(snapshot: Snapshot) -> int:
-    return snapshot.properties.duration_ms(
-        "delta.deletedFileRetentionDuration", DEFAULT_RETENTION_MS
-    )
 
 
 def _refuse(readers: list[str], reason: str, *, hint: str) -> SafetyError:

@@ -6,7 +6,7 @@ Names that no vacuum lists or deletes are in ``protocol/vacuum_names``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -83,8 +83,9 @@ class Filters:
         if "" in self.foreign:
             foreign = pc.or_(foreign, pc.invert(is_named))
         names = self._drop(names, foreign, FOREIGN)
-        linked = below_mask(names, self.linked)
-        names = self._drop(names, pc.or_(linked, _is_one_of(names, self.linked)), LINKED)
+        targets = pa.array(sorted(self.linked), pa.string())
+        linked = pc.or_(below_mask(names, self.linked), pc.is_in(names, value_set=targets))
+        names = self._drop(names, linked, LINKED)
         if not self.include_unknown:
             names = self._drop_unnamed(names)
         for run_id in self.runs:
@@ -135,10 +136,6 @@ class Filters:
 
 def _count(mask: pa.ChunkedArray) -> int:
     return int(pc.sum(mask).as_py() or 0)
-
-
-def _is_one_of(names: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray:
-    return pc.is_in(names, value_set=pa.array(sorted(chosen), pa.string()))
 
 
 def read_manifest_names(store: Store) -> pa.Array:

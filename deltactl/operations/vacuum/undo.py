@@ -68,7 +68,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     record, files = read_run(store, run_id)
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
-    there = _find_present(store, planned)
+    there = {info.name for info in store.stat_many(planned) if info is not None}
     deleted = [name for name in planned if name not in stored | there]
     lost = _undelete(store, deleted, dry_run=True)
     impossible = {name: _reason(record, error) for name, error in lost.items()}
@@ -103,10 +103,6 @@ def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[
     if store.versions is None:
         return {name: no_versions_error(name) for name in names}
     return store.versions.undelete_many(names, dry_run=dry_run)
-
-
-def _find_present(store: Store, names: list[str]) -> set[str]:
-    return {info.name for info in store.stat_many(names) if info is not None}
 
 
 def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, StorageError]:

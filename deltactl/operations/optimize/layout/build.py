@@ -15,7 +15,7 @@ from deltactl.units import GIB, MIB
 
 # Memory of the process before the first row is read, and for data that is not counted here.
 _BASE_BYTES: Final = 256 * MIB
-# Memory for decoded pages, a row group, and its encoded copy.
+# Memory of a merge, for decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE: Final = 6
 _LEAST_BYTES: Final = 64 * MIB
 # Memory of a worker in addition to its rows: a decoded row group, an encoded one, hashes.
@@ -64,7 +64,7 @@ def build_tasks(
 
     def weigh(number: int, size: int) -> int:
         if requests[number] is None:
-            return _estimate_merge(size)
+            return min(_MEMORY_PER_INPUT_BYTE * size, 1 << 30)
         needed = _estimate_cluster(size)
         return needed if needed <= usable // cores else limit
 
@@ -74,8 +74,3 @@ def build_tasks(
 
 def _estimate_cluster(input_bytes: int) -> int:
     return max(_LEAST_BYTES // 4, 4 * DECODED_PER_INPUT_BYTE * input_bytes)
-
-
-def _estimate_merge(input_bytes: int) -> int:
-    """Return the approximate memory to merge files: decoded pages, a row group, encoded pages."""
-    return min(_MEMORY_PER_INPUT_BYTE * input_bytes, 1 << 30)
