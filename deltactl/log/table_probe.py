@@ -81,7 +81,7 @@ def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | Non
     return None
 
 
-def ensure_no_table_above(store: Store, hint: str) -> None:
+def ensure_no_table_above(store: Store, *, hint: str) -> None:
     """Refuse a directory inside a Delta table, whose files may belong to that table.
 
     Raises:

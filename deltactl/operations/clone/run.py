@@ -109,7 +109,7 @@ def clone_table(
     )
     if target_log.exists:
         return _find_done(target_log, plan, context, dry_run)
-    ensure_no_table_above(target, ELSEWHERE)
+    ensure_no_table_above(target, hint=ELSEWHERE)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
     _ensure_free(target, wanted)
     _log.info(

@@ -52,8 +52,8 @@ def convert_directory(
     _ensure_no_old_log(log)
     ensure_no_table_above(
         store,
-        "Copy the files to a directory outside that table. Do not move them: that table may use "
-        "them.",
+        hint="Copy the files to a directory outside that table. Do not move them: that table may "
+        "use them.",
     )
     listed_ms = context.clock.now_ms()
     files = AddedFiles(store, context.clock)
