@@ -18,12 +18,7 @@ from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.timestamps import commit_timestamp
 from deltactl.log.listing import LogListing
-from deltactl.log.replay import (
-    Tail,
-    live_batches,
-    replay_tail,
-    tombstone_batches,
-)
+from deltactl.log.replay import Tail, live_batches, replay_tail, tombstone_batches
 from deltactl.log.segment import LogSegment, select_segment
 from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn

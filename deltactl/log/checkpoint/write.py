@@ -16,18 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.errors import (
-    ConflictError,
-    CorruptLogError,
-    DeltactlError,
-    StorageError,
-)
+from deltactl.errors import ConflictError, CorruptLogError, DeltactlError, StorageError
 from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
-from deltactl.log.checkpoint.schema import (
-    CheckpointLayout,
-    described_leaves,
-    dictionary_leaves,
-)
+from deltactl.log.checkpoint.schema import CheckpointLayout, described_leaves, dictionary_leaves
 from deltactl.protocol.arrow_schemas import JSON_NAMES, STRING_MAP
 from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_partition_column
 from deltactl.protocol.stats_decoding import parse_stats

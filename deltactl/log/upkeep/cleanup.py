@@ -13,12 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 
-from deltactl.errors import (
-    CorruptLogError,
-    SafetyError,
-    StorageError,
-    UnsupportedFeatureError,
-)
+from deltactl.errors import CorruptLogError, SafetyError, StorageError, UnsupportedFeatureError
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.info import uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog

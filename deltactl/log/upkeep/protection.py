@@ -5,12 +5,7 @@ Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBefo
 
 from __future__ import annotations
 
-from deltactl.errors import (
-    MALFORMED,
-    CorruptLogError,
-    SafetyError,
-    UnsupportedFeatureError,
-)
+from deltactl.errors import MALFORMED, CorruptLogError, SafetyError, UnsupportedFeatureError
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.info import find_actions
 from deltactl.log.delta_log import DeltaLog

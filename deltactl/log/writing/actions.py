@@ -12,13 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.log.writing.action_lines import (
-    NewFile,
-    add_line,
-    domain_line,
-    file_lines,
-    line,
-)
+from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, file_lines, line
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, RowIds, assign_row_ids

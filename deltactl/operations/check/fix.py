@@ -14,11 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ConflictError, InterruptedRunError, SafetyError, UsageError
-from deltactl.log.audit.path_texts import (
-    PATH_COLUMNS,
-    PathTextIndex,
-    file_names,
-)
+from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex, file_names
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot

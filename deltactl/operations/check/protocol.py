@@ -24,10 +24,7 @@ from deltactl.protocol.features import (
     may_have_new_types,
 )
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import (
-    StructType,
-    leaf_types,
-)
+from deltactl.protocol.schema import StructType, leaf_types
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     explain_missing_columns,

@@ -9,9 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from deltactl.engine.base import (
-    Engine,
-)
+from deltactl.engine.base import Engine
 from deltactl.errors import (
     CorruptLogError,
     LogGapError,

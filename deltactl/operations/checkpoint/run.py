@@ -23,10 +23,7 @@ from deltactl.log.upkeep.compaction import compaction_range, write_compaction
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
-from deltactl.operations.checkpoint.write import (
-    WrittenCheckpoint,
-    write_checkpoint,
-)
+from deltactl.operations.checkpoint.write import WrittenCheckpoint, write_checkpoint
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now, trusted_now
 from deltactl.option_names import option

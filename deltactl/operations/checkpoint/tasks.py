@@ -15,26 +15,12 @@ import pyarrow.compute as pc
 
 from deltactl.errors import VerificationError
 from deltactl.log.checkpoint.nodes import Node
-from deltactl.log.checkpoint.read import (
-    FILE_COLUMNS,
-    TOMBSTONE_COLUMNS,
-    CheckpointHead,
-)
+from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
 from deltactl.log.checkpoint.schema import CheckpointLayout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_actions
-from deltactl.log.checkpoint.write import (
-    ActionFileWriter,
-    WrittenActions,
-    remove_unchanged,
-)
+from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import (
-    WHOLE,
-    ReplayPartition,
-    TailSource,
-    live_batches,
-    tombstone_batches,
-)
+from deltactl.log.replay import WHOLE, ReplayPartition, TailSource, live_batches, tombstone_batches
 from deltactl.log.threads import read_ahead
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store

@@ -37,12 +37,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan
-from deltactl.operations.checkpoint.tasks import (
-    SidecarTask,
-    WriteSpec,
-    write_sidecars,
-    write_whole,
-)
+from deltactl.operations.checkpoint.tasks import SidecarTask, WriteSpec, write_sidecars, write_whole
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
 from deltactl.storage.store import FileInfo

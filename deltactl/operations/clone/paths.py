@@ -20,12 +20,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.operations.clone.places import root_text
-from deltactl.protocol.deletion_vectors import (
-    ABSOLUTE,
-    UUID_RELATIVE,
-    DeletionVector,
-    vector_files,
-)
+from deltactl.protocol.deletion_vectors import ABSOLUTE, UUID_RELATIVE, DeletionVector, vector_files
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.paths import decode_path, encode_path
 from deltactl.protocol.z85 import z85_encode

@@ -11,11 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltactl.errors import (
-    ConflictError,
-    InterruptedRunError,
-    SafetyError,
-)
+from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import ensure_no_table_above
@@ -24,11 +20,7 @@ from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import tracks_row_ids
-from deltactl.operations.clone.commits import (
-    clone_txn,
-    describe_clone,
-    find_past_clone,
-)
+from deltactl.operations.clone.commits import clone_txn, describe_clone, find_past_clone
 from deltactl.operations.clone.copies import copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ELSEWHERE, ensure_apart, find_progress

@@ -10,13 +10,7 @@ from contextlib import contextmanager, suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import (
-    KEEPS_FILES,
-    ConflictError,
-    DeltactlError,
-    SafetyError,
-    StorageError,
-)
+from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log

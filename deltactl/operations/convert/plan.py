@@ -14,21 +14,13 @@ from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.footers import Footers, find_hidden, note_hidden
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.convert.partitions import (
-    Partitioning,
-    Problem,
-    plan_partitions,
-)
+from deltactl.operations.convert.partitions import Partitioning, Problem, plan_partitions
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup
 from deltactl.option_names import option
 from deltactl.protocol.actions import CONVERTED, Metadata, Protocol
 from deltactl.protocol.features import COLUMN_MAPPING
-from deltactl.protocol.new_tables import (
-    choose_protocol,
-    list_property_features,
-    list_type_features,
-)
+from deltactl.protocol.new_tables import choose_protocol, list_property_features, list_type_features
 from deltactl.protocol.schema import (
     FIELD_ID_KEY,
     PHYSICAL_NAME_KEY,

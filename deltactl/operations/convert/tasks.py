@@ -16,12 +16,7 @@ from deltactl.operations.convert.partitions import Problem
 from deltactl.parquet.broken_footers import SchemaGroup, SchemaGroups
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer import StatsReader
-from deltactl.parquet.footer_bytes import (
-    TAIL_BYTES,
-    Footer,
-    parse_footer_bytes,
-    read_footer_bytes,
-)
+from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer_bytes, read_footer_bytes
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_leaf

@@ -14,13 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.clock import Clock
-from deltactl.errors import (
-    DeltactlError,
-    NotATableError,
-    UsageError,
-    Warn,
-    explain_foreign,
-)
+from deltactl.errors import DeltactlError, NotATableError, UsageError, Warn, explain_foreign
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.find_tables import is_table
 from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_run

@@ -12,11 +12,7 @@ from contextlib import closing
 from deltactl.errors import InterruptedRunError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest.content import (
-    LiveFiles,
-    ensure_no_vectors,
-    load_table,
-)
+from deltactl.operations.manifest.content import LiveFiles, ensure_no_vectors, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.record import record_version

@@ -13,11 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from deltactl.errors import (
-    CorruptLogError,
-    InterruptedRunError,
-    SafetyError,
-)
+from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles

@@ -7,10 +7,7 @@ from typing import Any
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.upkeep.last_vacuum_info import (
-    read_last_vacuum_info,
-    write_last_vacuum_info,
-)
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.trusted_time import ask_store, planning_now
