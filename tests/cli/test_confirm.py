@@ -18,11 +18,10 @@ from typing import Self
 
 import pytest
 
-from deltactl.errors import InterruptedRunError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.run_context import RunContext
+from deltactl.errors import InterruptedRunError
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
+from tests.support.run import run_on
 from tests.support.table_builder import Column, TableBuilder
 
 QUESTION = "Delete 1 file (1 KiB)? 1 version will no longer be readable. [y/N]: "
@@ -217,9 +216,5 @@ def test_a_run_cancelled_while_it_plans_writes_nothing(tmp_path: Path) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        vacuum_table(
-            DeltaLog(builder.store, ignore_warning),
-            VacuumOptions(),
-            RunContext(warn=pytest.fail, cancel=cancel),
-        )
+        run_on(builder.store, vacuum_table, VacuumOptions(), warn=pytest.fail, cancel=cancel)
     assert contents(tmp_path) == before

@@ -18,6 +18,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import FileInfo, Store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -53,17 +54,14 @@ def _load(store: Store, scene: Scene) -> None:
 
 
 def _optimize(store: Store, scene: Scene) -> None:
-    with opened_as(store):
-        report = optimize_table(
-            DeltaLog(store, ignore_warning),
-            OptimizeOptions(),
-            RunContext(
-                warn=pytest.fail,
-                engine=LocalEngine(workers=1),
-                clock=FixedClock(NOW),
-                sleep=lambda seconds: None,
-            ),
-        )
+    report = run_on(
+        store,
+        optimize_table,
+        OptimizeOptions(),
+        warn=pytest.fail,
+        engine=LocalEngine(workers=1),
+        clock=FixedClock(NOW),
+    )
     assert report.files_removed == 5
 
 
@@ -101,18 +99,18 @@ class Superseded(ForwardingStore):
 
 def _checkpoint(store: Store, scene: Scene) -> None:
     with opened_as(store):
-        checkpoint_table(
-            DeltaLog(store, ignore_warning),
+        run_on(
+            store,
+            checkpoint_table,
             CheckpointOptions(cleanup=True),
-            RunContext(warn=pytest.fail, clock=scene.clock),
+            warn=pytest.fail,
+            clock=scene.clock,
         )
 
 
 def _manifests(store: Store, scene: Scene) -> None:
-    report = generate_manifests(
-        DeltaLog(store, ignore_warning),
-        ManifestOptions(),
-        RunContext(warn=pytest.fail, clock=scene.clock),
+    report = run_on(
+        store, generate_manifests, ManifestOptions(), warn=pytest.fail, clock=scene.clock
     )
     assert report.plan.count("new") == 2
 

@@ -11,15 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from deltactl.errors import SafetyError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import SafetyError
 from deltactl.operations.convert.run import ConvertOptions, convert_directory
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
 
 MONTH_SECONDS = 30 * 24 * 3600
 
@@ -41,20 +40,16 @@ def quiet(_: str) -> None:
 
 
 def optimize(store: Store, dry_run: bool) -> None:
-    optimize_table(
-        DeltaLog(store, ignore_warning), OptimizeOptions(), RunContext(warn=quiet), dry_run=dry_run
-    )
+    run_on(store, optimize_table, OptimizeOptions(), dry_run=dry_run)
 
 
 def vacuum(store: Store, dry_run: bool) -> None:
     options = VacuumOptions(mode="full", include_orphans=True)
-    vacuum_table(DeltaLog(store, ignore_warning), options, RunContext(warn=quiet), dry_run=dry_run)
+    run_on(store, vacuum_table, options, dry_run=dry_run)
 
 
 def convert(store: Store, dry_run: bool) -> None:
-    convert_directory(
-        DeltaLog(store, ignore_warning), ConvertOptions(), RunContext(warn=quiet), dry_run=dry_run
-    )
+    run_on(store, convert_directory, ConvertOptions(), dry_run=dry_run)
 
 
 def build_table(folder: Path) -> None:

@@ -28,6 +28,7 @@ from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
@@ -298,10 +299,8 @@ def test_the_time_of_an_object_store_decides(options: CheckpointOptions) -> None
     if options.cleanup:
         assert len(removes_of(store, 2)) == 1
     store.advance(AHEAD)
-    checkpoint_table(
-        DeltaLog(store, ignore_warning),
-        CheckpointOptions(cleanup_only=True),
-        RunContext(warn=pytest.fail, clock=clock),
+    run_on(
+        store, checkpoint_table, CheckpointOptions(cleanup_only=True), warn=pytest.fail, clock=clock
     )
     assert commit_path(0) not in store.contents()
 

@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl import convert
-from deltactl.errors import DataFileError, DeltactlError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import DataFileError, DeltactlError
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
-from deltactl.operations.run_context import RunContext
 from deltactl.parquet import broken_footers, fixed_bounds
 from deltactl.parquet.broken_footers import (
     SchemaGroups,
@@ -27,6 +25,7 @@ from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.open import open_store
 from tests.support.footers import read_valid_footer
+from tests.support.run import run_on
 from tests.support.stores import MemoryStore
 
 FINDS = Path(__file__).parents[1] / "fuzz" / "finds" / "footer"
@@ -135,10 +134,8 @@ def test_a_check_names_just_the_broken_file(name: str, tmp_path: Path) -> None:
         pq.write_table(rows, tmp_path / f"{file}.parquet")
     convert(str(tmp_path))
     (tmp_path / "b.parquet").write_bytes(data)
-    found = check_table(
-        DeltaLog(open_store(str(tmp_path), {}), ignore_warning),
-        CheckOptions(depth=Depth.FOOTERS),
-        RunContext(warn=ignore_warning),
+    found = run_on(
+        open_store(str(tmp_path), {}), check_table, CheckOptions(depth=Depth.FOOTERS)
     ).findings.to_pylist()
     unreadable = [finding["file"] for finding in found if finding["code"] == "FILE_UNREADABLE"]
     assert unreadable == ["b.parquet"]

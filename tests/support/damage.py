@@ -9,14 +9,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from deltactl.errors import ignore_warning
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
-from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from tests.support.checkpoints import PicklingEngine, memory_of, new_table
+from tests.support.run import run_on
 from tests.support.table_builder import (
     LOG,
     Action,
@@ -32,11 +30,7 @@ DEEP: dict[str, Any] = {"depth": Depth.DATA, "checkpoints": True, "vectors": Tru
 
 def check(store: Store, **options: Any) -> CheckReport:
     """Check a table, with tasks that travel in bytes."""
-    return check_table(
-        DeltaLog(store, ignore_warning),
-        CheckOptions(**options),
-        RunContext(warn=ignore_warning, engine=PicklingEngine()),
-    )
+    return run_on(store, check_table, CheckOptions(**options), engine=PicklingEngine())
 
 
 def codes(report: CheckReport) -> list[str]:

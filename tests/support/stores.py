@@ -694,11 +694,15 @@ def opened_as(store: Store) -> Iterator[Store]:
             raise StorageError(f"no opener for {scheme}")
         return before(uri, options)
 
+    outer = _stand_ins.get(store.uri)
     _stand_ins[store.uri] = store
     try:
         yield store
     finally:
-        del _stand_ins[store.uri]
+        if outer is None:
+            del _stand_ins[store.uri]
+        else:
+            _stand_ins[store.uri] = outer
         if before is not None:
             register_scheme(scheme, before)
 

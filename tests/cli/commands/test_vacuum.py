@@ -18,14 +18,12 @@ from deltalake import write_deltalake
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import render_report
-from deltactl.errors import ignore_warning
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone_notes import CloneNote, write_note
-from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
+from tests.support.run import run_on
 from tests.support.table_builder import Column, TableBuilder
 
 ALL = "--include-unknown"
@@ -351,11 +349,8 @@ def test_wrong_usage_exits_2(cli: RunCli, table: TableBuilder, words: tuple[str,
 def test_a_table_that_misses_files_is_reported_before_all_else(
     table: TableBuilder,
 ) -> None:
-    report = vacuum_table(
-        DeltaLog(table.store, ignore_warning),
-        VacuumOptions(mode="full"),
-        RunContext(warn=pytest.fail),
-        dry_run=True,
+    report = run_on(
+        table.store, vacuum_table, VacuumOptions(mode="full"), warn=pytest.fail, dry_run=True
     )
     stayed = FileFailure("p=a/stays.parquet", "no permission")
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))

@@ -32,6 +32,7 @@ from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
 from tests.support.damage import DEEP, check, codes, edit_action, table
+from tests.support.run import run_on
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import Column, TableBuilder, build_sample
 
@@ -45,12 +46,7 @@ def many_files(count: int, **options: Any) -> TableBuilder:
 
 
 def run(store: Store, cancel: CancelToken | None = None, **options: Any) -> CheckReport:
-    with opened_as(store):
-        return check_table(
-            DeltaLog(store, ignore_warning),
-            CheckOptions(**options),
-            RunContext(warn=ignore_warning, engine=LocalEngine(1), cancel=cancel),
-        )
+    return run_on(store, check_table, CheckOptions(**options), engine=LocalEngine(1), cancel=cancel)
 
 
 def test_neighbours_are_listed_and_not_asked_for_one_by_one() -> None:
@@ -84,11 +80,7 @@ def test_every_footer_of_a_batch_is_looked_at(
     for name in broken:
         path = tmp_path / name
         path.write_bytes(path.read_bytes()[:-4] + b"PAR2")
-    report = check_table(
-        DeltaLog(open_store(str(tmp_path), {}), ignore_warning),
-        CheckOptions(depth=depth),
-        RunContext(warn=ignore_warning),
-    )
+    report = run_on(open_store(str(tmp_path), {}), check_table, CheckOptions(depth=depth))
     found = report.findings.to_pylist()
     assert [(finding["code"], finding["file"]) for finding in found] == [
         ("FILE_UNREADABLE", name) for name in broken
@@ -106,14 +98,12 @@ def test_progress_shows_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> 
     def total(depth: Depth) -> int:
         seen: list[int] = []
         with opened_as(builder.store):
-            check_table(
-                DeltaLog(builder.store, ignore_warning),
+            run_on(
+                builder.store,
+                check_table,
                 CheckOptions(depth=depth),
-                RunContext(
-                    warn=ignore_warning,
-                    engine=LocalEngine(1),
-                    on_progress=lambda progress: seen.append(progress.bytes_total),
-                ),
+                engine=LocalEngine(1),
+                on_progress=lambda progress: seen.append(progress.bytes_total),
             )
         assert len(set(seen)) == 1
         return seen[0]
@@ -256,14 +246,12 @@ def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(check_files, "_BYTES_A_TASK", 2 * size + 1)
     seen: list[int] = []
     with opened_as(builder.store):
-        check_table(
-            DeltaLog(builder.store, ignore_warning),
+        run_on(
+            builder.store,
+            check_table,
             CheckOptions(depth=Depth.DATA),
-            RunContext(
-                warn=ignore_warning,
-                engine=LocalEngine(1),
-                on_progress=lambda progress: seen.append(progress.tasks_total),
-            ),
+            engine=LocalEngine(1),
+            on_progress=lambda progress: seen.append(progress.tasks_total),
         )
     assert seen == [3, 3, 3]
 

@@ -19,7 +19,6 @@ from deltactl.errors import (
     InterruptedRunError,
     TransientStorageError,
     VerificationError,
-    ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
@@ -35,6 +34,7 @@ from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
 from tests.support.stores import Crash, Fault, FaultyStore, fault_points, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
@@ -67,12 +67,8 @@ def age(builder: TableBuilder) -> None:
 
 
 def run(store: Store, options: CheckpointOptions) -> CheckpointReport:
-    return checkpoint_table(
-        DeltaLog(store, ignore_warning),
-        options,
-        RunContext(
-            warn=lambda message: None, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
-        ),
+    return run_on(
+        store, checkpoint_table, options, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
     )
 
 
@@ -331,10 +327,12 @@ def test_a_cancelled_run_leaves_nothing() -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        checkpoint_table(
-            DeltaLog(builder.store, ignore_warning),
+        run_on(
+            builder.store,
+            checkpoint_table,
             CheckpointOptions(kind="v2"),
-            RunContext(warn=pytest.fail, cancel=cancel),
+            warn=pytest.fail,
+            cancel=cancel,
         )
     assert memory_of(builder).contents() == before
 
@@ -343,15 +341,14 @@ def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing()
     builder = set_scene(CLASSIC)
     before = memory_of(builder).contents()
     cancel = threading.Event()
-    report = checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
+    report = run_on(
+        builder.store,
+        checkpoint_table,
         CLASSIC,
-        RunContext(
-            warn=pytest.fail,
-            clock=FixedClock(NOW_MS),
-            cancel=cancel,
-            on_progress=lambda progress: cancel.set(),
-        ),
+        warn=pytest.fail,
+        clock=FixedClock(NOW_MS),
+        cancel=cancel,
+        on_progress=lambda progress: cancel.set(),
     )
     assert report.interrupted
     assert report.hint_moved

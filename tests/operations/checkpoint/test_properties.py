@@ -14,6 +14,7 @@ from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_tab
 from deltactl.operations.run_context import RunContext
 from tests.support.clock import FixedClock
 from tests.support.random_logs import KINDS, assert_equals_model, logs
+from tests.support.run import run_on
 from tests.support.table_builder import TableBuilder
 
 pytestmark = pytest.mark.thorough
@@ -59,11 +60,7 @@ def _checkpoint(data: st.DataObject, builder: TableBuilder, version: int) -> boo
                 RunContext(warn=_fail, clock=FixedClock()),
             )
         return False
-    report = checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
-        options,
-        RunContext(warn=lambda text: None, clock=FixedClock()),
-    )
+    report = run_on(builder.store, checkpoint_table, options, clock=FixedClock())
     state = builder.state_at(version)
     if report.written is not None:
         assert report.written.num_adds == len(state.files)

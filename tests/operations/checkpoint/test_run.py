@@ -39,6 +39,7 @@ from tests.support.checkpoints import (
     read_rows,
 )
 from tests.support.clock import FixedClock
+from tests.support.run import run_on
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, struct_of
 
 CLASSIC = f"{LOG}/{2:020d}.checkpoint.parquet"
@@ -325,10 +326,12 @@ def test_auto_follows_policy_and_protocol() -> None:
         assert report.written is not None
         assert report.written.kind == kind
     said: list[str] = []
-    report = checkpoint_table(
-        DeltaLog(table(properties=policy).store, said.append),
+    report = run_on(
+        table(properties=policy).store,
+        checkpoint_table,
         CheckpointOptions(),
-        RunContext(warn=said.append, clock=FixedClock()),
+        warn=said.append,
+        clock=FixedClock(),
     )
     assert report.plan.kind == "classic"
     assert "v2Checkpoint" in said[0]
@@ -459,11 +462,7 @@ def test_a_hint_that_is_invalid_is_replaced(truncated: bytes | None) -> None:
     builder = table()
     if truncated is not None:
         builder.store.put(f"{LOG}/_last_checkpoint", truncated)
-    checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
-        CheckpointOptions(),
-        RunContext(warn=lambda text: None, clock=FixedClock(NOW_MS)),
-    )
+    run_on(builder.store, checkpoint_table, CheckpointOptions(), clock=FixedClock(NOW_MS))
     assert hint_of(builder.store)["version"] == 2
 
 

@@ -22,17 +22,16 @@ from deltactl.errors import (
     UsageError,
     ignore_warning,
 )
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert import tasks
 from deltactl.operations.convert.directory import LINKED
 from deltactl.operations.convert.partition_by import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
-from deltactl.operations.run_context import RunContext
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.run import run_on
 from tests.support.stores import CountingStore, opened_as
 from tests.support.table_builder import multiset
 
@@ -131,9 +130,7 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
     before = {path: path.read_bytes() for path in paths}
     store = CountingStore(LocalStore(str(tmp_path)))
     with opened_as(store):
-        convert_directory(
-            DeltaLog(store, ignore_warning), ConvertOptions(), RunContext(warn=lambda message: None)
-        )
+        run_on(store, convert_directory, ConvertOptions())
     assert sorted(store.names["read_tail"]) == sorted(
         str(path.relative_to(tmp_path)) for path in paths
     )
@@ -145,12 +142,7 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
 def test_a_dry_run_plans_the_same_and_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path, "d=2024-01-01/1.parquet", {"id": [1]})
     store = refuse_changes(LocalStore(str(tmp_path)))
-    dry = convert_directory(
-        DeltaLog(store, ignore_warning),
-        ConvertOptions(),
-        RunContext(warn=lambda message: None),
-        dry_run=True,
-    )
+    dry = run_on(store, convert_directory, ConvertOptions(), dry_run=True)
     assert not (tmp_path / "_delta_log").exists()
     real = convert(str(tmp_path))
     assert dry.plan is not None and real.plan is not None
@@ -779,11 +771,7 @@ def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        convert_directory(
-            DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
-            ConvertOptions(),
-            RunContext(warn=lambda message: None, cancel=cancel),
-        )
+        run_on(LocalStore(str(tmp_path)), convert_directory, ConvertOptions(), cancel=cancel)
     assert not (tmp_path / "_delta_log").exists()
 
 

@@ -38,6 +38,7 @@ from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
 from tests.support.stores import (
     CountingStore,
     Crash,
@@ -753,19 +754,13 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     builder.append([row(9, "c")])
     # A killed run may have left this: it says of no partition that it has a manifest.
     builder.store.put(f"{MANIFEST_DIR}/p=a/.deltactl-{'0' * 32}.tmp", b"half")
-    optimize_table(
-        DeltaLog(builder.store, ignore_warning),
-        OptimizeOptions(where="p = 'a'"),
-        RunContext(warn=quiet),
-    )
+    run_on(builder.store, optimize_table, OptimizeOptions(where="p = 'a'"))
     assert set(manifests(tmp_path)) == {"p=a", "p=b", "p=c"}  # there were none: all
     assert_reads_alike(tmp_path, builder)
     untouched = tmp_path / "t x" / MANIFEST_DIR / "p=c/manifest"
     os.utime(untouched, (1, 1))
     untouched.write_text("file:/written/by/another/program\n")
-    optimize_table(
-        DeltaLog(builder.store, ignore_warning), OptimizeOptions(), RunContext(warn=quiet)
-    )
+    run_on(builder.store, optimize_table, OptimizeOptions())
     assert len(manifests(tmp_path)["p=b"]) == 1
     assert untouched.read_text() == "file:/written/by/another/program\n"
 
@@ -780,11 +775,7 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
     builder.append(*([row(n, "abcd"[n % 4])] for n in range(12)))
 
     def optimize(where: str) -> None:
-        optimize_table(
-            DeltaLog(builder.store, ignore_warning),
-            OptimizeOptions(where=where),
-            RunContext(warn=pytest.fail),
-        )
+        run_on(builder.store, optimize_table, OptimizeOptions(where=where), warn=pytest.fail)
 
     match first:
         case "optimize":
@@ -822,11 +813,7 @@ def test_some_partitions_are_no_version_of_the_manifests(tmp_path: Path) -> None
     builder.append(*([row(n, "ab"[n % 2])] for n in range(4)))
     generate(builder.store, ManifestOptions(where="p = 'a'"))
     generate(builder.store, ManifestOptions(since=builder.version))
-    optimize_table(
-        DeltaLog(builder.store, ignore_warning),
-        OptimizeOptions(where="p = 'a'"),
-        RunContext(warn=pytest.fail),
-    )
+    run_on(builder.store, optimize_table, OptimizeOptions(where="p = 'a'"), warn=pytest.fail)
     assert_reads_alike(tmp_path, builder)
 
 
@@ -856,5 +843,5 @@ def test_without_the_property_nothing_is_refreshed() -> None:
     from tests.support.stores import opened_as
 
     with opened_as(store):
-        optimize_table(DeltaLog(store, ignore_warning), OptimizeOptions(), RunContext(warn=quiet))
+        run_on(store, optimize_table, OptimizeOptions())
     assert store.calls["put"] == 0

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, StorageError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, StorageError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
+from tests.support.run import run_on
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points, opened_as
 from tests.support.table_builder import LOG, Column, TableBuilder, canonical, multiset
 
@@ -65,16 +64,7 @@ def set_scene(*features: str) -> Scene:
 
 
 def optimize(store: Store, options: OptimizeOptions = OPTIONS) -> OptimizeReport:
-    return optimize_table(
-        DeltaLog(store, ignore_warning),
-        options,
-        RunContext(
-            warn=lambda message: None,
-            engine=LocalEngine(workers=1),
-            clock=FixedClock(),
-            sleep=lambda seconds: None,
-        ),
-    )
+    return run_on(store, optimize_table, options, engine=LocalEngine(workers=1), clock=FixedClock())
 
 
 def read_rows(store: Store) -> Counter[Any]:

@@ -12,16 +12,15 @@ import pytest
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ConflictError, UnsupportedFeatureError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import ConflictError, UnsupportedFeatureError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import MemoryStore, opened_as
+from tests.support.run import run_on
+from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
     LOG,
     Column,
@@ -82,18 +81,14 @@ class Race:
 
     def run(self, options: OptimizeOptions | None = None, **writers: Foreign) -> OptimizeReport:
         self.racing = RacingStore(self.store, **writers)
-        with opened_as(self.racing):
-            return optimize_table(
-                DeltaLog(self.racing, ignore_warning),
-                options or OptimizeOptions(),
-                RunContext(
-                    warn=lambda message: None,
-                    engine=LocalEngine(workers=1),
-                    clock=FixedClock(1_600_000_000_000),
-                    sleep=lambda seconds: None,
-                    cancel=self.cancel,
-                ),
-            )
+        return run_on(
+            self.racing,
+            optimize_table,
+            options or OptimizeOptions(),
+            engine=LocalEngine(workers=1),
+            clock=FixedClock(1_600_000_000_000),
+            cancel=self.cancel,
+        )
 
     def catch_up(self) -> None:
         """Let the builder know the versions that we committed; they change no row."""

@@ -9,12 +9,10 @@ import pytest
 
 from deltactl.engine.base import Done
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ignore_warning
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.commit_bins import OptimizeRun, Outcomes
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.optimize.tasks import RewriteResult
-from deltactl.operations.run_context import RunContext
+from tests.support.run import run_on
 from tests.support.stores import MemoryStore, opened_as
 from tests.support.table_builder import Column, TableBuilder
 
@@ -39,10 +37,12 @@ def test_offsets_count_live_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("deltactl.operations.optimize.run.OptimizeRun", Watching)
     with opened_as(store):
-        optimize_table(
-            DeltaLog(store, ignore_warning),
+        run_on(
+            store,
+            optimize_table,
             OptimizeOptions(),
-            RunContext(warn=pytest.fail, engine=LocalEngine(workers=1)),
+            warn=pytest.fail,
+            engine=LocalEngine(workers=1),
         )
     (result,) = found
     (output,) = result.outputs

@@ -14,12 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ignore_warning
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.run import optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.table import Table
+from tests.support.run import run_on
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
     FEATURES,
@@ -197,20 +195,12 @@ def test_row_ids_outlive_two_rewrites() -> None:
     builder.delete_rows(paths[1], [0, 2])
     wanted = [(i, place) for place, i in enumerate(10 * i + j for i in range(4) for j in range(4))]
     wanted = [pair for pair in wanted if pair[0] not in (10, 12)]
-    optimize_table(
-        DeltaLog(store, ignore_warning),
-        OptimizeOptions(verify="full"),
-        RunContext(warn=pytest.fail),
-    )
+    run_on(store, optimize_table, OptimizeOptions(verify="full"), warn=pytest.fail)
     assert _stored_ids(store) == wanted
     builder.note([])  # the version that was just committed; it handed out 14 ids of its own
     builder._next_row_id = 16 + 14
     builder.append(*([{"id": 100 + i}] for i in range(20)))
-    optimize_table(
-        DeltaLog(store, ignore_warning),
-        OptimizeOptions(verify="full"),
-        RunContext(warn=pytest.fail),
-    )
+    run_on(store, optimize_table, OptimizeOptions(verify="full"), warn=pytest.fail)
     # What was rewritten first is the younger file: only the pairing matters here.
     assert sorted(_stored_ids(store)) == [*wanted, *((100 + i, 30 + i) for i in range(20))]
 

@@ -40,7 +40,8 @@ from deltactl.units import GIB, MIB, TIB
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import CountingStore, MemoryStore, opened_as
+from tests.support.run import run_on
+from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import (
     COLUMNS,
     LOG,
@@ -73,10 +74,12 @@ def build(*sizes: int, **options: Any) -> TableBuilder:
 
 def run(builder: TableBuilder, *, dry_run: bool = False, **options: Any) -> OptimizeReport:
     clock = options.pop("clock", FixedClock(START_MS + 10**9))
-    return optimize_table(
-        DeltaLog(builder.store, ignore_warning),
+    return run_on(
+        builder.store,
+        optimize_table,
         OptimizeOptions(**options),
-        RunContext(warn=lambda message: None, engine=LocalEngine(workers=1), clock=clock),
+        engine=LocalEngine(workers=1),
+        clock=clock,
         dry_run=dry_run,
     )
 
@@ -524,11 +527,8 @@ def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
             names.extend(wanted)
             return super().read_many(wanted)
 
-    report = optimize_table(
-        DeltaLog(Noting(builder.store), ignore_warning),
-        OptimizeOptions(),
-        RunContext(warn=pytest.fail),
-        dry_run=True,
+    report = run_on(
+        Noting(builder.store), optimize_table, OptimizeOptions(), warn=pytest.fail, dry_run=True
     )
     assert report.plan.left_alone == {_CLUSTERED: 5}
     commits = [name for name in names if name.endswith(".json")]
@@ -555,11 +555,8 @@ def test_a_log_cleanup_hides_no_earlier_z_order_commit(tmp_path: Path) -> None:
                     raise error
                 yield data
 
-    report = optimize_table(
-        DeltaLog(Cleaned(builder.store), ignore_warning),
-        OptimizeOptions(),
-        RunContext(warn=pytest.fail),
-        dry_run=True,
+    report = run_on(
+        Cleaned(builder.store), optimize_table, OptimizeOptions(), warn=pytest.fail, dry_run=True
     )
     assert next(failures, None) is None
     assert report.plan.left_alone == {_CLUSTERED: 4}
@@ -584,12 +581,7 @@ def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
             write_deltalake(tmp_path, rows, mode="append")
         optimize(DeltaTable(tmp_path))
         options = OptimizeOptions(min_input_files=1)
-        report = optimize_table(
-            DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
-            options,
-            RunContext(warn=lambda message: None),
-            dry_run=True,
-        )
+        report = run_on(LocalStore(str(tmp_path)), optimize_table, options, dry_run=True)
         return report.plan.left_alone.get(_CLUSTERED)
 
     assert left_alone(lambda table: table.optimize.compact()) is None
@@ -730,13 +722,7 @@ def test_numbers_that_make_no_sense(options: dict[str, Any]) -> None:
 def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
     builder = build_sample(fresh_store(), features="mapped-by-id", layout="partitioned")
     store = refuse_changes(builder.store)
-    with opened_as(store):
-        report = optimize_table(
-            DeltaLog(store, ignore_warning),
-            OptimizeOptions(purge=purge),
-            RunContext(warn=lambda message: None),
-            dry_run=True,
-        )
+    report = run_on(store, optimize_table, OptimizeOptions(purge=purge), dry_run=True)
     assert report.dry_run
     assert not report.plan.is_empty
     assert report.versions == ()
@@ -745,12 +731,7 @@ def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
 def test_a_plan_needs_the_log_alone() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
     counting = CountingStore(builder.store)
-    optimize_table(
-        DeltaLog(counting, ignore_warning),
-        OptimizeOptions(),
-        RunContext(warn=lambda message: None),
-        dry_run=True,
-    )
+    run_on(counting, optimize_table, OptimizeOptions(), dry_run=True)
     assert {name.split("/")[0] for names in counting.names.values() for name in names} == {LOG}
     assert "open_input" not in counting.calls
 
@@ -759,12 +740,7 @@ def test_requests_of_a_run_are_few() -> None:
     """Each input is opened once to be read, and a sample for its codec; each output as often."""
     builder = build(*[0] * 40)
     counting = CountingStore(builder.store)
-    with opened_as(counting):
-        report = optimize_table(
-            DeltaLog(counting, ignore_warning),
-            OptimizeOptions(),
-            RunContext(warn=lambda message: None, engine=LocalEngine(1)),
-        )
+    report = run_on(counting, optimize_table, OptimizeOptions(), engine=LocalEngine(1))
     assert report.files_removed == 40
     opened = [name for name in counting.names["open_input"] if name in builder.data]
     assert len(opened) <= 40 + 16
@@ -830,15 +806,13 @@ def test_a_cancelled_run_commits_what_is_done() -> None:
         seen.append(progress)
         cancel.set()
 
-    report = optimize_table(
-        DeltaLog(builder.store, ignore_warning),
+    report = run_on(
+        builder.store,
+        optimize_table,
         OptimizeOptions(),
-        RunContext(
-            warn=lambda message: None,
-            engine=LocalEngine(workers=1),
-            cancel=cancel,
-            on_progress=stop,
-        ),
+        engine=LocalEngine(workers=1),
+        cancel=cancel,
+        on_progress=stop,
     )
     assert report.interrupted
     # While the output of the first bin becomes durable, the next bin begins.

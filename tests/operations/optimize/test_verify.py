@@ -20,18 +20,17 @@ import pytest
 from pyroaring import BitMap64
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DataFileError, VerificationError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import DataFileError, VerificationError
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.optimize.row_ids import keep_row_ids
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
 from deltactl.parquet.splice.writer import SpliceWriter
 from deltactl.protocol import deletion_vectors
 from deltactl.protocol.schema import parse_schema
 from deltactl.table import Table
+from tests.support.run import run_on
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
     Column,
@@ -89,10 +88,8 @@ def build(mapping: str = "none", *features: str) -> TableBuilder:
 
 
 def run(builder: TableBuilder, verify: Mode) -> OptimizeReport:
-    return optimize_table(
-        DeltaLog(builder.store, ignore_warning),
-        OptimizeOptions(verify=verify),
-        RunContext(warn=lambda message: None, engine=LocalEngine(workers=1)),
+    return run_on(
+        builder.store, optimize_table, OptimizeOptions(verify=verify), engine=LocalEngine(workers=1)
     )
 
 

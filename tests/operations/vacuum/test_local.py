@@ -7,18 +7,18 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import SafetyError, UsageError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.run_context import RunContext
+from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.write_guard import refuse_changes
+from tests.support.run import run_on
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, Column, TableBuilder
 
@@ -49,15 +49,10 @@ class Disk:
         age(self.path)
 
     def vacuum(self, *, dry_run: bool = False, **options: object) -> VacuumReport:
-        fixed = {"mode": "full", "max_orphan_fraction": 1.0, "include_unknown": True}
-        settings = {**fixed, **options}
+        fixed: dict[str, Any] = {"mode": "full", "max_orphan_fraction": 1.0}
+        settings = {**fixed, "include_unknown": True, **options}
         store = refuse_changes(self.store) if dry_run else self.store
-        return vacuum_table(
-            DeltaLog(store, ignore_warning),
-            VacuumOptions(**settings),  # type: ignore[arg-type]
-            RunContext(warn=lambda message: None),
-            dry_run=dry_run,
-        )
+        return run_on(store, vacuum_table, VacuumOptions(**settings), dry_run=dry_run)
 
     def plan(self, **options: object) -> list[str]:
         return list(self.vacuum(dry_run=True, **options).plan.files["path"].to_pylist())
@@ -164,10 +159,10 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     assert rows.schema.names == ["path", "length", "isDir", "modificationTime"]
     assert f"file:{disk.path}/orphan é.parquet" in rows["path"].to_pylist()
     counting = CountingStore(disk.store)
-    report = vacuum_table(
-        DeltaLog(refuse_changes(counting), ignore_warning),
+    report = run_on(
+        refuse_changes(counting),
+        vacuum_table,
         VacuumOptions(inventory=dump, max_orphan_fraction=1.0, include_unknown=True),
-        RunContext(warn=lambda message: None),
         dry_run=True,
     )
     assert report.plan.files["path"].to_pylist() == listed == ["orphan é.parquet", disk.gone]

@@ -13,13 +13,11 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from deltactl.errors import ignore_warning
-from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.operations.vacuum.test_local import age
 from tests.support.duckdb_delta import connect_duckdb
+from tests.support.run import run_on
 from tests.support.table_builder import Column, struct_of
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
@@ -109,10 +107,6 @@ def test_vacuum_keeps_each_file_that_a_reader_takes_for_the_live_one(
         mode="full", retain_ms=0, max_orphan_fraction=1.0, include_unknown=True,
         force_retention=True,
     )  # fmt: skip
-    vacuum_table(
-        DeltaLog(LocalStore(str(root)), ignore_warning),
-        options,
-        RunContext(warn=lambda message: None),
-    )
+    run_on(LocalStore(str(root)), vacuum_table, options)
     assert not orphan.exists()
     assert read_all(root) == before

@@ -15,16 +15,14 @@ import pytest
 from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
 
 from deltactl import convert, maintain
-from deltactl.errors import ignore_warning
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.support.duckdb_delta import connect_duckdb
+from tests.support.run import run_on
 from tests.support.stores import CountingStore
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
@@ -61,9 +59,7 @@ def plan(root: Path, **options: bool) -> VacuumPlan:
     fixed = {"mode": "full", "max_orphan_fraction": 1.0, "retain_ms": 0, "force_retention": True}
     chosen = VacuumOptions(**fixed, **options)  # type: ignore[arg-type]
     store = LocalStore(str(root))
-    return vacuum_table(
-        DeltaLog(store, ignore_warning), chosen, RunContext(warn=pytest.fail), dry_run=True
-    ).plan
+    return run_on(store, vacuum_table, chosen, warn=pytest.fail, dry_run=True).plan
 
 
 def paths_of(found: VacuumPlan) -> set[str]:
@@ -220,8 +216,6 @@ def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
 def test_commits_are_read_once(written: Path) -> None:
     store = CountingStore(LocalStore(str(written)))
     options = VacuumOptions(mode="full", max_orphan_fraction=1.0, include_orphans=True)
-    vacuum_table(
-        DeltaLog(store, ignore_warning), options, RunContext(warn=pytest.fail), dry_run=True
-    )
+    run_on(store, vacuum_table, options, warn=pytest.fail, dry_run=True)
     commits = [name for name in store.names["read_many"] if name.endswith(".json")]
     assert len(commits) == len(set(commits)) == 3

@@ -13,12 +13,10 @@ import pytest
 
 from deltactl.engine import local
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DataFileError, VerificationError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import DataFileError, VerificationError
 from deltactl.operations.optimize import tasks
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.parquet.null_counts import read_null_counts
 from deltactl.parquet.splice import segment, writer
 from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segment
@@ -27,6 +25,7 @@ from deltactl.parquet.writer import WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.storage.local.store import LocalStore
 from tests.parquet.splice.files import SCHEMA, find_output, make_table, write_files
+from tests.support.run import run_on
 
 _STATS = StatsColumns(
     (
@@ -148,10 +147,8 @@ def test_a_bin_that_runs_alone_is_encoded_by_several_threads(
     monkeypatch.setattr(segment, "_PARTS_PER_CORE", 1)
     monkeypatch.setattr(writer, "encode_segment", encode)
     store = LocalStore(str(tmp_path))
-    optimize_table(
-        DeltaLog(store, ignore_warning),
-        OptimizeOptions(),
-        RunContext(engine=LocalEngine(workers=2), warn=pytest.fail),
+    run_on(
+        store, optimize_table, OptimizeOptions(), engine=LocalEngine(workers=2), warn=pytest.fail
     )
     assert len(threads) == 2
     rows = pa.concat_tables(make_table(start=10_000 * number) for number in range(3))
@@ -164,9 +161,11 @@ def test_a_bin_with_small_chunks_is_encoded_by_one_thread(
     write_files(tmp_path, ["delta-rs"] * 3)
     monkeypatch.setattr(local, "count_cores", lambda: 2)
     monkeypatch.setattr(writer, "encode_segment", None)  # a call would raise an error
-    optimize_table(
-        DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
+    run_on(
+        LocalStore(str(tmp_path)),
+        optimize_table,
         OptimizeOptions(),
-        RunContext(engine=LocalEngine(workers=2), warn=pytest.fail),
+        engine=LocalEngine(workers=2),
+        warn=pytest.fail,
     )
     assert pq.read_metadata(find_output(tmp_path)).num_rows == 9000

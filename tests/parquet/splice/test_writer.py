@@ -16,11 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from deltactl.errors import DeltactlError, VerificationError, ignore_warning
-from deltactl.log.delta_log import DeltaLog
+from deltactl.errors import DeltactlError, VerificationError
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.format import ColumnChunk, ColumnMetaData
 from deltactl.parquet.splice import writer
@@ -44,6 +42,7 @@ from tests.parquet.splice.files import (
     write_files,
 )
 from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
 from tests.support.stores import opened_as
 
 _STORED_ALIKE = {"pyarrow with indexes", "pyarrow with Bloom filters", "delta-rs"}
@@ -233,7 +232,7 @@ def _ensure_found(store: Store, message: str) -> None:
     before = {name for batch in store.walk() for name in batch}
     options = OptimizeOptions(rewrite="copy")
     with pytest.raises(VerificationError, match=message):
-        optimize_table(DeltaLog(store, ignore_warning), options, RunContext(warn=pytest.fail))
+        run_on(store, optimize_table, options, warn=pytest.fail)
     assert {name for batch in store.walk() for name in batch} == before
 
 
@@ -295,7 +294,7 @@ def test_a_damaged_copy_is_found_before_the_commit(tmp_path: Path, damage: str) 
         opened_as(_DamagedStore(inner, _DAMAGES[damage])) as store,
         pytest.raises(DeltactlError) as raised,
     ):
-        optimize_table(DeltaLog(store, ignore_warning), options, RunContext(warn=pytest.fail))
+        run_on(store, optimize_table, options, warn=pytest.fail)
     assert isinstance(raised.value, VerificationError)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert Table(str(tmp_path)).snapshot().num_files == len(paths)
@@ -316,11 +315,7 @@ def test_a_byte_that_the_kernel_copied_wrongly_is_found_before_the_commit(
     monkeypatch.setattr(local_assembly, "copy_range", copy_wrongly)
     options = OptimizeOptions(rewrite="copy")
     with pytest.raises(VerificationError, match="differ from those of"):
-        optimize_table(
-            DeltaLog(LocalStore(str(tmp_path)), ignore_warning),
-            options,
-            RunContext(warn=pytest.fail),
-        )
+        run_on(LocalStore(str(tmp_path)), optimize_table, options, warn=pytest.fail)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
@@ -344,7 +339,7 @@ def test_full_verification_reads_what_far_stores_copied(
         opened_as(_FarStore(LocalStore(str(tmp_path)))) as store,
         pytest.raises(VerificationError, match="column 'text' differs from the input in row 42"),
     ):
-        optimize_table(DeltaLog(store, ignore_warning), options, RunContext(warn=pytest.fail))
+        run_on(store, optimize_table, options, warn=pytest.fail)
 
 
 def _damage_footer(path: Path, change: Callable[[bytearray], None]) -> None:

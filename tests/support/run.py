@@ -1,0 +1,33 @@
+"""Run an operation on a store, as most tests do: warnings are ignored, and nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from deltactl.errors import ignore_warning
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.store import Store
+from tests.support.stores import opened_as
+
+R = TypeVar("R")
+
+
+def run_on(
+    store: Store,
+    operation: Callable[..., R],
+    options: Any,
+    *,
+    dry_run: bool | None = None,
+    **context: Any,
+) -> R:
+    """Call an operation, such as ``optimize_table``, with its options.
+
+    ``context`` are fields of ``RunContext``. Workers, which open the store by its address, get
+    ``store`` itself.
+    """
+    given = {} if dry_run is None else {"dry_run": dry_run}
+    chosen = RunContext(**{"warn": ignore_warning, "sleep": lambda seconds: None, **context})
+    with opened_as(store):
+        return operation(DeltaLog(store, chosen.warn), options, chosen, **given)
