@@ -50,9 +50,8 @@ def test_the_line_of_the_readme_prints_nothing_until_something_fails(lake: Path)
     (lake / "b/_delta_log/00000000000000000001.json").write_text("{")
     failed = run_by_cron(lake, line.replace("20h", "0s"))
     assert failed.code == 1
-    assert failed.out.startswith(f"failed     {lake}/b  ")
-    assert failed.out.endswith("3 tables: 2 unchanged, 1 failed\n")
-    assert "error: " in failed.err
+    assert failed.out == "3 tables: 2 unchanged, 1 failed\n"
+    assert failed.err.startswith(f"error: {lake}/b: _delta_log/00000000000000000001.json, line 1: ")
 
 
 @pytest.mark.parametrize(

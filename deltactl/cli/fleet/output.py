@@ -79,6 +79,8 @@ class FleetOutput:
         form = self._output.form
         if not self._output.has_page(outcome.envelope):
             return
+        if form is OutputFormat.TABLE and outcome.envelope.error and not self._output.shows_success:
+            return  # stderr has the error
         if form is OutputFormat.TABLE:
             self._output.print_lines(outcome.render if self._is_text else _render_line(outcome))
         elif form is OutputFormat.NDJSON:
