@@ -15,7 +15,7 @@ CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races world \
+.PHONY: help setup quick test test-lowest servers catalog-servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races world \
 	audit dist docs pictures demo scale clean
 
 help: ## show the targets
@@ -37,6 +37,9 @@ test: lint servers ## lint, then run all tests but the slow ones
 
 servers: $(STAMP) ## install the object stores that tests run against, once, into ~/.cache/deltactl-tests
 	$(BIN)/python -m tests.support.object_servers
+
+catalog-servers: $(STAMP) ## build the server of Unity Catalog that tests use if it is there; half an hour
+	$(BIN)/python -m tests.support.catalog_servers
 
 lint: $(STAMP) ## style, format, types, layers
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync types style layers

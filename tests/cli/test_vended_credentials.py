@@ -17,9 +17,9 @@ from deltactl import Table
 from deltactl.storage.network.pacing import RATE_OPTION
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
-from tests.support.object_servers import AZURE_ACCOUNT, AZURE_KEY, S3_ENVIRON, ObjectServer
+from tests.support.object_servers import AZURE_ACCOUNT, AZURE_KEY, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
-from tests.support.unity_stub import UnityStub, seconds_from_now, unity_stub
+from tests.support.unity_stub import UnityStub, unity_stub, vend_keys_of_minio
 
 NAME = "uc://main.sales.orders"
 MARK = "Pl4nt3dAs"
@@ -44,17 +44,6 @@ def upload(server: ObjectServer, address: str, folder: Path, files: int) -> None
     for path in folder.rglob("*"):
         if path.is_file():
             store.put(str(path.relative_to(folder)), path.read_bytes())
-
-
-def keys(operation: str) -> dict[str, Any]:
-    """The keys of MinIO, as Unity Catalog gives keys for S3."""
-    return {
-        "aws_temp_credentials": {
-            "access_key_id": S3_ENVIRON["AWS_ACCESS_KEY_ID"],
-            "secret_access_key": S3_ENVIRON["AWS_SECRET_ACCESS_KEY"],
-        },
-        "expiration_time": str(seconds_from_now(3600)),
-    }
 
 
 @MINIO
@@ -84,7 +73,7 @@ def test_a_command_asks_at_most_three_times(
 ) -> None:
     upload(server, root, tmp_path / "t", 3)
     unity.add("main.sales.orders", root)
-    unity.vend = keys
+    unity.vend = vend_keys_of_minio
     given = ("--storage-option", f"endpoint_url={server.endpoint}", "-o", "json")
     ran = cli(words[0], NAME, *words[1:], *given)
     assert ran.code == 0, ran.err

@@ -26,7 +26,7 @@ _FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 _AZURITE: Final = "azurite@3.35.0"
 _SECONDS_TO_START: Final = 60
 # Looked up once, before tests are put into a world without such variables.
-_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltactl-tests"
+CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltactl-tests"
 _HOME: Final = str(Path.home())
 S3_ENVIRON: Final = {
     "AWS_ACCESS_KEY_ID": "tester",
@@ -84,9 +84,9 @@ class ObjectServer:
         return ObjectServer(self.kind, endpoint, self.bucket, options)
 
 
-def _tool(name: str, install: Callable[[Path], None]) -> Path:
+def find_tool(name: str, install: Callable[[Path], None]) -> Path:
     """The folder of an installed server; ``install(folder)`` fills it the first time."""
-    home = _CACHE / name
+    home = CACHE / name
     ready = home / "ready"
     if not ready.exists():
         print(f"installing {name} for the tests into {home}", file=sys.stderr, flush=True)
@@ -100,7 +100,8 @@ def _tool(name: str, install: Callable[[Path], None]) -> Path:
     return home
 
 
-def _run(command: Sequence[str | Path], **environ: str) -> None:
+def run_quietly(command: Sequence[str | Path], **environ: str) -> None:
+    """Run a program that must succeed; it prints nothing."""
     subprocess.run(
         command, check=True, capture_output=True, env={**os.environ, "HOME": _HOME, **environ}
     )
@@ -124,10 +125,10 @@ def ensure_python(name: str, requirement: str) -> Path:
     def install(home: Path) -> None:
         venv.create(home, with_pip=True, clear=True)
         pip: list[str | Path] = [home / "bin/python", "-m", "pip", "install", "--quiet"]
-        _run([*pip, "--disable-pip-version-check", requirement])
+        run_quietly([*pip, "--disable-pip-version-check", requirement])
 
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return _tool(f"{name}-{python}", install) / "bin/python"
+    return find_tool(f"{name}-{python}", install) / "bin/python"
 
 
 def _ensure_go(package: str) -> Path:
@@ -138,8 +139,8 @@ def _ensure_go(package: str) -> Path:
     if go is None:
         raise ServerMissingError(f"object stores: no Go toolchain to build {name}")
     try:
-        home = _tool(
-            f"{name}-{version}", lambda home: _run([go, "install", package], GOBIN=str(home))
+        home = find_tool(
+            f"{name}-{version}", lambda home: run_quietly([go, "install", package], GOBIN=str(home))
         )
     except subprocess.CalledProcessError:
         raise ServerMissingError(f"object stores: no Go module proxy that has {name}") from None
@@ -160,7 +161,7 @@ def _ensure_azurite() -> Path:
         "--prefix",
     ]
     try:
-        home = _tool(_AZURITE.replace("@", "-"), lambda home: _run([*install, home]))
+        home = find_tool(_AZURITE.replace("@", "-"), lambda home: run_quietly([*install, home]))
     except subprocess.CalledProcessError:
         raise ServerMissingError("object stores: no npm registry that has azurite") from None
     return home / "node_modules/.bin/azurite-blob"
@@ -183,15 +184,15 @@ def ensure_delta_rs_with_dynamodb() -> Path:
 
     def install(home: Path) -> None:
         pip: list[str | Path] = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        _run([*pip, "--disable-pip-version-check", "--target", home, "deltalake==1.4.2"])
+        run_quietly([*pip, "--disable-pip-version-check", "--target", home, "deltalake==1.4.2"])
 
-    return _tool("deltalake-1.4.2", install)
+    return find_tool("deltalake-1.4.2", install)
 
 
 @contextmanager
 def s3_server(python: Path, log: Path) -> Iterator[str]:
     """Start moto's S3; gives its endpoint."""
-    with _serve(lambda port: [python, "-m", "moto.server", *_listen("-H", "-p", port)], log) as at:
+    with serve(lambda port: [python, "-m", "moto.server", *_listen("-H", "-p", port)], log) as at:
         yield at
 
 
@@ -221,7 +222,7 @@ def minio(folder: Path) -> Iterator[ObjectServer]:
         address = f"127.0.0.1:{port}"
         return [program, "server", folder / "data", "--address", address, "--quiet"]
 
-    with _serve(command, folder / "log", **users) as endpoint:
+    with serve(command, folder / "log", **users) as endpoint:
         yield _s3("minio", endpoint)
 
 
@@ -235,7 +236,7 @@ def fake_gcs(folder: Path) -> Iterator[ObjectServer]:
         flags = ["-scheme", "http", "-backend", "memory", "-public-host", public]
         return [program, *_listen("-host", "-port", port), *flags]
 
-    with _serve(command, folder / "log") as endpoint:
+    with serve(command, folder / "log") as endpoint:
         options = {"token": "anon", "endpoint_url": endpoint, "project": "tests"}
         server = ObjectServer("fake-gcs", endpoint, "gs://lake", options)
         _service(server).call("POST", "b", project="tests", json={"name": "lake"})
@@ -252,7 +253,7 @@ def azurite(folder: Path) -> Iterator[ObjectServer]:
         where = _listen("--blobHost", "--blobPort", port)
         return [program, *where, *flags, "--location", folder]
 
-    with _serve(command, folder / "log") as endpoint:
+    with serve(command, folder / "log") as endpoint:
         parts = {
             "DefaultEndpointsProtocol": "http",
             "AccountName": AZURE_ACCOUNT,
@@ -293,7 +294,7 @@ def _listen(host_flag: str, port_flag: str, port: int) -> list[str]:
 
 
 @contextmanager
-def _serve(
+def serve(
     command: Callable[[int], Sequence[str | Path]], log: Path, **environ: str
 ) -> Iterator[str]:
     """Run ``command(port)`` until the context ends; gives its endpoint once it answers."""

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.object_servers import S3_ENVIRON
+
 API = "/api/2.1/unity-catalog"
 Json = dict[str, Any]
 TOKEN = "dapi-planted-0123456789"
@@ -105,6 +107,17 @@ def _error(code: str, message: str) -> Json:
 def seconds_from_now(seconds: float) -> int:
     """Return a time as the catalog writes it: milliseconds since 1970."""
     return int((time.time() + seconds) * 1000)
+
+
+def vend_keys_of_minio(operation: str) -> Json:
+    """Return the keys of MinIO, as Unity Catalog gives keys for S3."""
+    return {
+        "aws_temp_credentials": {
+            "access_key_id": S3_ENVIRON["AWS_ACCESS_KEY_ID"],
+            "secret_access_key": S3_ENVIRON["AWS_SECRET_ACCESS_KEY"],
+        },
+        "expiration_time": str(seconds_from_now(3600)),
+    }
 
 
 @contextmanager

@@ -15,11 +15,12 @@ import pytest
 from deltactl import Table, convert
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.storage.open import open_store
-from tests.support.object_servers import ObjectServer
+from tests.support.object_servers import S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVERS
 from tests.support.spark_cluster import ON_CLUSTER
 from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import build_sample, multiset
+from tests.support.unity_stub import TOKEN, unity_stub, vend_keys_of_minio
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +58,34 @@ def test_workers_of_a_cluster(
     assert multiset(table.scan().read_all().to_pylist()) == before
     convert(directory, storage_options=server.options, engine=SparkEngine(cluster))
     assert ids_of(Table(directory, server.options)) == CONVERTED
+
+
+@pytest.mark.parametrize("server", ["minio"], indirect=True)
+@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
+def test_workers_get_credentials_of_a_catalog(
+    mark: str,
+    server: ObjectServer,
+    root: str,
+    cluster: SparkSession,
+    cluster_folder: Path,
+    tmp_path: Path,
+) -> None:
+    """The workers know neither the token nor the keys, and ask the catalog for nothing."""
+    build(server, root, tmp_path)
+    with unity_stub(vend=vend_keys_of_minio) as unity:
+        unity.add("main.sales.orders", root)
+        settings = {"databricks_host": unity.address, "databricks_token": TOKEN}
+        table = Table("uc://main.sales.orders", {**settings, "endpoint_url": server.endpoint})
+        before = multiset(table.scan().read_all().to_pylist())
+        report = table.optimize(engine=SparkEngine(cluster))
+        assert (report.engine, report.failures) == ("spark", ())
+        assert report.files_added < report.files_removed
+        assert multiset(table.scan().read_all().to_pylist()) == before
+        assert [body["operation"] for body in unity.bodies] == ["READ", "READ_WRITE", "READ"]
+    records = [path.read_bytes() for path in cluster_folder.rglob("*") if path.is_file()]
+    assert any(b"MapInArrow" in record for record in records)
+    for secret in (TOKEN, S3_ENVIRON["AWS_SECRET_ACCESS_KEY"]):
+        assert not any(secret.encode() in record for record in records)
 
 
 @pytest.mark.slow
