@@ -278,6 +278,7 @@ class StorageError(DeltactlError):
 class TransientStorageError(StorageError):
     """The store failed with a transient error: a retry may succeed."""
 
+    code = "STORAGE_BUSY"
     retryable = True
 
 
@@ -289,6 +290,8 @@ class UnreachableError(TransientStorageError):
 
 class UnsupportedByStoreError(StorageError):
     """The store does not support the request."""
+
+    code = "STORAGE_UNSUPPORTED"
 
 
 class ObjectNotFoundError(StorageError):

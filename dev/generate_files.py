@@ -1,7 +1,7 @@
 """``python -m dev.generate_files``: write what is made from commands, options and the README.
 
 These are completions/, man/, the types of keyword arguments, texts with the address of the project,
-and the table of packages.
+the table of packages, and the table of findings.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.install import COMPLETION_FILES
 from deltactl.cli.reference.program import describe_program
-from dev import keyword_types
+from dev import finding_table, keyword_types
 from dev.completions import render_completion
+from dev.finding_table import render_finding_table
 from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
 from dev.package_map import PAGE, render_package_map
@@ -33,6 +34,7 @@ def render_files() -> dict[str, str]:
 def main(directory: str = ".") -> None:
     """Write the files below a directory, by default the working directory."""
     files = {**render_files(), **render_hosted(read_repository()), PAGE: render_package_map()}
+    files[finding_table.PAGE] = render_finding_table()
     for name, text in files.items():
         path = Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,10 +12,9 @@ import deltactl
 from deltactl.cli.app import build_group
 from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc, OptionDoc
-from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
+from deltactl.cli.reference.code_rows import describe_codes
 from deltactl.cli.reference.program import describe_program
 from deltactl.cli.settings.settable import SETTABLE
-from deltactl.errors import DeltactlError
 
 _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",
@@ -77,7 +76,8 @@ def render_errors() -> str:
     lines = [
         "# Error codes",
         "",
-        "This page explains the values of `error.code` in the JSON output.",
+        "This page explains the codes of errors (`error.code` in the JSON output), the findings of "
+        "`check`, and the reasons that commands print.",
     ]
     lines += [
         "`deltactl explain CODE` prints the same text. The exit status shows how a run ended:"
@@ -85,15 +85,15 @@ def render_errors() -> str:
     lines += [""]
     lines += ["| status | meaning |", "|---:|---|"]
     lines += [f"| {int(code)} | {meaning} |" for code, meaning in MEANINGS.items()]
-    classes = load_error_classes()
-    for code, told in EXPLANATIONS.items():
-        kind: type[DeltactlError] = classes[code]
-        again = ". You can rerun the command" if kind.retryable else ""
-        lines += ["", f"## {code}", "", f"Exit status {kind.exit_code}{again}.", ""]
-        lines += [_plain(told.meaning), "", "Causes:", ""]
-        lines += [f"- {_plain(cause)}" for cause in told.causes]
-        lines += ["", f"The table: {_plain(told.table)}", "", "What to do:", ""]
-        lines += [f"- {_plain(remedy)}" for remedy in told.remedies]
+    for row in describe_codes():
+        again = ". You can rerun the command" if row["retryable"] else ""
+        status = [f"Exit status {row['exit_code']}{again}.", ""] if row["exit_code"] else []
+        lines += ["", f"## {row['code']}", "", *status, _plain(row["meaning"]), ""]
+        if row["causes"]:
+            lines += ["Causes:", "", *(f"- {_plain(it)}" for it in row["causes"]), ""]
+        for label, text in (("Readers", row["effect"]), ("The table", row["table"])):
+            lines += [f"{label}: {_plain(text)}", ""] if text else []
+        lines += ["What to do:", "", *(f"- {_plain(it)}" for it in row["remedies"])]
     return "\n".join([*lines, ""])
 
 

@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from deltactl.cli.help import ArgumentDoc, OptionDoc
-from deltactl.cli.reference.explanations import EXPLANATIONS
-from deltactl.operations.check.codes import CODES
+from deltactl.codes import load_codes
 
 
 class ValueKind(StrEnum):
@@ -50,8 +49,6 @@ def kind_of(doc: OptionDoc | ArgumentDoc) -> ValueKind:
 
 def choices_of(doc: OptionDoc | ArgumentDoc) -> tuple[str, ...]:
     """Return all values, if they can be listed."""
-    return (
-        (*EXPLANATIONS, *(code for code in CODES if code not in EXPLANATIONS))
-        if doc.value == "CODE"
-        else doc.choices
-    )
+    if doc.value != "CODE":
+        return doc.choices
+    return tuple(name for name, code in load_codes().items() if not code.printed_by)

@@ -158,7 +158,7 @@ class DynamoDbEntries:
                     "docs/object-store-commits.md to create such a table.",
                 ) from error
             verb, request_name = method.replace("_", " "), method.title().replace("_", "")
-            access = replace(S3.access, writing=f"dynamodb:{request_name}", more="")
+            access = replace(S3.access, to_write=f"dynamodb:{request_name}", more="")
             raise map_error(error, verb, name, where, self._secrets, access=access) from error
 
     def _connect(self) -> Any:

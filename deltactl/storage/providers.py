@@ -20,28 +20,28 @@ class Access:
         sources: where the package looks for credentials.
         how_to_give: what to do if there are none.
         how_to_renew: what to do if they have expired.
-        listing, reading, writing, deleting: the permissions that requests need.
+        to_list, to_read, to_write, to_delete: the permissions that requests need.
         more: what else can be the reason for a denied request.
     """
 
     sources: str = "the storage options"
     how_to_give: str = "Give credentials in the storage options."
     how_to_renew: str = "Give new credentials in the storage options."
-    listing: str = "the permission to list directories"
-    reading: str = "the permission to read files"
-    writing: str = "the permission to write files"
-    deleting: str = "the permission to delete files"
+    to_list: str = "the permission to list directories"
+    to_read: str = "the permission to read files"
+    to_write: str = "the permission to write files"
+    to_delete: str = "the permission to delete files"
     more: str = ""
 
     def allow(self, verb: str) -> str:
         """Return the hint after a denied request to ``verb`` a file."""
         right = {
-            "list": self.listing,
-            "look up": self.reading,
-            "open": self.reading,
-            "read": self.reading,
-            "delete": self.deleting,
-        }.get(verb, self.writing)
+            "list": self.to_list,
+            "look up": self.to_read,
+            "open": self.to_read,
+            "read": self.to_read,
+            "delete": self.to_delete,
+        }.get(verb, self.to_write)
         return f"Give the identity of these credentials {right}{self.more}."
 
 
@@ -90,10 +90,10 @@ S3: Final = Provider(
         how_to_give="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE. For a public "
         "bucket, give the storage option anon=true.",
         how_to_renew="Sign in again (`aws sso login`), or set a new AWS_SESSION_TOKEN.",
-        listing="s3:ListBucket on the bucket",
-        reading="s3:GetObject on the files of the table",
-        writing="s3:PutObject on the files of the table",
-        deleting="s3:DeleteObject on the files of the table",
+        to_list="s3:ListBucket on the bucket",
+        to_read="s3:GetObject on the files of the table",
+        to_write="s3:PutObject on the files of the table",
+        to_delete="s3:DeleteObject on the files of the table",
         more=". For a requester-pays bucket, give the storage option requester_pays=true",
     ),
     uses_dynamodb=True,
@@ -111,10 +111,10 @@ GCS: Final = Provider(
         how_to_give="Run `gcloud auth application-default login`, or set "
         "GOOGLE_APPLICATION_CREDENTIALS to the key file of a service account.",
         how_to_renew="Run `gcloud auth application-default login` again, or give a new token.",
-        listing="storage.objects.list on the bucket",
-        reading="storage.objects.get on the bucket",
-        writing="storage.objects.create and storage.objects.delete on the bucket",
-        deleting="storage.objects.delete on the bucket",
+        to_list="storage.objects.list on the bucket",
+        to_read="storage.objects.get on the bucket",
+        to_write="storage.objects.create and storage.objects.delete on the bucket",
+        to_delete="storage.objects.delete on the bucket",
     ),
 )
 AZURE: Final = Provider(
@@ -131,10 +131,10 @@ AZURE: Final = Provider(
         how_to_give="Run `az login`, or set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN. "
         "For a public container, give the storage option anon=true.",
         how_to_renew="Run `az login` again, or give a new SAS token.",
-        listing="the role Storage Blob Data Reader on the container",
-        reading="the role Storage Blob Data Reader on the container",
-        writing="the role Storage Blob Data Contributor on the container",
-        deleting="the role Storage Blob Data Contributor on the container",
+        to_list="the role Storage Blob Data Reader on the container",
+        to_read="the role Storage Blob Data Reader on the container",
+        to_write="the role Storage Blob Data Contributor on the container",
+        to_delete="the role Storage Blob Data Contributor on the container",
         more=", and check the firewall of the account",
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from importlib.metadata import version
@@ -10,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.group import load_command
 from deltactl.cli.help import CommandDoc, describe_command, split_examples
 from deltactl.cli.parsing.suggest import find_nearest
-from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
-from deltactl.operations.check.codes import CODES
 from deltactl.option_fields import Group
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
@@ -161,26 +157,6 @@ def test_nothing_near_is_suggested_for_what_is_far() -> None:
     assert find_nearest("", ["json"]) is None
 
 
-def test_every_code_is_explained_and_no_other() -> None:
-    assert set(EXPLANATIONS) == set(load_error_classes())
-    for explanation in EXPLANATIONS.values():
-        for text in (explanation.meaning, explanation.table, *explanation.causes):
-            assert text.endswith("."), text
-        assert explanation.causes
-        assert explanation.remedies
-
-
-def test_commands_and_options_in_explanations_exist() -> None:
-    group = build_group()
-    documented = {spec.name: doc_of(spec) for spec in SHOWN}
-    every = {o.name for doc in documented.values() for o in doc.options} | {"version"}
-    for explanation in EXPLANATIONS.values():
-        text = " ".join((explanation.meaning, *explanation.causes, *explanation.remedies))
-        for name in re.findall(r"`deltactl ([a-z][a-z-]+)", text):
-            assert name in group.commands
-        assert set(re.findall(r"--([a-z][a-z-]+)", text)) <= every
-
-
 @pytest.mark.parametrize(
     ("command", "option", "value"),
     [
@@ -199,29 +175,3 @@ def test_an_option_without_its_value_says_which_there_are(
     assert ran.err.startswith(f"error: {option} needs a value\nhint: Write `{option} ")
     assert value in ran.err
     assert f"See `deltactl {command} --help`." in ran.err
-
-
-def test_explain_knows_the_findings_of_check(cli: RunCli) -> None:
-    for code in CODES:
-        ran = cli("explain", code)
-        assert ran.code == 0, code
-        assert "What to do" in ran.out
-    assert "exit status 3" in cli("explain", "STATS_NULLS").out
-    assert "--restorable" in cli("explain", "FILE_MISSING").out
-
-
-@pytest.mark.parametrize("code", ["LOG_GAP", "log-gap", " log_gap "])
-def test_explain_shows_the_causes_and_the_exit_status_of_a_code(cli: RunCli, code: str) -> None:
-    ran = cli("explain", code)
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("LOG_GAP  exit status 1\n")
-    result = json.loads(cli("explain", code, "-o", "json").out)["result"]
-    assert result["causes"] == list(EXPLANATIONS["LOG_GAP"].causes)
-    assert (result["exit_code"], result["retryable"]) == (1, False)
-
-
-def test_explain_lists_all(cli: RunCli) -> None:
-    known = {*EXPLANATIONS, *CODES}
-    assert len(cli("explain").out.splitlines()) == len(known) + 1
-    assert len(cli("explain", "-o", "ndjson").out.splitlines()) == len(known)
-    assert "can be retried" in cli("explain", "CONFLICT").out

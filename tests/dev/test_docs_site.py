@@ -12,8 +12,8 @@ import yaml
 
 import deltactl
 from deltactl.cli.app import build_group
-from deltactl.cli.reference.explanations import load_error_classes
 from deltactl.cli.reference.program import describe_program
+from deltactl.codes import load_codes
 from dev.docs_site import adapt, build_navigation, check_site, collect_pages, indent_lists
 from dev.reference_pages import render_schemas
 from tests.conftest import REPOSITORY
@@ -85,7 +85,7 @@ def test_every_option_is_in_the_reference(pages: dict[str, str]) -> None:
 
 def test_every_error_and_schema_and_public_name_is_in_the_reference(pages: dict[str, str]) -> None:
     errors = pages["reference/errors.md"]
-    assert [code for code in load_error_classes() if f"\n## {code}\n" not in errors] == []
+    assert [code for code in load_codes() if f"\n## {code}\n" not in errors] == []
     fields = pages["reference/json.md"]
     assert "| `plan.sizes_before.histogram[].from_bytes` | integer |" in fields
     assert "| `error.code` | string |" in fields

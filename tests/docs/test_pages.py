@@ -11,7 +11,7 @@ import pytest
 
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.exits import render_exit_status
-from deltactl.cli.reference.explanations import load_error_classes
+from deltactl.cli.reference.code_rows import load_error_classes
 from tests.conftest import REPOSITORY
 from tests.docs import checks
 from tests.docs.blocks import Block, all_blocks, find_blocks, find_pages, inline_code, read_page

@@ -63,7 +63,14 @@ def test_every_error_number_is_mapped(number: int) -> None:
     assert type(mapped).__module__ in ("deltactl.errors", "deltactl.storage.errors")
     assert mapped.message == f"cannot read 'a\\nb' in file:///t: {os.strerror(number)}"
     assert mapped.exit_code == 8
-    codes = ("STORAGE", "OBJECT_NOT_FOUND", "OBJECT_EXISTS", "ACCESS_DENIED", "UNREACHABLE")
+    codes = (
+        "STORAGE",
+        "STORAGE_BUSY",
+        "OBJECT_NOT_FOUND",
+        "OBJECT_EXISTS",
+        "ACCESS_DENIED",
+        "UNREACHABLE",
+    )
     assert mapped.code in codes
 
 

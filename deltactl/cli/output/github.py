@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.text import safe_text
-
-_WORK_IS_NEEDED: Final = "work is needed"
-_FOUND: Final = {"check": "problems found"}  # commands whose exit status 3 has another meaning
 
 
 def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
@@ -25,8 +20,8 @@ def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
     error = outcome.envelope.error
     if error is not None:
         yield annotate("error", f"{title}: {error.code}", text)
-    elif outcome.exit_code == ExitCode.WORK_NEEDED:
-        yield annotate("error", f"{title}: {_FOUND.get(command, _WORK_IS_NEEDED)}", text)
+    elif outcome.codes:
+        yield annotate("error", f"{title}: {', '.join(outcome.codes)}", text)
     else:
         yield annotate("notice", title, text)
 

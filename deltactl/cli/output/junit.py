@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.text import safe_text
 
 
 def render_junit(outcomes: Sequence[TableOutcome], command: str) -> str:
-    """Return a report with one test case per table; needed work is a failure, not an error."""
+    """Return a report with one test case per table; findings and needed work are failures."""
     errors = sum(outcome.envelope.error is not None for outcome in outcomes)
-    needed = sum(_is_needed(outcome) for outcome in outcomes)
+    needed = sum(bool(outcome.codes) for outcome in outcomes)
     skipped = sum(outcome.envelope.skipped is not None for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes)
     counts = (
@@ -37,8 +36,9 @@ def _render_case(outcome: TableOutcome, command: str) -> str:
     if error is not None:
         hint = escape(safe_text(error.hint or ""))
         inside += f"      <error type={_attribute(error.code)} message={message}>{hint}</error>\n"
-    elif _is_needed(outcome):
-        inside += f'      <failure type="WORK_NEEDED" message={message}></failure>\n'
+    elif outcome.codes:
+        for code in outcome.codes:
+            inside += f"      <failure type={_attribute(code)} message={message}></failure>\n"
     elif outcome.envelope.skipped is not None:
         inside += f"      <skipped message={_attribute(outcome.envelope.skipped)}/>\n"
     if outcome.envelope.warnings:
@@ -48,10 +48,6 @@ def _render_case(outcome: TableOutcome, command: str) -> str:
         f'    <testcase classname={kind} name={name} time="{outcome.seconds:.3f}">\n'
         f"{inside}    </testcase>\n"
     )
-
-
-def _is_needed(outcome: TableOutcome) -> bool:
-    return outcome.envelope.error is None and outcome.exit_code == ExitCode.WORK_NEEDED
 
 
 def _attribute(text: str) -> str:

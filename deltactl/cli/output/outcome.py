@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.page import Cell, Styled, Tone
 
@@ -35,6 +36,15 @@ class TableOutcome:
         """The status in one word, and its tone."""
         word = self.envelope.status
         return word, _TONES.get(word, Tone.BAD)
+
+    @property
+    def codes(self) -> Sequence[str]:
+        """The codes of the findings; if there are none, that of needed work, or none."""
+        if self.envelope.error is not None or self.exit_code != ExitCode.WORK_NEEDED:
+            return ()
+        result = self.envelope.result
+        found = result.get("codes") if isinstance(result, Mapping) else None
+        return tuple(found or (ExitCode.WORK_NEEDED.name,))
 
     @property
     def headline(self) -> str:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.check.codes import CODES, Severity
+from deltactl.codes import SEVERITIES, Code, load_findings
 
 Row: TypeAlias = tuple[str, int | None, str | None, str]
 """Code, version, file, problem."""
@@ -84,18 +84,18 @@ class Findings:
     def finish(self, table_uri: str) -> pa.Table:
         """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file."""
         found = pa.concat_tables([to_table(self.rows), *self._tables]).combine_chunks()
-        names = pa.array(list(CODES))
+        codes = list(load_findings().values())
+        names = pa.array([code.name for code in codes])
         positions = pc.index_in(found["code"], value_set=names)
-        rows = list(CODES.values())
         described = pa.table(
             [
                 found["code"],
-                pa.array([row.severity.value for row in rows]).take(positions),
+                pa.array([code.severity for code in codes]).take(positions),
                 found["version"],
                 found["file"],
                 found["problem"],
-                pa.array([row.meaning for row in rows]).take(positions),
-                _repairs(found["file"], positions, table_uri),
+                pa.array([code.effect for code in codes]).take(positions),
+                _repairs(codes, found["file"], positions, table_uri),
             ],
             schema=FINDINGS,
         )
@@ -109,8 +109,10 @@ class Findings:
         )
 
 
-def _repairs(files: pa.ChunkedArray, positions: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
-    texts = [row.repair.replace("{table}", shlex.quote(uri)) for row in CODES.values()]
+def _repairs(
+    codes: Sequence[Code], files: pa.ChunkedArray, positions: pa.ChunkedArray, uri: str
+) -> pa.ChunkedArray:
+    texts = [code.repair.replace("{table}", shlex.quote(uri)) for code in codes]
     parts = [text.partition("{file}") for text in texts]
     before = pa.array([head for head, _, _ in parts]).take(positions)
     after = pa.array([tail for _, _, tail in parts]).take(positions)
@@ -122,6 +124,6 @@ def _repairs(files: pa.ChunkedArray, positions: pa.ChunkedArray, uri: str) -> pa
 def count_by_severity(findings: pa.Table) -> dict[str, int]:
     """Return the number of findings of each severity."""
     return {
-        severity.value: pc.sum(pc.equal(findings["severity"], severity.value)).as_py() or 0
-        for severity in Severity
+        severity: pc.sum(pc.equal(findings["severity"], severity)).as_py() or 0
+        for severity in SEVERITIES
     }

@@ -21,7 +21,7 @@ def test_github_annotates_warnings_errors_and_results(fake_cli: RunCli) -> None:
         "::notice title=deltactl go-round::x/fine: fine is [good]",
         "::warning title=deltactl go-round::x/warn: odd",
         "::notice title=deltactl go-round::x/warn: warn is [good]",
-        "::error title=deltactl go-round%3A work is needed::x/needed: needed is [good]",
+        "::error title=deltactl go-round%3A WORK_NEEDED::x/needed: needed is [good]",
         "::error title=deltactl go-round%3A CONFLICT::x/raise-ConflictError: "
         "raise-ConflictError broke",
     ]
@@ -64,7 +64,7 @@ def test_one_table_has_the_same_forms(cli: RunCli, tmp_path: Path) -> None:
     ran = cli("optimize", table, "--check", "-o", "github")
     assert ran.code == 3
     assert ran.out.startswith(
-        f"::error title=deltactl optimize%3A work is needed::{table}: Would rewrite 3 files"
+        f"::error title=deltactl optimize%3A WORK_NEEDED::{table}: Would rewrite 3 files"
     )
     assert cli("optimize", table).code == 0
     assert cli("optimize", table, "--check", "-o", "github").out.startswith("::notice ")

@@ -41,6 +41,7 @@ ROW: dict[str, Any] = {
     "retryable": False,
     "meaning": "",
     "causes": [],
+    "effect": "",
     "table": "",
     "remedies": ["a"],
 }

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.codes import load_findings
 from deltactl.errors import NotATableError, UsageError
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.check.codes import CODES
 from deltactl.operations.check.options import CheckOptions, Depth
 from tests.support.checkpoints import fail, memory_of, new_table
 from tests.support.damage import (
@@ -327,8 +327,8 @@ def test_damage_is_found_under_its_code(code: str, damage: Callable[[TableBuilde
     report = check(builder.store, **DEEP)
     assert codes(report) == [code]
     (row,) = report.findings.to_pylist()[:1]
-    assert row["severity"] == CODES[code].severity
-    assert row["meaning"] == CODES[code].meaning
+    assert row["severity"] == load_findings()[code].severity
+    assert row["meaning"] == load_findings()[code].effect
     assert "{" not in row["repair"]
     assert row["problem"]
     assert memory_of(builder).contents() == before
@@ -682,7 +682,7 @@ def test_every_code_is_provoked() -> None:
     elsewhere |= {"COMMIT_TIME", "SCHEMA_INVALID", "PATH_ENCODING", "PATH_ENCODING_DOUBTFUL"}
     elsewhere |= {"ROWS_CHANGED"}  # test_proofs.py
     elsewhere |= {f"CATALOG_{what}" for what in ("LOCATION", "ID", "COLUMNS", "NAMES")}  # tests/cli
-    assert {code for code, _ in DAMAGES} | elsewhere == CODES.keys()
+    assert {code for code, _ in DAMAGES} | elsewhere == load_findings().keys()
 
 
 # Every shape with few features, and every feature under one shape.
