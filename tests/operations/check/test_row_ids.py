@@ -47,10 +47,20 @@ def test_wrong_row_ids_of_a_file_are_found(
     assert report.findings["file"].to_pylist() == [LAST] * len(expected)
 
 
-def test_ids_above_the_mark() -> None:
+def test_a_file_without_an_id_in_a_table_that_never_changed() -> None:
+    builder = new_table(Column("id"), features=["rowTracking"])
+    builder.append([{"id": 1}], [{"id": 3}])
+    builder.append([{"id": 4}])
+    assert codes(check(builder.store)) == []
+    edit_action(builder, 2, "add", baseRowId=None)
+    assert codes(check(builder.store)) == ["ROW_IDS_MISSING"]
+
+
+@pytest.mark.parametrize("mark", ['{"rowIdHighWaterMark":2}', "{}"])
+def test_ids_above_the_mark(mark: str) -> None:
     for enabled in (ENABLED, SUPPORTED):
         builder = tracked(enabled)
-        edit_action(builder, 2, "domainMetadata", configuration='{"rowIdHighWaterMark":2}')
+        edit_action(builder, 2, "domainMetadata", configuration=mark)
         assert codes(check(builder.store)) == ["ROW_IDS_MARK"]
 
 
