@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.engine.take_rows import take_rows
 from deltactl.numpy_types import Integers
 from deltactl.option_names import option
 from deltactl.storage.local.spill import Spill
@@ -92,7 +91,7 @@ def divide(
     """
     order = _sort(destinations, within)
     ordered = destinations[order]
-    rows = take_rows(batch.append_column(PLACE, pa.array(within)), order)
+    rows = batch.append_column(PLACE, pa.array(within)).take(pa.array(order))
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
     for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
         yield int(ordered[first]), rows.slice(first, end - first)

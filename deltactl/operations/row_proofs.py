@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, Final
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, DataFileError
+from deltactl.errors import CorruptLogError
 from deltactl.numpy_types import Flags
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
@@ -31,9 +31,6 @@ DIGEST_TAG: Final = "deltactl.rowDigest"
 
 PATH_TAG: Final = "deltactl.layoutPath"
 """Tag of a file that such a commit added: its own path, by which copied tags are recognized."""
-
-# The values of a dictionary are hashed once for so many rows.
-_DIGESTED_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class FileDigester:
 
     def __init__(self, reader: RowReader) -> None:
         """Set the reader of all columns."""
-        self._reader, self._stored = reader, replace(reader, dictionaries=True)
+        self._reader = reader
         self._digester = RowDigester(reader.schema)
 
     def digest(self, rows: pa.RecordBatch, file: DataFile) -> RowDigest:
@@ -135,13 +132,8 @@ class FileDigester:
         Raises:
             DataFileError: it is missing or broken.
         """
-        batches = self._stored.read(store, file, batch_rows=_DIGESTED_ROWS)
-        digests = (self.digest(live.columns, file) for live in batches)
-        try:
-            return reduce(add, digests, RowDigest())
-        except IndexError as error:
-            problem = "has values that are not in their dictionary"
-            raise DataFileError(f"data file {file.path!r} {problem}") from error
+        batches = self._reader.read(store, file)
+        return reduce(add, (self.digest(live.columns, file) for live in batches), RowDigest())
 
     def _partition_values(self, texts: Mapping[str, str | None]) -> Mapping[str, pa.Scalar]:
         """Return typed partition values by physical name."""

@@ -11,7 +11,7 @@ The sums of single columns prove nothing: they only show which column differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.numpy_types import Hashes
-from deltactl.parquet.hashes import hash_values, key_of, look_up
-from deltactl.parquet.word_sums import finish
+from deltactl.parquet.hashes import finish, hash_values, key_of
 
-ALGORITHM: Final = "deltactl-rows-2"
+ALGORITHM: Final = "deltactl-rows-3"
 """The version of the hash functions. Change this number when a hash changes."""
 
 _MODULUS: Final = 1 << 128
@@ -85,25 +84,17 @@ class RowDigester:
             seed, factor = key_of(name)
             hashed = hash_values(pa.repeat(value, 1), factor)
             constants.add(int(seed) + int(hashed[0]), int(factor))
-        dictionaries = [
-            hash_values(array.dictionary, factor) if isinstance(array, pa.DictionaryArray) else None
-            for (_, factor), array in zip(self._keys, batch.columns, strict=True)
-        ]
         total = RowDigest()
         for start in range(0, batch.num_rows, _CACHED_ROWS):
-            total += self._digest_some(batch.slice(start, _CACHED_ROWS), constants, dictionaries)
+            total += self._digest_some(batch.slice(start, _CACHED_ROWS), constants)
         return total
 
-    def _digest_some(
-        self, batch: pa.RecordBatch, constants: Constants, dictionaries: Sequence[Hashes | None]
-    ) -> RowDigest:
-        """``dictionaries`` has, for each column, the hashes of its dictionary, or ``None``."""
+    def _digest_some(self, batch: pa.RecordBatch, constants: Constants) -> RowDigest:
         first = np.full(batch.num_rows, constants.first, np.uint64)
         second = np.full(batch.num_rows, constants.second, np.uint64)
         columns = {}
-        keyed = zip(self._names, self._keys, batch.columns, dictionaries, strict=True)
-        for name, (_, factor), array, known in keyed:
-            hashes = hash_values(array, factor) if known is None else look_up(array, known, factor)
+        for name, (_, factor), array in zip(self._names, self._keys, batch.columns, strict=True):
+            hashes = hash_values(array, factor)
             columns[name] = int(np.add.reduce(hashes))
             first += hashes
             hashes *= factor

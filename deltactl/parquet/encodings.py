@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltactl.parquet.nested import walk_arrays
 
@@ -29,9 +28,6 @@ _SAMPLE_ROWS: Final = 256
 _ENOUGH_VALUES: Final = 256
 _REPEATS: Final = 4
 """A dictionary is smaller if each value occurs at least this often on average."""
-
-_LENGTH_BYTES: Final = 4
-"""The bytes before each string in a page without a dictionary."""
 
 _FASTEST_LEVEL: Final = 1
 _COMPRESSED_ROWS: Final = 8192
@@ -58,27 +54,6 @@ def choose_dictionary_columns(table: pa.Table) -> list[str]:
         name = ".".join(path)
         chosen[name] = chosen.get(name, True) and _is_worth_it(leaves, growth)
     return [name for name, is_chosen in chosen.items() if is_chosen]
-
-
-def find_dictionary_columns(footer: pq.FileMetaData) -> list[str]:
-    """Return the columns of strings that a file has as places in a dictionary, in all row groups.
-
-    Otherwise each value would take at least the bytes of its length.
-    """
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    found = []
-    for index in range(footer.num_columns):
-        column = footer.schema.column(index)
-        if column.logical_type.type != "STRING" or column.path != column.name:
-            continue
-        chunks = [group.column(index) for group in groups]
-        if chunks and all(
-            chunk.has_dictionary_page
-            and chunk.total_uncompressed_size < _LENGTH_BYTES * chunk.num_values
-            for chunk in chunks
-        ):
-            found.append(column.name)
-    return found
 
 
 def choose_levels(table: pa.Table, level: int, compress: Compress) -> int | dict[str, int]:

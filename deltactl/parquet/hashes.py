@@ -3,8 +3,11 @@
 A value becomes a word of 64 bits, and the word is mixed with the key of its column. For numbers,
 different values have different words. They also have different hashes, because mixing can be
 undone. The word of a string, list or struct is a sum of mixed parts, where each part is mixed with
-a key for its position. Two different strings or lists have the same word with a probability of
-2^-64.
+a key for its position: a power of an odd number, which has an inverse. Two different strings or
+lists have the same word with a probability of 2^-64. Arithmetic is modulo 2^64.
+
+A string is read in words of eight bytes. The last word ends where the string ends, so it may
+overlap with the word before it. A string of less than eight bytes is one word, with zeros after it.
 
 A value has the same hash in all integer types, in all float types, and in all units of time. All
 NaNs have the same hash; 0.0 and -0.0 have different hashes.
@@ -20,11 +23,19 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.numpy_types import Array, Bytes, Hashes, Integers
-from deltactl.parquet.word_sums import FIRST, LENGTH, finish, mix, sum_sequences, sum_strings
 
 INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
+_LENGTH: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND: Final = np.uint64(0x94D049BB133111EB)
+_BASE: Final = np.uint64(0x5851F42D4C957F2D)
+_WORD: Final = 8
+# Longer strings are hashed one by one.
+_MOST_WORDS: Final = 128
+# For each length of a string (0 to 8 bytes), which bytes of a word belong to the string.
+_MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -34,7 +45,7 @@ def key_of(name: str) -> tuple[np.uint64, np.uint64]:
     return np.uint64(seed), np.uint64(factor | np.uint64(1))
 
 
-def hash_values(array: pa.Array, factor: np.uint64 = FIRST) -> Hashes:
+def hash_values(array: pa.Array, factor: np.uint64 = _FIRST) -> Hashes:
     """Return a new array with a hash of each value, at any depth.
 
     ``factor`` is the odd factor of the column.
@@ -45,31 +56,14 @@ def hash_values(array: pa.Array, factor: np.uint64 = FIRST) -> Hashes:
     null = _hash_null(factor)
     if isinstance(array, pa.ExtensionArray):
         return hash_values(array.storage, factor)
+    if isinstance(array, pa.DictionaryArray):
+        return hash_values(array.dictionary_decode(), factor)
     if pa.types.is_null(array.type) or not len(array):
         return np.full(len(array), null)
-    if isinstance(array, pa.DictionaryArray):
-        return look_up(array, hash_values(array.dictionary, factor), factor)
-    hashes = mix(_words_of(array), factor)
+    hashes = _mix(_words_of(array), factor)
     if array.null_count:
         np.putmask(hashes, _read_bits(array, 0) == 0, null)
     return hashes
-
-
-def look_up(array: pa.DictionaryArray, hashes: Hashes, factor: np.uint64) -> Hashes:
-    """Return the hash of each value, from the hashes of the dictionary; a new array.
-
-    Raises:
-        IndexError: a value is not in the dictionary.
-    """
-    indices, null = array.indices, _hash_null(factor)
-    if indices.null_count == len(array):  # the dictionary may be empty
-        return np.full(len(array), null)
-    numbers = np.asarray(indices.fill_null(0) if indices.null_count else indices)
-    # A negative one must not count from the end.
-    found: Hashes = hashes[numbers.view(f"u{numbers.itemsize}")]
-    if indices.null_count:
-        np.putmask(found, _read_bits(indices, 0) == 0, null)
-    return found
 
 
 def _hash_null(factor: np.uint64) -> np.uint64:
@@ -92,10 +86,10 @@ def _words_of(array: pa.Array) -> Hashes:
     if pa.types.is_map(kind):
         entries, offsets = _members(array)
         keys, items = hash_values(entries.field(0)), hash_values(entries.field(1))
-        return sum_sequences(finish(keys * LENGTH + items), offsets)
+        return _sum_sequences(finish(keys * _LENGTH + items), offsets)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         members, offsets = _members(array)
-        return sum_sequences(hash_values(members), offsets)
+        return _sum_sequences(hash_values(members), offsets)
     if pa.types.is_decimal(kind):
         return _decimal_words(array)
     if pa.types.is_floating(kind):
@@ -105,7 +99,7 @@ def _words_of(array: pa.Array) -> Hashes:
     if pa.types.is_boolean(kind):
         return _read_bits(array, 1).astype(np.uint64)
     if _is_bytes(kind):
-        return sum_strings(*view_bytes(array))
+        return _sum_strings(*view_bytes(array))
     if kind.num_buffers == 2 and kind.bit_width in INTEGERS:
         return _read_numbers(array, f"<i{kind.bit_width // 8}").astype(np.int64).view(np.uint64)
     raise TypeError(f"rows of type {kind} have no digest")
@@ -118,7 +112,7 @@ def _read_numbers(array: pa.Array, kind: str) -> Array:
 
 
 def _struct_words(array: pa.StructArray) -> Hashes:
-    words = np.full(len(array), LENGTH)
+    words = np.full(len(array), _LENGTH)
     for index in range(array.type.num_fields):
         seed, factor = key_of(array.type.field(index).name)
         words += hash_values(array.field(index), factor)
@@ -188,3 +182,81 @@ def view_bytes(array: pa.Array) -> tuple[Integers, Bytes]:
     starts = np.frombuffer(offsets, f"<i{width}", len(array) + 1, width * array.offset)
     bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return starts.astype(np.int64, copy=False), bytes_
+
+
+def finish(numbers: Hashes) -> Hashes:
+    """Mix so that each bit of the result depends on every bit of the input; change the input."""
+    numbers ^= numbers >> np.uint64(30)
+    numbers *= _FIRST
+    numbers ^= numbers >> np.uint64(27)
+    numbers *= _SECOND
+    numbers ^= numbers >> np.uint64(31)
+    return numbers
+
+
+def _mix(words: Hashes, factor: np.uint64 | Hashes) -> Hashes:
+    """Return a new array of words mixed with an odd factor.
+
+    High bits are first mixed into low bits, because a bit of a product depends only on bits at the
+    same or lower positions.
+    """
+    mixed = words >> np.uint64(32)
+    mixed ^= words
+    mixed *= factor
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _sum_strings(offsets: Integers, data: Bytes) -> Hashes:
+    """Return a word for each string in a buffer; ``offsets`` says where strings begin and end."""
+    lengths = np.diff(offsets)
+    if int(lengths.min()) < _WORD and int(offsets[-1]) + _WORD > len(data):
+        first = int(offsets[0])
+        data = np.concatenate([data[first : int(offsets[-1])], np.zeros(_WORD, np.uint8)])
+        offsets = offsets - first
+    words = lengths.view(np.uint64) * _LENGTH
+    counts = (lengths + (_WORD - 1)) >> 3  # empty strings and nulls have none: their sum is 0
+    powers = _powers(_MOST_WORDS + 1)
+    # For each byte, the word that begins at this byte.
+    view = np.ndarray((max(0, len(data) - _WORD + 1),), "<u8", data, 0, (1,))
+    long = np.flatnonzero(counts > _MOST_WORDS)
+    if len(long):
+        words[long] += _hash_long(offsets[long], offsets[long + 1], data)
+        counts[long] = 0
+    starts, least, most = offsets[:-1], int(counts.min()), int(counts.max())
+    for number in range(1, most + 1):
+        # The last word of strings of ``number`` words, and an earlier word of longer ones.
+        rows = slice(None) if least >= number else np.flatnonzero(counts >= number)
+        left = lengths[rows] - _WORD * number
+        found = view[starts[rows] + np.maximum(_WORD * (number - 1) + np.minimum(left, 0), 0)]
+        if number == 1:
+            found &= _MASKS[np.minimum(lengths[rows], _WORD)]
+        words[rows] += _mix(found, powers[number])
+    return words
+
+
+def _hash_long(starts: Integers, ends: Integers, data: Bytes) -> Hashes:
+    view = memoryview(data.data)
+    places = zip(starts.tolist(), ends.tolist(), strict=True)
+    digests = (hashlib.blake2b(view[start:end], digest_size=8).digest() for start, end in places)
+    return np.frombuffer(b"".join(digests), "<u8")
+
+
+def _sum_sequences(elements: Hashes, offsets: Integers) -> Hashes:
+    """Return a word for each sequence of hashes, from its length and the sum of its parts."""
+    lengths = np.diff(offsets)
+    words = lengths.view(np.uint64) * _LENGTH
+    rows = np.flatnonzero(lengths)  # `reduceat` does not return zero for an empty sequence
+    if len(rows):
+        powers = _powers(int(lengths.max()))
+        places = np.arange(len(elements)) - np.repeat(offsets[:-1], lengths)
+        words[rows] += np.add.reduceat(elements * powers[places], offsets[:-1][rows])
+    return words
+
+
+@lru_cache(maxsize=64)
+def _powers(count: int) -> Hashes:
+    """Return powers of the base, from exponent 0 on."""
+    factors = np.full(count, _BASE)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint64)

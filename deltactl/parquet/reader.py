@@ -20,7 +20,6 @@ from deltactl.errors import (
 )
 from deltactl.parquet.calendar import has_ambiguous_datetimes, legacy_columns
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.encodings import find_dictionary_columns
 from deltactl.parquet.open_files import (
     ensure_readable_path,
     naming_file,
@@ -76,9 +75,7 @@ class RowReader:
     ``extra`` has the materialized columns of row tracking. They are found by name, and are null in
     files that do not have them. ``verify_pages``: verify the checksums of pages, in files that have
     checksums. ``for_rewrite``: raise an error for values that some readers would read differently
-    after a rewrite (see ``calendar``). ``dictionaries``: return strings that a
-    file stores in a dictionary as arrays with this dictionary, instead of the type in ``schema``;
-    not in files whose columns are converted.
+    after a rewrite (see ``calendar``).
     """
 
     struct: StructType
@@ -88,7 +85,6 @@ class RowReader:
     extra: tuple[pa.Field, ...] = ()
     verify_pages: bool = False
     for_rewrite: bool = False
-    dictionaries: bool = False
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
@@ -141,11 +137,8 @@ class RowReader:
         """
         ensure_readable_path(file.path)
         with naming_file(file.path), source or store.open_input(file.path) as opened:
-            footer = pq.read_metadata(opened) if self.dictionaries else None
             yield pq.ParquetFile(
                 opened,
-                metadata=footer,
-                read_dictionary=None if footer is None else find_dictionary_columns(footer),
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=self.verify_pages,
             )
@@ -228,12 +221,7 @@ class RowReader:
             if sources.is_complete and batch.schema.equals(self.schema, check_metadata=True):
                 yield batch
                 continue
-            is_alike = self.dictionaries and _value_types(batch.schema) == self.schema.types
-            if is_alike and sources.is_complete:
-                yield batch
-                continue
-            decoded = _without_dictionaries(batch) if self.dictionaries else batch
-            arrays = self._convert(decoded, sources.names, constants)
+            arrays = self._convert(batch, sources.names, constants)
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _find_sources(self, schema: pa.Schema, constants: Set[int], path: str) -> _Sources:
@@ -359,18 +347,6 @@ def _divide_groups(
             part, size_bytes = [], 0
     if part:
         yield part
-
-
-def _value_types(schema: pa.Schema) -> list[pa.DataType]:
-    return [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
-
-
-def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = [
-        array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
-        for array in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from deltactl.parquet import word_sums
 from deltactl.parquet.digest import RowDigest, RowDigester
 from deltactl.parquet.hashes import hash_values
 
@@ -179,13 +178,6 @@ def test_widened_types_keep_the_digest() -> None:
 
     assert of(pa.int8()) == of(pa.int16()) == of(pa.int32()) == of(pa.int64())
     assert of(pa.float32()) == of(pa.float64())
-
-
-def test_values_longer_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"text": "x" * count + "y"} for count in (0, 3, 40, 100, 7)]
-    whole = digest_of(rows)
-    monkeypatch.setattr(word_sums, "_BLOCK", 16)
-    assert digest_of(rows) == whole
 
 
 def test_every_layout_of_the_same_values() -> None:

@@ -20,7 +20,6 @@ import pyarrow as pa
 from deltactl.engine.cores import find_byte_counter
 from deltactl.engine.shuffle import RowCounts, ShuffleSource, ShuffleWork, join_batches, shuffle
 from deltactl.engine.spill import PLACE, Spool, spill_dir_hint
-from deltactl.engine.take_rows import take_in_parts
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.numpy_types import Integers
@@ -270,9 +269,9 @@ class _Job:
             batch = placed.remove_column(placed.num_columns - 1)
             leaves = select_leaves(batch, self.task.request.paths)
             order = self.placement.order(leaves, places)
-            for rows in take_in_parts(batch, order, _SORTED_ROWS):
+            for start in range(0, len(order), _SORTED_ROWS):
                 self._ensure_wanted()
-                yield rows
+                yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
             del placed, batch, leaves  # before the next rows are joined
 
     def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> NewFile:

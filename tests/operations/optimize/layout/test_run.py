@@ -156,7 +156,7 @@ def test_the_commit_is_that_of_delta_on_spark_with_a_digest() -> None:
     }
     digest = json.loads(info["tags"]["deltactl.rowDigest"])
     assert digest["rows"] == 300
-    assert digest["algorithm"] == "deltactl-rows-2"
+    assert digest["algorithm"] == "deltactl-rows-3"
     again = run(builder.store, zorder_by="w,v")
     info = actions_of(builder.store, again.version_after)["commitInfo"][0]
     assert json.loads(info["tags"]["deltactl.rowDigest"]) == digest
