@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
@@ -60,9 +60,9 @@ class Option:
     alone_with: Collection[str] | None = None
 
 
-def _field_of(make: Callable[P, Option]) -> Callable[Concatenate[T, P], T]:
+def _field_of(group: Group, make: Callable[P, Option]) -> Callable[Concatenate[T, P], T]:
     def declare(default: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        metadata = {METADATA: make(*args, **kwargs)}
+        metadata = {METADATA: replace(make(*args, **kwargs), group=group)}
         if isinstance(default, dict):
             return field(default_factory=lambda: copy(default), metadata=metadata)
         return field(default=default, metadata=metadata)
@@ -70,8 +70,12 @@ def _field_of(make: Callable[P, Option]) -> Callable[Concatenate[T, P], T]:
     return declare
 
 
-option_field = _field_of(Option)
-"""Return a field with a default, and the parts of its ``Option``."""
+# Each returns a field, of its default and the parts of its ``Option``.
+selection_option = _field_of(Group.SELECTION, Option)
+layout_option = _field_of(Group.LAYOUT, Option)
+execution_option = _field_of(Group.EXECUTION, Option)
+safety_option = _field_of(Group.SAFETY, Option)
+output_option = _field_of(Group.OUTPUT, Option)
 
 
 def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:

@@ -28,25 +28,23 @@ from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.startup import share_free_memory
 from deltactl.engine.memory import limit_of_address_space
 from deltactl.errors import DeltactlError
-from deltactl.option_fields import Group, option_field
+from deltactl.option_fields import output_option
 
 
 @dataclass(frozen=True, slots=True)
 class RootOptions:
     """The options of the program itself."""
 
-    version: bool = option_field(
+    version: bool = output_option(
         False,
         "Show the version of deltactl. With -v, also show the versions of engines and libraries",
-        group=Group.OUTPUT,
     )
-    install_completion: bool = option_field(
+    install_completion: bool = output_option(
         False,
         "Install command completion for your shell: bash, zsh or fish",
-        group=Group.OUTPUT,
     )
-    show_completion: bool = option_field(
-        False, "Print the script that --install-completion writes", group=Group.OUTPUT
+    show_completion: bool = output_option(
+        False, "Print the script that --install-completion writes"
     )
 
 

@@ -13,7 +13,7 @@ from deltactl.cli.options.common import TableArgument, check_field, dry_run_fiel
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, FileMissingError, StorageError
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.option_fields import Group, option_field
+from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import format_count, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -25,26 +25,23 @@ class VacuumFlags:
     """Options that only the command line has."""
 
     yes: bool = yes_field()
-    undo: str | None = option_field(
+    undo: str | None = selection_option(
         None,
         "Undo an earlier vacuum: restore the removed files from the quarantine or from old object "
         "versions. RUN is the id of the vacuum. For the latest vacuum, give --undo last",
         metavar="RUN",
-        group=Group.SELECTION,
         alone_with=("check", "dry_run"),
     )
-    purge_quarantine: bool = option_field(
+    purge_quarantine: bool = safety_option(
         False,
         "Delete the files whose time in quarantine (--quarantine-for) has ended",
-        group=Group.SAFETY,
         alone_with=("force_retention", "yes", "check", "dry_run"),
     )
-    forget_clone: str | None = option_field(
+    forget_clone: str | None = safety_option(
         None,
         "Delete the record of this shallow clone. After that, vacuums do not keep the files that "
         "the clone uses",
         metavar="TABLE",
-        group=Group.SAFETY,
         alone_with=("yes", "check", "dry_run"),
     )
     check: bool = check_field("there are files to remove")

@@ -15,7 +15,7 @@ import typer
 from deltactl.cli.output.output import LogFormat, OutputFormat
 from deltactl.cli.output.progress import SECONDS_BETWEEN_LINES, ProgressForm
 from deltactl.errors import UsageError
-from deltactl.option_fields import Group, Pairs, option_field
+from deltactl.option_fields import Pairs, execution_option, output_option, safety_option
 from deltactl.storage.network.pacing import Rate
 from deltactl.storage.secrets import is_secret
 from deltactl.units import DurationMs
@@ -44,79 +44,73 @@ DryRunOption = Annotated[
 def dry_run_field() -> bool:
     """Declare ``--dry-run``."""
     text = "Show what the command would do, and change nothing"
-    return option_field(False, text, group=Group.SAFETY)
+    return safety_option(False, text)
 
 
 def yes_field() -> bool:
     """Declare ``--yes``."""
-    return option_field(False, "Do not ask for confirmation", group=Group.SAFETY)
+    return safety_option(False, "Do not ask for confirmation")
 
 
 def check_field(what: str) -> bool:
     """Declare ``--check``, for what has the exit status 3."""
     text = f"Change nothing, and exit with status 3 if {what}"
-    return option_field(False, text, group=Group.SAFETY)
+    return safety_option(False, text)
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalOptions:
     """The global options of the command line."""
 
-    storage_option: Pairs = option_field(
+    storage_option: Pairs = execution_option(
         {},
         "Option for the storage of the table; may be repeated. For a secret, set an environment "
         "variable, and write KEY=env:VARIABLE",
         metavar="KEY=VALUE",
         is_repeated=True,
     )
-    output: OutputFormat = option_field(
-        OutputFormat.TABLE, "Format of the result", short="o", group=Group.OUTPUT, is_settable=True
+    output: OutputFormat = output_option(
+        OutputFormat.TABLE, "Format of the result", short="o", is_settable=True
     )
-    quiet: bool = option_field(
+    quiet: bool = output_option(
         False,
         "Print only warnings and errors: no progress, no notes, and no result of a run that "
         "succeeded. A dry run, and what only shows something, still print it",
         short="q",
-        group=Group.OUTPUT,
         is_settable=True,
     )
-    verbose: int = option_field(
+    verbose: int = output_option(
         0,
         "Show log messages. -vv shows more messages",
         short="v",
         default="",
-        group=Group.OUTPUT,
         is_counted=True,
     )
-    debug: bool = option_field(
+    debug: bool = output_option(
         False,
         "If the command fails, also show the traceback of the error",
-        group=Group.OUTPUT,
         is_settable=True,
     )
-    no_color: bool = option_field(
+    no_color: bool = output_option(
         False,
         "Do not print colours. The variable NO_COLOR has the same effect",
-        group=Group.OUTPUT,
     )
-    max_requests_per_second: Rate | None = option_field(
+    max_requests_per_second: Rate | None = execution_option(
         None,
         "Maximum number of requests per second to object stores",
         metavar="N",
         default="no limit",
         is_settable=True,
     )
-    log_format: LogFormat = option_field(
+    log_format: LogFormat = output_option(
         LogFormat.TEXT,
         "Format of warnings, notes, logs and errors on stderr",
-        group=Group.OUTPUT,
         is_settable=True,
     )
-    progress: ProgressForm = option_field(
+    progress: ProgressForm = output_option(
         ProgressForm.AUTO,
         "How to show progress on stderr. auto: a bar on a terminal, else plain. plain: a line "
         f"every {SECONDS_BETWEEN_LINES:g} seconds. json: the same lines as JSON. none: no progress",
-        group=Group.OUTPUT,
         is_settable=True,
     )
 
@@ -125,12 +119,11 @@ class GlobalOptions:
 class ReportOptions:
     """The report of a run."""
 
-    report: str | None = option_field(
+    report: str | None = output_option(
         None,
         "Also write the plan, the result and charts as an HTML page to this file. If the file "
         "exists, it is replaced",
         metavar="FILE",
-        group=Group.OUTPUT,
         is_settable=True,
     )
 
@@ -139,13 +132,13 @@ class ReportOptions:
 class TimeLimit:
     """How long a run may take."""
 
-    timeout_ms: DurationMs | None = option_field(
+    timeout_ms: DurationMs | None = execution_option(
         None,
         "Stop the run after this time, and keep the finished work",
         default="no limit",
         is_settable=True,
     )
-    timeout_grace_ms: DurationMs = option_field(
+    timeout_grace_ms: DurationMs = execution_option(
         5 * 60 * 1000,
         "When the time of --timeout is over, wait this long for the process to stop, then kill it",
         is_settable=True,

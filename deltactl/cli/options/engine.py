@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from deltactl.engine.choose import DEFAULT_SPARK_THRESHOLD_BYTES, EngineName
 from deltactl.errors import UsageError
-from deltactl.option_fields import Pairs, option_field
+from deltactl.option_fields import Pairs, execution_option
 from deltactl.units import SizeBytes
 
 
@@ -19,32 +19,32 @@ from deltactl.units import SizeBytes
 class EngineOptions:
     """The engine options of a run."""
 
-    engine: EngineName = option_field(
+    engine: EngineName = execution_option(
         EngineName.AUTO,
         "Where tasks run. local: in this process. spark: on Spark. auto: on Spark if a cluster is "
         "configured or the input size is at least --spark-threshold, else in this process",
         is_settable=True,
     )
-    threshold_bytes: SizeBytes = option_field(
+    threshold_bytes: SizeBytes = execution_option(
         DEFAULT_SPARK_THRESHOLD_BYTES,
         "With --engine auto: use Spark if the input has at least this size",
         flag="spark-threshold",
         is_settable=True,
     )
-    master: str | None = option_field(
+    master: str | None = execution_option(
         None,
         "Address of the Spark master, e.g. yarn or local[4]",
         metavar="URL",
         default="local[*]",
         is_settable=True,
     )
-    spark_remote: str | None = option_field(
+    spark_remote: str | None = execution_option(
         None,
         "Address of the Spark Connect server, e.g. sc://host:15002",
         metavar="URL",
         is_settable=True,
     )
-    spark_conf: Pairs = option_field(
+    spark_conf: Pairs = execution_option(
         {},
         "Set this configuration property of Spark; may be repeated",
         metavar="KEY=VALUE",

@@ -9,7 +9,7 @@ import typer
 
 from deltactl.cli.options.declared import is_typed
 from deltactl.errors import UsageError
-from deltactl.option_fields import Group, option_field
+from deltactl.option_fields import execution_option, selection_option
 
 _FOR_ONE_TABLE: Final = ("output_root", "resume", "since", "version")
 # Options for text that programs read, such as SQL: it is printed whole for each table.
@@ -20,21 +20,20 @@ _FOR_TEXT: Final = ("ddl",)
 class FleetOptions:
     """How several tables are processed. The tables are an argument of the command line."""
 
-    tables_from: str | None = option_field(
+    tables_from: str | None = selection_option(
         None,
         "Also process the tables that this file lists, one per line. If FILE is -, deltactl reads "
         "the list from standard input",
         metavar="FILE",
-        group=Group.SELECTION,
     )
-    jobs: int = option_field(
+    jobs: int = execution_option(
         1,
         "Number of tables to process at the same time. These tables share cores and memory",
         short="j",
         least=1,
         is_settable=True,
     )
-    fail_fast: bool = option_field(
+    fail_fast: bool = execution_option(
         False, "If one table fails, skip the tables on which work has not begun"
     )
     table: Annotated[

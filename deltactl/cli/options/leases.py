@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deltactl.option_fields import Group, option_field
+from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import DurationMs
 
 _DRY_RUNS: Final = ("check", "dry_run")
@@ -17,18 +17,16 @@ _OTHER_TASKS: Final = ("cleanup_only", "forget_clone", "purge_quarantine", "repa
 class LeaseOptions:
     """When a run may start."""
 
-    min_interval_ms: DurationMs | None = option_field(
+    min_interval_ms: DurationMs | None = selection_option(
         None,
         "Minimum time since the start of the last successful run of this command on the table. If "
         "less time has passed, deltactl does nothing",
-        group=Group.SELECTION,
         default="always run",
         is_settable=True,
     )
-    lease: bool = option_field(
+    lease: bool = safety_option(
         True,
         "Ignore leases: run even if another run of this command is working on the table",
-        group=Group.SAFETY,
     )
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import option_field
+from deltactl.option_fields import execution_option
 from deltactl.storage.log_store import DynamoDbLogStore
 
 _DEFAULTS: Final = DynamoDbLogStore()
@@ -27,20 +27,20 @@ class LogStoreName(StrEnum):
 class LogStoreOptions:
     """The log store options of a run."""
 
-    log_store: LogStoreName | None = option_field(
+    log_store: LogStoreName | None = execution_option(
         None,
         "Commit on S3 through DynamoDB, as S3DynamoDBLogStore of Delta on Spark does. All writers "
         "of a table must use the same log store",
         default="conditional PUT on S3",
         is_settable=True,
     )
-    ddb_table_name: str = option_field(
+    ddb_table_name: str = execution_option(
         _DEFAULTS.table_name,
         "Name of the DynamoDB table for --log-store dynamodb",
         metavar="NAME",
         is_settable=True,
     )
-    ddb_region: str = option_field(
+    ddb_region: str = execution_option(
         _DEFAULTS.region, "AWS region of the DynamoDB table", metavar="REGION", is_settable=True
     )
     origins: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import Group, option_field
+from deltactl.option_fields import safety_option, selection_option
 from deltactl.option_names import option
 from deltactl.units import TimestampMs
 
@@ -14,33 +14,27 @@ from deltactl.units import TimestampMs
 class RestoreOptions:
     """Parsed options of ``restore``: exactly one of ``version`` and ``timestamp_ms`` (UTC)."""
 
-    version: int | None = option_field(
-        None, "Restore version N", flag="to-version", group=Group.SELECTION, least=0
-    )
-    timestamp_ms: TimestampMs | None = option_field(
+    version: int | None = selection_option(None, "Restore version N", flag="to-version", least=0)
+    timestamp_ms: TimestampMs | None = selection_option(
         None,
         'Restore the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '
         "hours ago",
         flag="to-timestamp",
-        group=Group.SELECTION,
     )
-    where: str | None = option_field(
+    where: str | None = selection_option(
         None,
         "Restore only partitions that match this SQL condition",
         metavar="SQL",
-        group=Group.SELECTION,
     )
-    ignore_missing: bool = option_field(
+    ignore_missing: bool = safety_option(
         False,
         "Restore the version even if some of its files no longer exist. The rows of these files "
         "are lost. The command asks first",
-        group=Group.SAFETY,
     )
-    allow_protocol_downgrade: bool = option_field(
+    allow_protocol_downgrade: bool = safety_option(
         False,
         "Also restore the protocol of the earlier version, so that the table loses features that "
         "were added later. Without this option, the table has the features of both versions",
-        group=Group.SAFETY,
     )
 
     def __post_init__(self) -> None:

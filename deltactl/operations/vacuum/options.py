@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need, need_of
-from deltactl.option_fields import Group, option_field
+from deltactl.option_fields import output_option, safety_option, selection_option
 from deltactl.option_names import option
 from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import DAY_MS, DurationMs, format_duration
@@ -23,110 +23,96 @@ class VacuumOptions:
     somebody watches: also files that no action names, if a Delta writer certainly wrote them.
     """
 
-    retain_ms: DurationMs | None = option_field(
+    retain_ms: DurationMs | None = selection_option(
         None,
         "How long to keep files after they were removed from the table, e.g. 168h",
-        group=Group.SELECTION,
         default=f"delta.deletedFileRetentionDuration, else {format_duration(DEFAULT_RETENTION_MS)}",
         is_settable=True,
         table_property="delta.deletedFileRetentionDuration",
     )
-    mode: Mode = option_field(
+    mode: Mode = selection_option(
         "auto",
         "How to find files to remove. full: list all files. lite: read only the log. auto: full if "
         "no vacuum is recorded, or if the log lost commits before a vacuum processed them; else "
         "lite",
-        group=Group.SELECTION,
         is_settable=True,
     )
-    inventory: str | None = option_field(
+    inventory: str | None = selection_option(
         None,
         "Read the file names from this inventory of the bucket instead of listing the table",
         metavar="FILE",
-        group=Group.SELECTION,
         is_for_one_table=True,
     )
-    dump_listing: str | None = option_field(
+    dump_listing: str | None = output_option(
         None,
         "Also write the list of all files to this Parquet file, which --inventory can read",
         metavar="FILE",
-        group=Group.OUTPUT,
         is_for_one_table=True,
     )
-    keep_versions: tuple[int, ...] = option_field(
+    keep_versions: tuple[int, ...] = selection_option(
         (),
         "Keep version V readable; may be repeated",
         flag="keep-version",
         metavar="V",
-        group=Group.SELECTION,
         is_for_one_table=True,
     )
-    keep_last: int | None = option_field(
+    keep_last: int | None = selection_option(
         None,
         "Keep the latest N versions readable",
-        group=Group.SELECTION,
         least=1,
         is_settable=True,
     )
-    also_keep_for: tuple[str, ...] = option_field(
+    also_keep_for: tuple[str, ...] = selection_option(
         (),
         "Also keep the files that TABLE uses, for example if TABLE is a shallow clone of this "
         "table; may be repeated",
         metavar="TABLE",
-        group=Group.SELECTION,
     )
     include_orphans: bool = False
-    include_unknown: bool = option_field(
+    include_unknown: bool = selection_option(
         False,
         "Also remove all files that are in no action of the log. Without this option, only a "
         "vacuum on a terminal removes such files, and only if a Delta writer gave them their names "
         "and the table was not converted",
-        group=Group.SELECTION,
     )
-    max_files: int | None = option_field(
+    max_files: int | None = selection_option(
         None,
         "Remove at most N files",
-        group=Group.SELECTION,
         default="all",
         least=1,
         is_settable=True,
     )
-    need: Annotated[Need, need_of("files", "size")] | None = option_field(
+    need: Annotated[Need, need_of("files", "size")] | None = selection_option(
         None,
         "Run only if there is enough to remove: at least N files (files=N), or files of at least "
         "SIZE (size=SIZE). If you give both, one of them is enough",
         flag="if-needed",
         metavar="WHAT=THRESHOLD",
-        group=Group.SELECTION,
         is_repeated=True,
     )
-    ignore_manifests: bool = option_field(
-        False, "Also remove files that symlink manifests still list", group=Group.SAFETY
+    ignore_manifests: bool = safety_option(
+        False, "Also remove files that symlink manifests still list"
     )
-    max_orphan_fraction: float = option_field(
+    max_orphan_fraction: float = safety_option(
         0.5,
         "Refuse the run if more than this share of the files in the table directory is in no "
         "commit of the log",
-        group=Group.SAFETY,
         least=0,
         most=1,
     )
-    force_retention: bool = option_field(
+    force_retention: bool = safety_option(
         False,
         "Allow --retain to be shorter than the retention of the table. On a file system, trust the "
         "clock of this machine, even if the table has no recent commits",
-        group=Group.SAFETY,
     )
-    quarantine: bool = option_field(
+    quarantine: bool = safety_option(
         False,
         "Move files to _deltactl/quarantine/ instead of deleting them",
-        group=Group.SAFETY,
         is_settable=True,
     )
-    quarantine_for_ms: DurationMs = option_field(
+    quarantine_for_ms: DurationMs = safety_option(
         7 * DAY_MS,
         "With --quarantine: keep the files in quarantine for at least this time",
-        group=Group.SAFETY,
         is_settable=True,
     )
 

@@ -40,7 +40,7 @@ def without_declarations(source: str) -> str:
     """The source without its declarations of options, which only the command line shows."""
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "option_field":
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_option"):
             end = node.end_lineno or node.lineno
             lines[node.lineno - 1 : end] = [""] * (end - node.lineno + 1)
     return "\n".join(lines)
