@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from deltactl.errors import UsageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+REQUIRED: Final[Any] = MISSING
+"""Instead of a default: the library must give the option, and a flag is false without it."""
 METADATA: Final = "option"
 """The key of an ``Option`` in the metadata of its field."""
 

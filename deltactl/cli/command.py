@@ -28,8 +28,8 @@ from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
 from deltactl.errors import UsageError
 
-PlanAhead = Callable[[Any, Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
-"""``plan_ahead(ctx, session, tables, jobs)``: looks at all tables before the command runs on each.
+PlanAhead = Callable[[Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
+"""``plan_ahead(session, tables, jobs)``: looks at all tables before the command runs on each.
 
 The context yields the tables in the order in which to run; it ends after the last one.
 """
@@ -135,7 +135,7 @@ class Command(TyperCommand):
         if self.plan_ahead is None:
             return self._invoke_found(ctx, session, options, tables, is_single=single is not None)
         load_arrow()
-        with self.plan_ahead(ctx, session, tables, options.jobs) as ordered:
+        with self.plan_ahead(session, tables, options.jobs) as ordered:
             return self._invoke_found(ctx, session, options, ordered, is_single=single is not None)
 
     def _invoke_found(

@@ -12,8 +12,8 @@ import pytest
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.group import load_command
 from deltactl.cli.help import CommandDoc, describe_command, split_examples
-from deltactl.cli.parsing.suggest import find_nearest
 from deltactl.option_fields import Group
+from deltactl.suggest import find_nearest
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
 

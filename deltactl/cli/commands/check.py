@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING
 
 from deltactl.cli.commands.check_fix import fix_paths
-from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
-from deltactl.cli.options.params import ensure_alone
+from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
-from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.options import CheckOptions
+from deltactl.option_fields import execution_option, selection_option
 
 if TYPE_CHECKING:
     from deltactl.operations.check.report import CheckReport
-
-_DEFAULTS: Final = CheckOptions()
 
 
 class Fix(StrEnum):
@@ -26,89 +23,29 @@ class Fix(StrEnum):
     PATH_ENCODING = "path-encoding"
 
 
-class Files(StrEnum):
-    """How thoroughly data files are checked."""
+@dataclass(frozen=True, slots=True)
+class CheckFlags:
+    """Options that only the command line has."""
 
-    EXISTS = "exists"
-    SIZES = "sizes"
-    FOOTERS = "footers"
-    DATA = "data"
+    fix: Fix | None = execution_option(
+        None,
+        "Repair findings of one kind. path-encoding: a remove action encodes the path differently "
+        "than its add action does, so readers still use the file. If you confirm, deltactl removes "
+        "the file from the table",
+        alone_with=("texts", "yes", "dry_run"),
+    )
+    texts: tuple[str, ...] = selection_option(
+        (),
+        "With --fix: repair only this path. Write the path exactly as in the log. May be repeated",
+        flag="path",
+        metavar="TEXT",
+    )
+    yes: bool = yes_field()
+    dry_run: bool = dry_run_field()
 
 
 def command(
-    ctx: typer.Context,
-    table: TableArgument,
-    version: Annotated[
-        int | None,
-        typer.Option(min=0, help="Check the files of this version  [default: the latest]"),
-    ] = None,
-    all_versions: Annotated[
-        bool,
-        typer.Option("--all-versions", help="Check the files of every version in the log"),
-    ] = False,
-    files: Annotated[
-        Files,
-        typer.Option(
-            help="How to check data files. exists: check that each file exists. sizes: also "
-            "compare its size with the log. footers: also compare its footer with the "
-            "statistics in the log. data: also decode all rows"
-        ),
-    ] = Files[_DEFAULTS.depth.name],
-    sample: Annotated[
-        str | None,
-        typer.Option(metavar="PERCENT", help="Check only this share of the files, e.g. 5%"),
-    ] = None,
-    checkpoints: Annotated[
-        bool,
-        typer.Option(
-            "--checkpoints",
-            help="Compare every checkpoint with the commits. Also report errors in "
-            "_last_checkpoint and in checksum files as findings. Without this option, "
-            "deltactl reports these errors as notes",
-        ),
-    ] = False,
-    dvs: Annotated[
-        bool,
-        typer.Option(
-            "--dvs",
-            help="Decode all deletion vectors. With --files data, deltactl always decodes them",
-        ),
-    ] = False,
-    proofs: Annotated[
-        bool,
-        typer.Option(
-            "--proofs",
-            help="Compute row digests again for files that were written by optimize with "
-            "--cluster-by or --zorder-by. Compare the results with the digests in the log",
-        ),
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Record the progress of the check in this local file. If the file exists, "
-            "continue the check that is recorded in it",
-        ),
-    ] = None,
-    fix: Annotated[
-        Fix | None,
-        typer.Option(
-            help="Repair findings of one kind. path-encoding: a remove action encodes the path "
-            "differently than its add action does, so readers still use the file. If you "
-            "confirm, deltactl removes the file from the table"
-        ),
-    ] = None,
-    path: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="With --fix: repair only this path. Write the path exactly as in the log. May "
-            "be repeated",
-            show_default=False,
-        ),
-    ] = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
+    session: Session, table: TableArgument, options: CheckOptions, flags: CheckFlags
 ) -> None:
     """Check that the log, files and statistics of a table agree.
 
@@ -123,27 +60,15 @@ def command(
       deltactl check /data/events --files data --resume /tmp/events.check
       deltactl check /data/events --fix path-encoding --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    if fix is not None:
-        ensure_alone(ctx, command, "fix", "path", "yes", "dry_run")
-        fix_paths(session, table, path or (), yes=yes, dry_run=dry_run)
+    if flags.fix is not None:
+        fix_paths(session, table, flags.texts, yes=flags.yes, dry_run=flags.dry_run)
         return
-    if path or yes or dry_run:
+    if flags != CheckFlags():
         raise UsageError(
             "--path, --yes and --dry-run can only be used with --fix: without --fix, check "
             "writes nothing",
             hint="Add --fix path-encoding, or remove these options.",
         )
-    options = CheckOptions(
-        version=version,
-        all_versions=all_versions,
-        depth=Depth[files.name],
-        sample=_DEFAULTS.sample if sample is None else _parse_percent(sample),
-        checkpoints=checkpoints,
-        vectors=dvs,
-        proofs=proofs,
-        resume=resume,
-    )
     report = _run(session, table, options)
     error = None
     if report.unsupported is not None:
@@ -182,14 +107,3 @@ def _present(session: Session, report: CheckReport, error: DeltactlError | None)
         engine_reason=report.engine_reason,
         result=report.to_dict(),
     )
-
-
-def _parse_percent(text: str) -> float:
-    number, percent, rest = text.strip().partition("%")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if not percent or rest or not value > 0:
-        raise UsageError(f"--sample {text!r} is not a percentage of the files", hint='Write "5%".')
-    return value / 100

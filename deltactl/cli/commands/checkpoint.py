@@ -2,114 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask, can_ask
-from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
-from deltactl.cli.options.params import ensure_alone
-from deltactl.cli.options.values import parse_need
+from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError
-from deltactl.log.checkpoint.compat import Compat
-from deltactl.operations.checkpoint.options import (
-    CheckpointOptions,
-    Kind,
-    TopFormat,
-    no_parts_error,
-)
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.option_fields import execution_option, safety_option
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.run import CheckpointReport
 
-_DEFAULTS: Final = CheckpointOptions()
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFlags:
+    """Options that only the command line has."""
+
+    repair: bool = execution_option(
+        False,
+        "Verify all checkpoints and _last_checkpoint, and rewrite those that are invalid",
+        alone_with=("check", "dry_run"),
+    )
+    check: bool = safety_option(
+        False,
+        "Change nothing. Exit with status 3 if delta.checkpointInterval requires a checkpoint now. "
+        "With --repair: exit with status 3 if a checkpoint or _last_checkpoint is invalid",
+        alone_with=("repair", "dry_run"),
+    )
+    yes: bool = yes_field()
+    dry_run: bool = dry_run_field()
 
 
-def command(  # noqa: PLR0913 - one parameter an option
-    ctx: typer.Context,
-    table: TableArgument,
-    version: Annotated[
-        int | None,
-        typer.Option(min=0, help="Write a checkpoint of this version  [default: the latest]"),
-    ] = None,
-    kind: Annotated[
-        Kind,
-        typer.Option(
-            help="Kind of the checkpoint. auto: v2 if delta.checkpointPolicy is v2 and the "
-            "protocol has the feature v2Checkpoint, else classic"
-        ),
-    ] = _DEFAULTS.kind,
-    sidecar_size: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="ROWS",
-            help="For V2 checkpoints: maximum number of file actions in a sidecar",
-        ),
-    ] = _DEFAULTS.sidecar_rows,
-    part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
-    top_file: Annotated[
-        TopFormat,
-        typer.Option(
-            help="For V2 checkpoints: format of the top-level file, which lists the sidecars"
-        ),
-    ] = _DEFAULTS.top_format,
-    compat: Annotated[
-        Compat,
-        typer.Option(
-            help="Form of the checkpoint files. default: readable by every Delta reader. spark: "
-            "the columns are the same as in checkpoints of Delta on Spark. plain: as "
-            "default, but with no dictionary encoding and no compression"
-        ),
-    ] = _DEFAULTS.compat,
-    cleanup: Annotated[
-        bool,
-        typer.Option(
-            "--cleanup",
-            help="After the checkpoint, delete log files older than delta.logRetentionDuration",
-        ),
-    ] = False,
-    cleanup_only: Annotated[
-        bool,
-        typer.Option(
-            "--cleanup-only", help="Delete log files as --cleanup does, but write no checkpoint"
-        ),
-    ] = False,
-    compact_log: Annotated[
-        bool,
-        typer.Option(
-            "--compact-log",
-            help="Also write one compacted log file. It has the commits after the previous "
-            "checkpoint, up to the version of the new one",
-        ),
-    ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="Verify all checkpoints and _last_checkpoint, and rewrite those that are invalid",
-        ),
-    ] = False,
-    if_needed: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="commits=N",
-            help="Run only if there are at least N commits since the last checkpoint",
-            show_default=False,
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Change nothing. Exit with status 3 if delta.checkpointInterval requires a "
-            "checkpoint now. With --repair: exit with status 3 if a checkpoint or "
-            "_last_checkpoint is invalid",
-        ),
-    ] = False,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
+def command(
+    session: Session, table: TableArgument, options: CheckpointOptions, flags: CheckpointFlags
 ) -> None:
     """Write a checkpoint of a table, verify it, then update _last_checkpoint.
 
@@ -124,28 +51,12 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl checkpoint /data/events --cleanup --dry-run
       deltactl checkpoint /data/events --repair
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    if part_size is not None:
-        raise no_parts_error()
-    options = CheckpointOptions(
-        version=version,
-        kind=kind,
-        sidecar_rows=sidecar_size,
-        top_format=top_file,
-        compat=compat,
-        cleanup=cleanup,
-        cleanup_only=cleanup_only,
-        compact_log=compact_log,
-        need=parse_need(if_needed, ("commits",)),
-    )
-    ensure_alone(ctx, command, "repair", "check", "dry_run")
-    ensure_alone(ctx, command, "check", "repair", "dry_run")
-    if repair:
-        _repair(session, table, check=check, dry_run=dry_run or check)
-    elif check:
+    if flags.repair:
+        _repair(session, table, check=flags.check, dry_run=flags.dry_run or flags.check)
+    elif flags.check:
         _check(session, table)
     else:
-        _checkpoint(session, table, options, yes, dry_run)
+        _checkpoint(session, table, options, flags.yes, flags.dry_run)
 
 
 def _check(session: Session, table: str) -> None:

@@ -15,7 +15,6 @@ from deltactl.cli.group import LazyGroup, find_group, load_command
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.options.params import convert_setting, settable_name
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.program import ProgramDoc, describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.file import policy_keys
@@ -23,7 +22,7 @@ from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Origin, ensure_known_variables
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import PolicyKey
-from deltactl.storage.names import parse_scheme
+from deltactl.suggest import with_suggestion
 
 Row = dict[str, Any]
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.code_rows import describe_code, describe_codes
 from deltactl.cli.session import Session
 from deltactl.codes import find_code, load_codes
 from deltactl.errors import UsageError
+from deltactl.suggest import with_suggestion
 
 
 def command(

@@ -2,90 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import typer
-
-from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.common import TableArgument, dry_run_field
 from deltactl.cli.session import Session
-from deltactl.errors import UsageError
-from deltactl.operations.manifest.options import Engine, ManifestOptions
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.option_fields import execution_option
 
 if TYPE_CHECKING:
     from deltactl.operations.manifest.run import ManifestReport
 
-_DEFAULTS: Final = ManifestOptions()
+
+@dataclass(frozen=True, slots=True)
+class ManifestFlags:
+    """Options that only the command line has."""
+
+    output_root: str | None = execution_option(
+        None,
+        "Create _symlink_format_manifest in this directory",
+        metavar="URI",
+        default="the directory of the table",
+        is_for_one_table=True,
+    )
+    dry_run: bool = dry_run_field()
 
 
-def command(  # noqa: PLR0913 - one parameter an option
-    ctx: typer.Context,
-    table: TableArgument,
-    mode: Annotated[
-        str,
-        typer.Option(
-            metavar="MODE", help="Kind of manifests; symlink_format_manifest is the only kind"
-        ),
-    ] = _DEFAULTS.mode,
-    version: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="Write the manifests of this version  [default: the latest]"
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Write only the manifests of partitions that match this SQL condition, e.g. "
-            "\"date >= '2024-01-01'\"",
-        ),
-    ] = None,
-    since: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Write only the manifests of partitions that changed after version N",
-        ),
-    ] = None,
-    scheme_map: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FROM=TO",
-            help="Replace the scheme of the file addresses in the manifests: s3a=s3 writes "
-            "s3:// instead of s3a://. May be repeated",
-        ),
-    ] = None,
-    output_root: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="Create _symlink_format_manifest in this directory  [default: the directory of "
-            "the table]",
-        ),
-    ] = None,
-    purge_first: Annotated[
-        bool,
-        typer.Option(
-            "--purge-first",
-            help="First rewrite the files that have deletion vectors, in a separate commit. Then "
-            "write the manifests",
-        ),
-    ] = False,
-    ddl: Annotated[
-        Engine | None,
-        typer.Option(
-            help="Print the SQL statements that define the table in the catalog of this engine"
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Change nothing, and exit with status 3 if the manifests do not match the table",
-        ),
-    ] = False,
-    dry_run: DryRunOption = False,
+def command(
+    session: Session, table: TableArgument, options: ManifestOptions, flags: ManifestFlags
 ) -> None:
     """Write manifests for Athena, Trino, Hive and Redshift.
 
@@ -98,18 +42,7 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl generate-manifest /data/events --check
       deltactl generate-manifest s3a://lake/events --scheme-map s3a=s3 --ddl athena
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    options = ManifestOptions(
-        mode=mode,
-        version=version,
-        where=where,
-        since=since,
-        schemes=_parse_schemes(scheme_map or []),
-        check=check,
-        purge_first=purge_first,
-        ddl=ddl,
-    )
-    report = _run(session, table, options, output_root, dry_run)
+    report = _run(session, table, options, flags.output_root, flags.dry_run)
     _present(session, report, options)
 
 
@@ -156,13 +89,3 @@ def _present(session: Session, report: ManifestReport, options: ManifestOptions)
         dry_run=report.dry_run,
         result=report.to_dict(),
     )
-
-
-def _parse_schemes(pairs: list[str]) -> dict[str, str]:
-    schemes: dict[str, str] = {}
-    for pair in pairs:
-        before, equals, after = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--scheme-map {pair!r} is not FROM=TO", hint="Write s3a=s3.")
-        schemes[before] = after
-    return schemes

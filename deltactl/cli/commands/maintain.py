@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.common import (
+    TableArgument,
+    check_field,
+    dry_run_field,
+    max_concurrent_field,
+)
 from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, StorageError, find_worst_error
-from deltactl.operations.maintain.budget import parse_budget
 from deltactl.operations.maintain.options import MaintainOptions
-from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
-from deltactl.units import format_count, parse_size
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.option_fields import output_option, selection_option
+from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.maintain.metrics import TableSample
@@ -40,71 +45,30 @@ class _Fleet:
     samples: dict[str, TableSample] = field(default_factory=dict)
 
 
-def command(  # noqa: PLR0913 - one parameter an option
-    ctx: typer.Context,
-    table: TableArgument,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read the policy from this file, in the format of deltactl.toml. The file "
-            "overrides the environment and the other settings files, but not options on the "
-            "command line",
-        ),
-    ] = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--budget",
-            metavar="LIMIT",
-            help="Limit for all tables together: input bytes (20GiB), time (30min) or requests "
-            "(5000requests). May be repeated  [default: no limit]",
-            show_default=False,
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ACTIONS",
-            help="Run only these actions, separated by commas. Possible values: "
-            f"{','.join(ACTIONS)}. Actions that the policy does not enable never run",
-        ),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write metrics to this file, in the Prometheus text format, for the "
-            "textfile collector of node_exporter",
-        ),
-    ] = None,
-    max_concurrent: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of tasks to run at the same time  [default: number of cores]",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Memory limit of the process  [default: half of the memory of the "
-            "machine or cgroup]",
-        ),
-    ] = None,
-    no_lease: Annotated[
-        bool,
-        typer.Option(
-            "--no-lease", help="Ignore leases: run even if another run is working on a table"
-        ),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Change nothing, and exit with status 3 if an action is due"),
-    ] = False,
-    dry_run: DryRunOption = False,
+@dataclass(frozen=True, slots=True)
+class MaintainFlags:
+    """Options that only the command line has."""
+
+    policy: str | None = selection_option(
+        None,
+        "Read the policy from this file, in the format of deltactl.toml. The file overrides the "
+        "environment and the other settings files, but not options on the command line",
+        metavar="FILE",
+    )
+    metrics: str | None = output_option(
+        None,
+        "Also write metrics to this file, in the Prometheus text format, for the textfile "
+        "collector of node_exporter",
+        metavar="FILE",
+        is_settable=True,
+    )
+    max_concurrent: int | None = max_concurrent_field("Number of tasks to run at the same time")
+    check: bool = check_field("an action is due")
+    dry_run: bool = dry_run_field()
+
+
+def command(
+    session: Session, table: TableArgument, options: MaintainOptions, flags: MaintainFlags
 ) -> None:
     """Maintain many tables within a budget, the best actions first.
 
@@ -121,23 +85,21 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl maintain 's3://lake/*' --budget 20GiB --budget 30min
       deltactl maintain --tables-from tables.txt --check
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
     fleet = session.shared
     assert isinstance(fleet, _Fleet)
     for warning in fleet.warnings.get(table, ()):
         session.output.warn(warning)
-    looks = dry_run or check
     try:
-        report = _look(fleet, table) if looks else _act(session, fleet, table, max_concurrent)
+        report = (
+            fleet.run.preview(table)
+            if flags.dry_run or flags.check
+            else _act(session, fleet, table, flags.max_concurrent)
+        )
     except DeltactlError as error:
         _note(fleet, table, error.exit_code, None)
         raise
     fleet.reports[table] = report
-    _present(session, fleet, table, report, is_check=check)
-
-
-def _look(fleet: _Fleet, table: str) -> TableReport:
-    return fleet.run.preview(table)
+    _present(session, fleet, table, report, is_check=flags.check)
 
 
 def _act(session: Session, fleet: _Fleet, table: str, max_concurrent: int | None) -> TableReport:
@@ -194,9 +156,7 @@ def _note(fleet: _Fleet, table: str, code: int, report: TableReport | None) -> N
 
 
 @contextmanager
-def plan_ahead(
-    ctx: Any, session: Session, tables: Sequence[str], jobs: int
-) -> Iterator[Sequence[str]]:
+def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[Sequence[str]]:
     """Observe all tables and choose actions; at the end print totals, and write metrics.
 
     Raises:
@@ -205,9 +165,11 @@ def plan_ahead(
     """
     from deltactl.operations.maintain.run import Maintenance
 
-    params = ctx.params
-    metrics = _parse_metrics(params["metrics"])
-    run = Maintenance(_parse_options(params, min(jobs, len(tables))), SystemClock())
+    options = session.take(MaintainOptions)
+    memory = options.memory_bytes or machine_memory_bytes() // 2
+    options = replace(options, jobs=min(jobs, len(tables)), memory_bytes=memory)
+    metrics = _parse_metrics(session.take(MaintainFlags).metrics)
+    run = Maintenance(options, SystemClock())
     fleet = session.shared = _Fleet(run)
     session.sum_up = lambda: _sum_up(fleet)
     policies = {table: _policy_of(session, table) for table in tables}
@@ -239,17 +201,6 @@ def _try(write: Callable[[], None], session: Session) -> None:
         write()
     except DeltactlError as error:
         session.output.warn(f"the --metrics file could not be written: {error.message}")
-
-
-def _parse_options(params: dict[str, Any], jobs: int) -> MaintainOptions:
-    only, memory = params["only"], params["memory"]
-    return MaintainOptions(
-        only=None if only is None else parse_actions(only),
-        budget=parse_budget(params["budget"] or ()),
-        jobs=jobs,
-        lease=not params["no_lease"],
-        memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
-    )
 
 
 def _parse_metrics(name: str | None) -> Path | None:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
-from deltactl.cli.commands.optimize_values import (
-    LAST_RUN,
-    parse_codec,
-    parse_commit_every,
-    parse_optional_size,
-    parse_since,
+from deltactl.cli.options.common import (
+    TableArgument,
+    check_field,
+    dry_run_field,
+    max_concurrent_field,
 )
-from deltactl.cli.options.common import DryRunOption, TableArgument
-from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, explain_rest, join_reasons
-from deltactl.operations.optimize.options import (
-    DEFAULT_LAYOUT,
-    DEFAULT_MIN_ROW_GROUP_BYTES,
-    LIQUID_LAYOUT,
-    Layout,
-    OptimizeOptions,
-    Rewrite,
-    Verification,
+from deltactl.errors import (
+    DeltactlError,
+    PartialSuccessError,
+    UsageError,
+    explain_rest,
+    join_reasons,
 )
-from deltactl.operations.target_size import DEFAULT_MIN_SHARE, DEFAULT_TARGET
+from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
+from deltactl.option_fields import execution_option
 from deltactl.units import (
     format_compact_size,
     format_count,
@@ -40,198 +35,51 @@ from deltactl.units import (
 if TYPE_CHECKING:
     from deltactl.operations.optimize.run import OptimizeReport
 
+
 _DEFAULTS: Final = OptimizeOptions()
 
 
-def command(  # noqa: PLR0913 - one parameter an option
-    ctx: typer.Context,
-    table: TableArgument,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Rewrite only partitions that match this SQL condition, e.g. "
-            "\"date >= '2024-01-01'\"",
-        ),
-    ] = None,
-    purge: Annotated[
-        bool,
-        typer.Option(
-            "--purge",
-            help="Rewrite every file that has a deletion vector or contains dropped columns",
-        ),
-    ] = False,
-    cluster_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Sort rows into files by these columns, e.g. country,day, so that queries with "
-            "filters read fewer files",
-        ),
-    ] = None,
-    layout: Annotated[
-        Layout | None,
-        typer.Option(
-            help="How --cluster-by arranges rows. tile: split each column into ranges with equal "
-            "row counts. hilbert, zorder: sort along a Hilbert or Z-order curve. linear: sort by "
-            f"the columns  [default: {DEFAULT_LAYOUT}; {LIQUID_LAYOUT} if the table has "
-            "clustering columns]",
-            show_default=False,
-        ),
-    ] = None,
-    zorder_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Sort rows into files in Z-order of these columns, as OPTIMIZE ZORDER BY of "
-            "Delta on Spark does",
-        ),
-    ] = None,
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full",
-            help="With --cluster-by or --zorder-by: also rewrite files that already have this "
-            "layout",
-        ),
-    ] = False,
-    min_cluster_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="A cluster is a group of files that were sorted together in one run. If a "
-            "cluster is smaller than SIZE, its files are sorted again, together with new files  "
-            f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
-        ),
-    ] = None,
-    spill_dir: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory for rows that do not fit in memory while deltactl sorts them  "
-            "[default: TMPDIR, else /tmp]",
-        ),
-    ] = None,
-    since_version: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|last-run",
-            help="Rewrite only partitions that changed after version N. last-run: rewrite only "
-            "partitions that changed since the last optimize run that finished all work",
-        ),
-    ] = None,
-    skip_hot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Skip partitions whose newest file is younger than this age, e.g. 1h",
-        ),
-    ] = None,
-    target_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Target size of the new files  [default: delta.targetFileSize, else "
-            f"{DEFAULT_TARGET}]",
-        ),
-    ] = None,
-    min_file_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Merge files that are smaller than this size  [default: "
-            f"{DEFAULT_MIN_SHARE:.0%} of target]",
-        ),
-    ] = None,
-    min_input_files: Annotated[
-        int, typer.Option(min=1, help="Merge files only in groups of at least this many files")
-    ] = _DEFAULTS.min_input_files,
-    max_deleted_rows_ratio: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Rewrite a file if more than this share of its rows is deleted"
-        ),
-    ] = _DEFAULTS.max_deleted_rows_ratio,
-    max_bytes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Rewrite at most this many bytes of input files  [default: no limit]",
-        ),
-    ] = None,
-    commit_every: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TIME|SIZE",
-            help="After each TIME, or each SIZE of input, commit the finished files. To set both, "
-            f"give the option twice  [default: {format_duration(_DEFAULTS.commit_every_ms)} "
-            f"and {format_compact_size(_DEFAULTS.commit_every_bytes)}]",
-        ),
-    ] = None,
-    max_concurrent: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of bins (groups of files) to rewrite at the same time  [default: "
-            "number of cores]",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Memory limit of the process  [default: half of the memory of the "
-            "machine or cgroup]",
-        ),
-    ] = None,
-    codec: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[:LEVEL]",
-            help="Compression of the new files: zstd, snappy, gzip, lz4, brotli or none  "
-            "[default: delta.parquet.compression.codec, else the codec of most input files]",
-        ),
-    ] = None,
-    rewrite: Annotated[
-        Rewrite,
-        typer.Option(
-            help="How to write row groups. auto: copy large row groups without decoding, and "
-            "merge small ones. copy: copy as many as possible. encode: copy none"
-        ),
-    ] = _DEFAULTS.rewrite,
-    min_row_group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="With --rewrite auto: copy row groups without decoding if their compressed size "
-            "is at least SIZE. Merge smaller row groups  [default: "
-            f"{format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES)}]",
-        ),
-    ] = None,
-    verify: Annotated[
-        Verification,
-        typer.Option(
-            help="How to compare new files with their inputs before the commit. counts: compare "
-            "row counts and null counts in the footers. full: also read and compare all rows"
-        ),
-    ] = _DEFAULTS.verify,
-    if_needed: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHAT=THRESHOLD",
-            help="Run only if one threshold is reached. files=N, size=SIZE: N files or SIZE to "
-            "rewrite. skip=SHARE: for a clustering column, a query for one value skips less "
-            "than SHARE of the files. May be repeated",
-            show_default=False,
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Change nothing, and exit with status 3 if there are files to rewrite"
-        ),
-    ] = False,
-    dry_run: DryRunOption = False,
+def to_commit_every(texts: Sequence[str]) -> Mapping[str, Any]:
+    """Return the fields of ``OptimizeOptions`` for a time and a size, each given at most once.
+
+    Raises:
+        UsageError: there are two times or two sizes, or a text is neither.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        try:
+            field, value = "commit_every_ms", parse_duration(text)
+        except UsageError:
+            field, value = "commit_every_bytes", parse_size(text)
+        if field in found:
+            raise UsageError("at most one time and one size are possible")
+        found[field] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeFlags:
+    """Options that only the command line has."""
+
+    commit_every: Annotated[Mapping[str, Any], to_commit_every] = execution_option(
+        {},
+        "After each TIME, or each SIZE of input, commit the finished files. To set both, give the "
+        "option twice",
+        metavar="TIME|SIZE",
+        default=f"{format_duration(_DEFAULTS.commit_every_ms)} and "
+        f"{format_compact_size(_DEFAULTS.commit_every_bytes)}",
+        is_settable=True,
+        is_repeated=True,
+    )
+    max_concurrent: int | None = max_concurrent_field(
+        "Number of bins (groups of files) to rewrite at the same time"
+    )
+    check: bool = check_field("there are files to rewrite")
+    dry_run: bool = dry_run_field()
+
+
+def command(
+    session: Session, table: TableArgument, options: OptimizeOptions, flags: OptimizeFlags
 ) -> None:
     """Merge small files, and rewrite files with many deleted rows.
 
@@ -244,42 +92,14 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl optimize /data/events --where "date >= '2024-06-01'" --max-bytes 50GiB
       deltactl optimize /data/events --cluster-by country,device --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    codec_name, codec_level = parse_codec(codec)
-    every_ms, every_bytes = parse_commit_every(commit_every or [])
-    since = parse_since(session, table, since_version)
-    options = OptimizeOptions(
-        where=where,
-        target_bytes=parse_optional_size(target_size),
-        min_file_bytes=parse_optional_size(min_file_size),
-        rewrite=rewrite,
-        min_row_group_bytes=parse_optional_size(min_row_group),
-        min_input_files=min_input_files,
-        max_deleted_rows_ratio=max_deleted_rows_ratio,
-        max_bytes=parse_optional_size(max_bytes),
-        commit_every_ms=_DEFAULTS.commit_every_ms if every_ms is None else every_ms,
-        commit_every_bytes=_DEFAULTS.commit_every_bytes if every_bytes is None else every_bytes,
-        codec=codec_name,
-        codec_level=codec_level,
-        verify=verify,
-        purge=purge,
-        cluster_by=cluster_by,
-        layout=layout,
-        zorder_by=zorder_by,
-        full=full,
-        min_cluster_bytes=_parse_min_cluster(min_cluster_size),
-        spill_dir=spill_dir,
-        skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
-        since_version=since[0],
-        since_table_id=since[1],
-        need=parse_need(if_needed, ("files", "size", "skip")),
-        memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
-    )
-    report = _run(session, table, options, max_concurrent, dry_run or check)
-    if report.caught_up_version is not None and since_version in (None, LAST_RUN):
+    memory = options.memory_bytes or machine_memory_bytes() // 2
+    options = replace(options, memory_bytes=memory, **flags.commit_every)
+    report = _run(session, table, options, flags.max_concurrent, flags.dry_run or flags.check)
+    if report.caught_up_version is not None and options.since_version in (None, LAST_RUN):
         session.caught_up_version = report.caught_up_version
     is_due = not report.plan.is_empty and report.skipped is None
-    _present(session, report, _what_is_left(session, report), is_work_needed=check and is_due)
+    error = _what_is_left(session, report)
+    _present(session, report, error, is_work_needed=flags.check and is_due)
 
 
 def _run(
@@ -390,7 +210,3 @@ def _hint_to_finish(report: OptimizeReport) -> str:
         f"The largest unfinished cluster has {size}: allow enough time for it, or divide clusters "
         "with --max-bytes."
     )
-
-
-def _parse_min_cluster(text: str | None) -> int:
-    return _DEFAULTS.min_cluster_bytes if text is None else parse_size(text)

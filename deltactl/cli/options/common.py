@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -22,9 +22,13 @@ from deltactl.units import DurationMs
 
 _REFERENCE: Final = "env:"
 
-TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
-]
+
+def argument(metavar: str, text: str) -> Any:
+    """Return the annotation of a positional argument."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
+TableArgument = Annotated[str, argument("TABLE", "Path or URI of the table")]
 IfNeededOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -56,6 +60,11 @@ def check_field(what: str) -> bool:
     """Declare ``--check``, for what has the exit status 3."""
     text = f"Change nothing, and exit with status 3 if {what}"
     return safety_option(False, text)
+
+
+def max_concurrent_field(what: str) -> int | None:
+    """Declare ``--max-concurrent``, the number of ``what``."""
+    return execution_option(None, what, default="number of cores", least=1, is_settable=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,12 @@ from typing import (
 
 import typer
 
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.parsing.usage_errors import restate_usage_error
 from deltactl.cli.settings.sources import Source, find_setting, parse_flag
 from deltactl.errors import UsageError
 from deltactl.keywords import find_converter, keyword_of, without_none
 from deltactl.option_fields import METADATA, Option
+from deltactl.suggest import with_suggestion
 from deltactl.units import (
     format_compact_size,
     format_duration,
@@ -153,7 +153,7 @@ class Declared:
             UsageError: the value is not valid.
         """
         if self.is_flag:
-            return value is not self.preset if self.preset else value
+            return not value if self.preset is True else value
         if isinstance(self.hint, type) and issubclass(self.hint, Enum):
             return self.hint(value)
         converter = find_converter(self.hint)
@@ -271,6 +271,8 @@ def take_options(ctx: Any, kind: type[T], sources: Sequence[Source]) -> T:
         if option.option.is_settable and typed is None:
             found = find_setting(sources, option.name)
         if typed is None and found is None:
+            if option.preset is MISSING:
+                values[option.field] = False
             continue
         place = f"--{option.name}" if found is None else found[0]
         try:

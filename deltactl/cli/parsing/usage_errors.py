@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import typer
 
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.errors import UsageError
+from deltactl.suggest import with_suggestion
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
 _NO_VALUE: Final = re.compile(r"Option '(\S+)' requires an argument")

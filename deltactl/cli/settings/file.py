@@ -28,10 +28,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
 from deltactl.errors import UsageError
+from deltactl.suggest import with_suggestion
 
 if TYPE_CHECKING:
     from deltactl.operations.maintain.policy import PolicyKey

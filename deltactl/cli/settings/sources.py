@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 
-from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
+from deltactl.suggest import with_suggestion
 
 T = TypeVar("T")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Annotated, Literal
 
 from deltactl.errors import UsageError
+from deltactl.option_fields import execution_option, selection_option
 
 
 class Depth(IntEnum):
@@ -17,31 +19,78 @@ class Depth(IntEnum):
     DATA = 3
 
 
+def to_depth(depth: Depth | Literal["exists", "sizes", "footers", "data"]) -> Depth:
+    """Return a depth, or the one with this name."""
+    return Depth[depth.upper()] if isinstance(depth, str) else depth
+
+
+def to_share(share: float | str) -> float:
+    """Return a share, or that of a percentage such as ``5%``.
+
+    Raises:
+        UsageError: it is no percentage.
+    """
+    if not isinstance(share, str):
+        return share
+    number, percent, rest = share.strip().partition("%")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not percent or rest or not value > 0:
+        raise UsageError(f"{share!r} is not a percentage of the files", hint='Write "5%".')
+    return value / 100
+
+
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """The options of a check.
+    """The options of a check. ``sample`` is above 0 and up to 1; the whole log is always checked.
 
-    Args:
-        version: check the files of this version; the latest if ``None``.
-        all_versions: check the files of every version that the log can rebuild.
-        depth: how thoroughly data files are checked.
-        sample: the fraction of files to check, above 0 up to 1; the whole log is always checked.
-        checkpoints: check redundant files of the log strictly: compare every checkpoint with the
-            version rebuilt without it, and report a wrong ``_last_checkpoint`` or version checksum
-            (with ``all_versions``, of any version) as a finding, not as a note.
-        vectors: decode deletion vectors; ``Depth.DATA`` always does.
-        proofs: calculate row digests in commits of layout runs again, and compare them.
-        resume: a local file that records finished batches; an interrupted run resumes from it.
+    Without ``version`` and ``all_versions``, the files of the latest version are checked.
     """
 
-    version: int | None = None
-    all_versions: bool = False
-    depth: Depth = Depth.SIZES
-    sample: float = 1.0
-    checkpoints: bool = False
-    vectors: bool = False
-    proofs: bool = False
-    resume: str | None = None
+    version: int | None = selection_option(
+        None,
+        "Check the files of this version",
+        default="the latest",
+        least=0,
+        is_for_one_table=True,
+    )
+    all_versions: bool = selection_option(False, "Check the files of every version in the log")
+    depth: Annotated[Depth, to_depth] = selection_option(
+        Depth.SIZES,
+        "How to check data files. exists: check that each file exists. sizes: also compare its "
+        "size with the log. footers: also compare its footer with the statistics in the log. data: "
+        "also decode all rows",
+        flag="files",
+        default="sizes",
+        choices=tuple(it.name.lower() for it in Depth),
+    )
+    sample: Annotated[float, to_share] = selection_option(
+        1.0, "Check only this share of the files, e.g. 5%", metavar="PERCENT", default=""
+    )
+    checkpoints: bool = selection_option(
+        False,
+        "Compare every checkpoint with the commits. Also report errors in _last_checkpoint and in "
+        "checksum files as findings. Without this option, deltactl reports these errors as notes",
+    )
+    vectors: bool = selection_option(
+        False,
+        "Decode all deletion vectors. With --files data, deltactl always decodes them",
+        flag="dvs",
+    )
+    proofs: bool = selection_option(
+        False,
+        "Compute row digests again for files that were written by optimize with --cluster-by or "
+        "--zorder-by. Compare the results with the digests in the log",
+    )
+    resume: str | None = execution_option(
+        None,
+        "Record the progress of the check in this local file. If the file exists, continue the "
+        "check that is recorded in it",
+        metavar="FILE",
+        is_for_one_table=True,
+    )
 
     def __post_init__(self) -> None:
         """Refuse values out of range and contradictory options."""

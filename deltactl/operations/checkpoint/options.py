@@ -3,48 +3,70 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint.compat import Compat
-from deltactl.operations.thresholds import Need
+from deltactl.operations.thresholds import Need, need_of
+from deltactl.option_fields import execution_option, selection_option
 from deltactl.option_names import option
 
 Kind: TypeAlias = Literal["auto", "classic", "v2"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
 
 
-def no_parts_error() -> UsageError:
-    """Return the error for a request to write a multi-part checkpoint."""
-    return UsageError(
-        "deltactl reads multi-part checkpoints but does not write them: PROTOCOL.md "
-        "deprecates them for writers",
-        hint=f"Rerun with {option('kind', 'classic')}, or with {option('kind', 'v2')} "
-        f"{option('sidecar_rows')} ROWS if the table has the feature v2Checkpoint.",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
     """Parsed options of ``checkpoint``.
 
-    ``version`` ``None`` is the latest. ``sidecar_rows`` is the maximum number of file actions of
-    a sidecar. ``cleanup_only`` writes no checkpoint; with ``version`` the log is cleaned up to the
-    checkpoint of that version. ``if_enabled``: do not clean up if the newest version
-    has ``delta.enableExpiredLogCleanup`` set to false. ``need``: run only after at least this many
-    commits since the last checkpoint.
+    ``version`` ``None`` is the latest. With ``version``, ``cleanup_only`` cleans up the log to the
+    checkpoint of that version. ``if_enabled``: do not clean up if the newest version has
+    ``delta.enableExpiredLogCleanup`` set to false. ``sidecar_rows`` is the maximum number of file
+    actions of a sidecar.
     """
 
-    version: int | None = None
-    kind: Kind = "auto"
+    version: int | None = selection_option(
+        None,
+        "Write a checkpoint of this version",
+        default="the latest",
+        least=0,
+        is_for_one_table=True,
+    )
+    kind: Kind = execution_option(
+        "auto",
+        "Kind of the checkpoint. auto: v2 if delta.checkpointPolicy is v2 and the protocol has the "
+        "feature v2Checkpoint, else classic",
+        is_settable=True,
+        table_property="delta.checkpointPolicy",
+    )
     sidecar_rows: int = 50_000
     top_format: TopFormat = "json"
-    compat: Compat = "default"
-    cleanup: bool = False
-    cleanup_only: bool = False
+    compat: Compat = execution_option(
+        "default",
+        "Form of the checkpoint files. default: readable by every Delta reader. spark: the columns "
+        "are the same as in checkpoints of Delta on Spark. plain: as default, but with no "
+        "dictionary encoding and no compression",
+        is_settable=True,
+    )
+    cleanup: bool = execution_option(
+        False, "After the checkpoint, delete log files older than delta.logRetentionDuration"
+    )
+    cleanup_only: bool = execution_option(
+        False, "Delete log files as --cleanup does, but write no checkpoint"
+    )
     if_enabled: bool = False
-    compact_log: bool = False
-    need: Need | None = None
+    compact_log: bool = execution_option(
+        False,
+        "Also write one compacted log file. It has the commits after the previous checkpoint, up "
+        "to the version of the new one",
+    )
+    need: Annotated[Need, need_of("commits")] | None = selection_option(
+        None,
+        "Run only if there are at least N commits since the last checkpoint",
+        flag="if-needed",
+        metavar="commits=N",
+        is_repeated=True,
+    )
 
     def __post_init__(self) -> None:
         """Refuse invalid or contradictory options.
@@ -57,7 +79,7 @@ class CheckpointOptions:
         if self.sidecar_rows <= 0:
             raise UsageError(f"{option('sidecar_rows')} must be more than zero")
         if self.kind not in get_args(Kind):
-            raise no_parts_error()
+            raise UsageError(f"{option('kind')} {self.kind!r} is not auto, classic or v2")
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
             raise UsageError(
                 f"{option('cleanup_only')} cannot be combined with {option('cleanup')}, "

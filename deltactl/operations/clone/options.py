@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from deltactl.errors import UsageError
+from deltactl.option_fields import REQUIRED, Pairs, safety_option, selection_option
 from deltactl.option_names import option
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.units import TimestampMs
@@ -15,20 +15,43 @@ from deltactl.units import TimestampMs
 class CloneOptions:
     """Parsed options of ``clone``; ``version`` and ``timestamp_ms`` (UTC) select it in the source.
 
-    ``where`` is SQL over partition columns: only these partitions are cloned. ``properties`` are
-    set on the target instead of those of the source. ``sync``: update an earlier deep clone;
-    ``full``: also if its changes since then are not known. ``note``: write a note of a shallow
-    clone to the source, for its vacuums.
+    A clone that is not ``deep`` refers to the files of the source.
     """
 
-    deep: bool
-    version: int | None = None
-    timestamp_ms: TimestampMs | None = None
-    where: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    sync: bool = False
-    full: bool = False
-    note: bool = True
+    deep: bool = selection_option(
+        REQUIRED, "Copy the files, so that the clone is independent of the source"
+    )
+    version: int | None = selection_option(None, "Clone version N", least=0)
+    timestamp_ms: TimestampMs | None = selection_option(
+        None,
+        'Clone the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '
+        "hours ago",
+    )
+    where: str | None = selection_option(
+        None, "Clone only partitions that match this SQL condition", metavar="SQL"
+    )
+    properties: Pairs = selection_option(
+        {},
+        "Set this table property in the clone; may be repeated",
+        flag="property",
+        metavar="PROPERTY=VALUE",
+        is_repeated=True,
+    )
+    sync: bool = selection_option(
+        False,
+        "Update an existing deep clone to the latest version of the source, or to the version "
+        "given with --version",
+    )
+    full: bool = selection_option(
+        False,
+        "With --sync: also update the clone if another writer changed it, or if the source was "
+        "created again",
+    )
+    note: bool = safety_option(
+        True,
+        "With --shallow: do not record the clone in the source. Without this record, a vacuum of "
+        "the source may delete files that the clone needs",
+    )
 
     def __post_init__(self) -> None:
         """Refuse invalid values.

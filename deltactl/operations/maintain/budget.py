@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,18 +40,20 @@ class Budget:
         return ", ".join(parts) or "no limit"
 
 
-def parse_budget(texts: Iterable[str]) -> Budget:
-    """Parse limits such as ``20GiB``, ``30min`` and ``5000requests``; each kind at most once.
+def to_budget(limits: Budget | Sequence[str]) -> Budget:
+    """Return limits such as ``20GiB``, ``30min`` and ``5000requests``; each kind at most once.
 
     Raises:
         UsageError: a text is not valid, or a kind is given twice.
     """
+    if isinstance(limits, Budget):
+        return limits
     found: dict[str, int] = {}
-    for text in texts:
+    for text in limits:
         kind, amount = _parse_limit(text.strip())
         if kind in found:
             raise UsageError(
-                f"--budget {text!r}: a limit for {kind} was already given",
+                f"{text!r}: a limit for {kind} was already given",
                 hint="Give at most one size, one time and one number of requests.",
             )
         found[kind] = amount
@@ -69,8 +71,8 @@ def _parse_limit(text: str) -> tuple[str, int]:
         return "bytes", parse_size(text)
     except UsageError as error:
         raise UsageError(
-            f"--budget {text!r} is not a size, a time or a number of requests",
-            hint="Write --budget 20GiB, --budget 30min or --budget 5000requests.",
+            f"{text!r} is not a size, a time or a number of requests",
+            hint="Write 20GiB, 30min or 5000requests.",
         ) from error
 
 

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated
 
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.budget import Budget
-from deltactl.operations.maintain.policy import ActionName
+from deltactl.operations.maintain.budget import Budget, to_budget
+from deltactl.operations.maintain.policy import ACTIONS, ActionName, to_actions
+from deltactl.option_fields import execution_option, selection_option
 from deltactl.option_names import option
 from deltactl.units import SizeBytes
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainOptions:
-    """Parsed options of ``maintain``, for all its tables.
+    """Parsed options of ``maintain``, for all its tables; ``jobs`` of them at a time."""
 
-    ``only``: the actions of this run, if the policy of a table enables them; ``None``: all.
-    ``budget`` applies to all tables together. ``jobs`` tables are processed at a time. ``lease``:
-    exclude other runs. ``memory_bytes`` is the memory limit of the process.
-    """
-
-    only: frozenset[ActionName] | None = None
-    budget: Budget = field(default_factory=Budget)
+    only: Annotated[frozenset[ActionName], to_actions] | None = selection_option(
+        None,
+        f"Run only these actions, separated by commas. Possible values: {','.join(ACTIONS)}. "
+        "Actions that the policy does not enable never run",
+        metavar="ACTIONS",
+    )
+    budget: Annotated[Budget, to_budget] = execution_option(
+        Budget(),
+        "Limit for all tables together: input bytes (20GiB), time (30min) or requests "
+        "(5000requests). May be repeated",
+        metavar="LIMIT",
+        is_settable=True,
+        is_repeated=True,
+    )
     jobs: int = 1
-    lease: bool = True
-    memory_bytes: SizeBytes | None = None
+    lease: bool = execution_option(
+        True, "Ignore leases: run even if another run is working on a table"
+    )
+    memory_bytes: SizeBytes | None = execution_option(
+        None,
+        "Memory limit of the process",
+        flag="memory",
+        default="half of the memory of the machine or cgroup",
+        is_settable=True,
+    )
 
     def __post_init__(self) -> None:
         """Refuse invalid values.

@@ -6,7 +6,7 @@ large packages, because the command line reads the keys for ``deltactl config``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -32,13 +32,14 @@ class PolicyKey:
     parse: Callable[[str], Any]
 
 
-def parse_actions(text: str) -> frozenset[ActionName]:
-    """Parse names of actions that commas separate.
+def to_actions(actions: str | Collection[str]) -> frozenset[ActionName]:
+    """Return actions by their names; in a text, commas separate them.
 
     Raises:
         UsageError: there is no such action.
     """
-    names = [part.strip().lower() for part in text.split(",") if part.strip()]
+    parts = actions.split(",") if isinstance(actions, str) else actions
+    names = [part.strip().lower() for part in parts if part.strip()]
     unknown = [name for name in names if name not in ACTIONS]
     if unknown:
         raise UsageError(
@@ -75,7 +76,7 @@ _maybe_size = partial(_unless_empty, parse=parse_size)
 _maybe_time = partial(_unless_empty, parse=parse_duration)
 
 KEYS: Final[Mapping[str, PolicyKey]] = {
-    "actions": PolicyKey("actions", ",".join(ACTIONS), "The actions that may run", parse_actions),
+    "actions": PolicyKey("actions", ",".join(ACTIONS), "The actions that may run", to_actions),
     "skip-hot": PolicyKey(
         "skip_hot_ms", "30min", "Skip partitions that were written within this time", parse_duration
     ),

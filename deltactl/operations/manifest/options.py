@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from deltactl.errors import UsageError
+from deltactl.option_fields import (
+    Pairs,
+    execution_option,
+    output_option,
+    safety_option,
+    selection_option,
+)
 from deltactl.option_names import option
 
-MODE: Final = "symlink_format_manifest"
 Engine = Literal["athena", "trino", "hive", "redshift"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
@@ -18,21 +23,46 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
 
 @dataclass(frozen=True, slots=True)
 class ManifestOptions:
-    """Parsed options of ``generate-manifest``.
+    """Parsed options of ``generate-manifest``."""
 
-    ``version`` ``None`` is the latest. ``since``: only partitions changed by a later version.
-    ``schemes`` replaces schemes of the URIs in manifests. ``check``: compare, write nothing.
-    ``purge_first``: first rewrite files with deleted rows, in a separate commit.
-    """
-
-    mode: str = MODE
-    version: int | None = None
-    where: str | None = None
-    since: int | None = None
-    schemes: Mapping[str, str] = field(default_factory=dict)
-    check: bool = False
-    purge_first: bool = False
-    ddl: Engine | None = None
+    version: int | None = selection_option(
+        None,
+        "Write the manifests of this version",
+        default="the latest",
+        least=0,
+        is_for_one_table=True,
+    )
+    where: str | None = selection_option(
+        None,
+        "Write only the manifests of partitions that match this SQL condition, e.g. "
+        "\"date >= '2024-01-01'\"",
+        metavar="SQL",
+    )
+    since: int | None = selection_option(
+        None,
+        "Write only the manifests of partitions that changed after version N",
+        least=0,
+        is_for_one_table=True,
+    )
+    schemes: Pairs = execution_option(
+        {},
+        "Replace the scheme of the file addresses in the manifests: s3a=s3 writes s3:// instead of "
+        "s3a://. May be repeated",
+        flag="scheme-map",
+        metavar="FROM=TO",
+        is_repeated=True,
+    )
+    purge_first: bool = execution_option(
+        False,
+        "First rewrite the files that have deletion vectors, in a separate commit. Then write the "
+        "manifests",
+    )
+    ddl: Engine | None = output_option(
+        None, "Print the SQL statements that define the table in the catalog of this engine"
+    )
+    check: bool = safety_option(
+        False, "Change nothing, and exit with status 3 if the manifests do not match the table"
+    )
 
     def __post_init__(self) -> None:
         """Refuse invalid or contradictory options.
@@ -40,11 +70,6 @@ class ManifestOptions:
         Raises:
             UsageError: naming the option.
         """
-        if self.mode.lower() != MODE:
-            raise UsageError(
-                f"{option('mode')} {self.mode!r} is not supported",
-                hint=f"Use {option('mode', MODE)}.",
-            )
         for name, number in ((option("version"), self.version), (option("since"), self.since)):
             if number is not None and number < 0:
                 raise UsageError(f"{name} must not be negative")

@@ -16,7 +16,8 @@ from deltactl.log.commits.file_actions import ensure_complete, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
-from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.leases import read_last_run
+from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.operations.touched_partitions import find_touched
@@ -199,12 +200,9 @@ def _leave_two_texts(candidates: Candidates, snapshot: Snapshot, warn: Warn) -> 
 def _leave_untouched(
     candidates: Candidates, log: DeltaLog, snapshot: Snapshot, options: OptimizeOptions
 ) -> None:
-    """Exclude partitions without added or removed files after ``since_version``.
-
-    The version may be of an earlier table at this address: then nothing is excluded.
-    """
-    since, table_id = options.since_version, options.since_table_id
-    if since is None or table_id not in (None, snapshot.metadata.id):
+    """Exclude partitions without added or removed files after ``since_version``."""
+    since = _find_since(log, snapshot, options)
+    if since is None:
         return
     if since > snapshot.version:
         log.warn(f"there is no version {since} yet: all partitions are considered")
@@ -213,6 +211,19 @@ def _leave_untouched(
     if touched is not None:
         outside = _outside(candidates, snapshot, touched)
         candidates.leave(outside, f"in a partition not touched since version {since}")
+
+
+def _find_since(log: DeltaLog, snapshot: Snapshot, options: OptimizeOptions) -> int | None:
+    """Return the version after which a change counts; ``None``: any change.
+
+    The last run may be of an earlier table at this address: then nothing is excluded.
+    """
+    if options.since_version != LAST_RUN:
+        return None if options.since_version is None else int(options.since_version)
+    last = read_last_run(log.store, "optimize")
+    if last is None or last.table_id != snapshot.metadata.id:
+        return None
+    return last.caught_up_version
 
 
 def _outside(candidates: Candidates, snapshot: Snapshot, directories: Set[str]) -> Flags:

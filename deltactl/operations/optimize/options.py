@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
-from deltactl.operations.thresholds import Need
+from deltactl.operations.target_size import DEFAULT_MIN_SHARE, DEFAULT_TARGET
+from deltactl.operations.thresholds import Need, need_of
+from deltactl.option_fields import (
+    execution_option,
+    layout_option,
+    safety_option,
+    selection_option,
+)
 from deltactl.option_names import option
 from deltactl.protocol.column_names import Columns
-from deltactl.units import GIB, MIB, DurationMs, SizeBytes
+from deltactl.suggest import with_suggestion
+from deltactl.units import GIB, MIB, DurationMs, SizeBytes, format_compact_size
 
 CODEC_LEVELS: Mapping[str, range] = {
     "zstd": range(-131072, 23),
@@ -38,55 +47,169 @@ DEFAULT_MIN_CLUSTER_BYTES = 100 * GIB
 DEFAULT_MIN_ROW_GROUP_BYTES = 8 * MIB
 """Smaller row groups are merged: they are slow to read."""
 
+LAST_RUN: Final = "last-run"
+
 _CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}
+_LEVEL: Final = re.compile(r"-?[0-9]{1,20}")
+
+
+def to_since(since: int | str) -> int | str:
+    """Return a version, or ``last-run``.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    text = str(since)
+    if text == LAST_RUN:
+        return text
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"{text!r} is neither a version nor {LAST_RUN}")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizeOptions:
     """Parsed options of ``optimize``; sizes in bytes, times in milliseconds.
 
-    ``None`` means: decide from the table. ``where`` is SQL over partition columns;
-    ``memory_bytes`` is the memory limit of the whole process, which bounds the row groups.
-    ``rewrite``: copy row groups of at least ``min_row_group_bytes`` compressed bytes (auto), all
-    that can be copied, or none (encode). ``since_version``: only partitions changed after this
-    version; ignored if the table's id is not ``since_table_id``. ``need``: run only if at least
-    this much work is pending.
-
-    ``partitions``: only these, by the names of their Hive directories, such as ``day=2024-01-31``
-    (empty for a table without partitions); ``None``: all.
-
-    ``cluster_by`` and ``zorder_by`` are columns, as in ``["a", "b.c"]``, by which rows are placed.
-    ``layout`` is the layout of ``cluster_by``. ``full``: also files that have this layout already.
-    Clusters of fewer than ``min_cluster_bytes`` are rewritten together with new files. Rows that
-    do not fit the memory are written to ``spill_dir`` in between.
+    ``None`` means: decide from the table. ``memory_bytes`` bounds the row groups. ``partitions``:
+    only these, by the names of their Hive directories, such as ``day=2024-01-31`` (empty for a
+    table without partitions); ``None``: all. A run is divided into commits after ``commit_every``,
+    and after each ``commit_every_bytes`` of input.
     """
 
-    where: str | None = None
-    target_bytes: SizeBytes | None = None
-    min_file_bytes: SizeBytes | None = None
-    min_input_files: int = 2
-    max_deleted_rows_ratio: float = 0.05
-    max_bytes: SizeBytes | None = None
+    where: str | None = selection_option(
+        None,
+        "Rewrite only partitions that match this SQL condition, e.g. \"date >= '2024-01-01'\"",
+        metavar="SQL",
+    )
+    purge: bool = selection_option(
+        False, "Rewrite every file that has a deletion vector or contains dropped columns"
+    )
+    cluster_by: Columns | None = layout_option(
+        None,
+        "Sort rows into files by these columns, e.g. country,day, so that queries with filters "
+        "read fewer files",
+        metavar="COLUMNS",
+    )
+    layout: Layout | None = layout_option(
+        None,
+        "How --cluster-by arranges rows. tile: split each column into ranges with equal row "
+        "counts. hilbert, zorder: sort along a Hilbert or Z-order curve. linear: sort by the "
+        "columns",
+        default=f"{DEFAULT_LAYOUT}; {LIQUID_LAYOUT} if the table has clustering columns",
+    )
+    zorder_by: Columns | None = layout_option(
+        None,
+        "Sort rows into files in Z-order of these columns, as OPTIMIZE ZORDER BY of Delta on Spark "
+        "does",
+        metavar="COLUMNS",
+    )
+    full: bool = selection_option(
+        False,
+        "With --cluster-by or --zorder-by: also rewrite files that already have this layout",
+    )
+    min_cluster_bytes: SizeBytes = layout_option(
+        DEFAULT_MIN_CLUSTER_BYTES,
+        "A cluster is a group of files that were sorted together in one run. If a cluster is "
+        "smaller than SIZE, its files are sorted again, together with new files",
+        flag="min-cluster-size",
+    )
+    spill_dir: str | None = layout_option(
+        None,
+        "Directory for rows that do not fit in memory while deltactl sorts them",
+        metavar="DIR",
+        default="TMPDIR, else /tmp",
+    )
+    since_version: Annotated[int | str, to_since] | None = selection_option(
+        None,
+        "Rewrite only partitions that changed after version N. last-run: rewrite only partitions "
+        "that changed since the last optimize run that finished all work",
+        metavar="N|last-run",
+    )
+    skip_hot_ms: DurationMs | None = selection_option(
+        None,
+        "Skip partitions whose newest file is younger than this age, e.g. 1h",
+        metavar="AGE",
+        is_settable=True,
+    )
+    target_bytes: SizeBytes | None = execution_option(
+        None,
+        "Target size of the new files",
+        flag="target-size",
+        default=f"delta.targetFileSize, else {DEFAULT_TARGET}",
+        is_settable=True,
+        table_property="delta.targetFileSize",
+    )
+    min_file_bytes: SizeBytes | None = selection_option(
+        None,
+        "Merge files that are smaller than this size",
+        flag="min-file-size",
+        default=f"{DEFAULT_MIN_SHARE:.0%} of target",
+        is_settable=True,
+    )
+    min_input_files: int = selection_option(
+        2, "Merge files only in groups of at least this many files", least=1, is_settable=True
+    )
+    max_deleted_rows_ratio: float = selection_option(
+        0.05,
+        "Rewrite a file if more than this share of its rows is deleted",
+        least=0,
+        most=1,
+        is_settable=True,
+    )
+    max_bytes: SizeBytes | None = selection_option(
+        None,
+        "Rewrite at most this many bytes of input files",
+        default="no limit",
+        is_settable=True,
+    )
     commit_every_ms: DurationMs = 10 * 60 * 1000
     commit_every_bytes: SizeBytes = 64 * GIB
-    codec: str | None = None
-    codec_level: int | None = None
-    verify: Verification = "counts"
-    rewrite: Rewrite = "auto"
-    min_row_group_bytes: SizeBytes | None = None
-    purge: bool = False
-    skip_hot_ms: DurationMs | None = None
-    memory_bytes: SizeBytes | None = None
-    since_version: int | None = None
-    since_table_id: str | None = None
-    need: Need | None = None
+    memory_bytes: SizeBytes | None = execution_option(
+        None,
+        "Memory limit of the process",
+        flag="memory",
+        default="half of the memory of the machine or cgroup",
+        is_settable=True,
+    )
+    codec: str | None = execution_option(
+        None,
+        f"Compression of the new files: {', '.join([*CODEC_LEVELS][:-1])} or none",
+        metavar="NAME[:LEVEL]",
+        default="delta.parquet.compression.codec, else the codec of most input files",
+        is_settable=True,
+        table_property="delta.parquet.compression.codec",
+    )
+    rewrite: Rewrite = execution_option(
+        "auto",
+        "How to write row groups. auto: copy large row groups without decoding, and merge small "
+        "ones. copy: copy as many as possible. encode: copy none",
+        is_settable=True,
+    )
+    min_row_group_bytes: SizeBytes | None = execution_option(
+        None,
+        "With --rewrite auto: copy row groups without decoding if their compressed size is at "
+        "least SIZE. Merge smaller row groups",
+        flag="min-row-group",
+        default=format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES),
+        is_settable=True,
+    )
+    verify: Verification = safety_option(
+        "counts",
+        "How to compare new files with their inputs before the commit. counts: compare row counts "
+        "and null counts in the footers. full: also read and compare all rows",
+        is_settable=True,
+    )
+    need: Annotated[Need, need_of("files", "size", "skip")] | None = selection_option(
+        None,
+        "Run only if one threshold is reached. files=N, size=SIZE: N files or SIZE to rewrite. "
+        "skip=SHARE: for a clustering column, a query for one value skips less than SHARE of the "
+        "files. May be repeated",
+        flag="if-needed",
+        metavar="WHAT=THRESHOLD",
+        is_repeated=True,
+    )
     partitions: frozenset[str] | None = None
-    cluster_by: Columns | None = None
-    zorder_by: Columns | None = None
-    layout: Layout | None = None
-    full: bool = False
-    min_cluster_bytes: SizeBytes = DEFAULT_MIN_CLUSTER_BYTES
-    spill_dir: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse invalid values.
@@ -108,7 +231,6 @@ class OptimizeOptions:
             (option("min_file_bytes"), self.min_file_bytes),
             (option("max_bytes"), self.max_bytes),
             (option("skip_hot"), self.skip_hot_ms),
-            (option("since_version"), self.since_version),
             (option("min_cluster_bytes"), self.min_cluster_bytes),
         ):
             if value is not None and value < 0:
@@ -127,6 +249,16 @@ class OptimizeOptions:
             )
         self._ensure_codec()
         self._ensure_layout()
+
+    @property
+    def codec_name(self) -> str | None:
+        """Return the codec without its level."""
+        return None if self.codec is None else _split_codec(self.codec)[0]
+
+    @property
+    def codec_level(self) -> int | None:
+        """Return the compression level, if one is given."""
+        return None if self.codec is None else _split_codec(self.codec)[1]
 
     @property
     def copies_from_bytes(self) -> int | None:
@@ -184,27 +316,33 @@ class OptimizeOptions:
             )
 
     def _ensure_codec(self) -> None:
-        codec, level = self.codec, self.codec_level
-        if codec is not None and codec not in CODEC_LEVELS:
-            raise UsageError(f"{option('codec')} {codec!r} is not one of {', '.join(CODEC_LEVELS)}")
-        if level is None:
+        if self.codec is None:
             return
-        if codec is None:
+        name, level = _split_codec(self.codec)
+        levels = CODEC_LEVELS[name]
+        if level is not None and not levels:
             raise UsageError(
-                f"a compression level needs {option('codec')}",
-                hint=f"Give the codec, such as {option('codec')} zstd:3.",
+                f"{option('codec', name)}: this codec has no compression levels",
+                hint=f"Write {option('codec', name)}.",
             )
-        levels = CODEC_LEVELS[codec]
-        if not levels:
+        if level is not None and level not in levels:
             raise UsageError(
-                f"{option('codec', codec)}: this codec has no compression levels",
-                hint=f"Write {option('codec', codec)}.",
-            )
-        if level not in levels:
-            raise UsageError(
-                f"{option('codec', codec)}: level {level} is not between {levels[0]} and "
+                f"{option('codec', name)}: level {level} is not between {levels[0]} and "
                 f"{levels[-1]}"
             )
+
+
+def _split_codec(text: str) -> tuple[str, int | None]:
+    """Return the codec and the level of ``NAME`` or ``NAME:LEVEL``."""
+    name, colon, level = text.lower().partition(":")
+    name = "none" if name == "uncompressed" else name
+    if name not in CODEC_LEVELS or (colon and not _LEVEL.fullmatch(level)):
+        message = f"{option('codec')} {text!r} is not NAME or NAME:LEVEL"
+        raise UsageError(
+            with_suggestion(message, name, CODEC_LEVELS),
+            hint=f"Use one of: {', '.join(CODEC_LEVELS)}.",
+        )
+    return name, int(level) if level else None
 
 
 def resolve_codec(name: str | None) -> str | None:

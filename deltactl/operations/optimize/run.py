@@ -106,9 +106,10 @@ def try_optimize(
     Raises:
         DeltactlError: as ``optimize_table``, before a bin was rewritten.
     """
-    if options.codec in CODECS_SPARK_LACKS:
+    if options.codec_name in CODECS_SPARK_LACKS:
         context.warn(
-            f"Apache Spark can read {options.codec} only if the cluster has this codec installed"
+            f"Apache Spark can read {options.codec_name} only if the cluster has this codec "
+            "installed"
         )
     store = log.store
     snapshot, plan = _make_plan(log, options, context)
@@ -120,8 +121,8 @@ def try_optimize(
     skipped = _find_shortfall(snapshot, plan, options)
     if not plan.is_empty:
         ensure_stored_columns(snapshot)
-    if options.rewrite == "copy" and options.codec is not None and skipped is None:
-        _ensure_codec(store, drop_bins(plan, find_unusable(plan)), options.codec)
+    if options.rewrite == "copy" and options.codec_name is not None and skipped is None:
+        _ensure_codec(store, drop_bins(plan, find_unusable(plan)), options.codec_name)
     abort_uploads: Callable[[], None] = partial(
         abort_ended_uploads, store, context.clock, context.warn
     )

@@ -118,7 +118,7 @@ def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | 
 def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
     """Return the codec that outputs must have; ``None`` if the codec of the inputs is allowed."""
     # A property with an unknown codec is ignored: it must not stop maintenance.
-    return options.codec or resolve_codec(snapshot.properties.compression_codec)
+    return options.codec_name or resolve_codec(snapshot.properties.compression_codec)
 
 
 def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:

@@ -7,22 +7,22 @@ import threading
 import pytest
 
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.budget import Budget, Spending, StopToken, parse_budget
+from deltactl.operations.maintain.budget import Budget, Spending, StopToken, to_budget
 from tests.support.clock import FixedClock
 
 
 def test_limits_of_each_kind_make_one_budget() -> None:
-    found = parse_budget(["20GiB", "30min", "5000requests"])
+    found = to_budget(["20GiB", "30min", "5000requests"])
     assert found == Budget(20 << 30, 30 * 60_000, 5000)
     assert str(found) == "20 GiB, 30min, 5,000 requests"
-    assert str(parse_budget([])) == "no limit"
-    assert parse_budget(["1 request"]).requests == 1
+    assert str(to_budget([])) == "no limit"
+    assert to_budget(["1 request"]).requests == 1
 
 
 @pytest.mark.parametrize("texts", [["20"], ["much"], ["1GiB", "2GiB"], ["1h", "30min"], [""]])
 def test_what_is_no_budget_is_refused(texts: list[str]) -> None:
     with pytest.raises(UsageError, match="--budget"):
-        parse_budget(texts)
+        to_budget(texts)
 
 
 def test_a_budget_names_the_limit_that_is_used_up() -> None:

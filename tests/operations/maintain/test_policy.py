@@ -13,7 +13,7 @@ from deltactl.operations.maintain.policy import (
     KEYS,
     OLD_KEYS,
     MaintainPolicy,
-    parse_actions,
+    to_actions,
 )
 from tests.conftest import REPOSITORY
 
@@ -71,7 +71,7 @@ def test_an_old_key_is_refused_with_what_replaces_it() -> None:
 
 def test_the_safe_order_deletes_last() -> None:
     assert ACTIONS == ("optimize", "checkpoint", "manifest", "log-cleanup", "vacuum")
-    assert parse_actions("") == frozenset()
+    assert to_actions("") == frozenset()
 
 
 def test_the_page_has_each_key_in_this_order() -> None:

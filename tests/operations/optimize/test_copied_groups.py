@@ -187,7 +187,7 @@ def test_partition_columns_that_files_have_are_left_out(tmp_path: Path) -> None:
             None,
         ),
         (
-            {"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd", "codec_level": 9},
+            {"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd:9"},
             0,
             "--codec with a level",
         ),
