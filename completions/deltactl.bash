@@ -47,8 +47,8 @@ _deltactl() {
         describe-history:-n | describe-history:--limit) kind=nothing ;;
         describe-history:--since) kind=nothing ;;
         describe-history:--until) kind=nothing ;;
-        describe-history:--version-range) kind=nothing ;;
         describe-history:--operation) kind=nothing ;;
+        describe-history:--version-range) kind=nothing ;;
         describe-history:--at) kind=nothing ;;
         describe-history:--version) kind=nothing ;;
         describe-history:--diff) kind=nothing ;;
@@ -80,14 +80,14 @@ _deltactl() {
         optimize:--min-input-files) kind=nothing ;;
         optimize:--max-deleted-rows-ratio) kind=nothing ;;
         optimize:--max-bytes) kind=nothing ;;
-        optimize:--commit-every) kind=nothing ;;
-        optimize:--max-concurrent) kind=nothing ;;
         optimize:--memory) kind=nothing ;;
         optimize:--codec) kind=nothing ;;
         optimize:--rewrite) kind=choices values='auto copy encode' ;;
         optimize:--min-row-group) kind=nothing ;;
         optimize:--verify) kind=choices values='counts full' ;;
         optimize:--if-needed) kind=nothing ;;
+        optimize:--commit-every) kind=nothing ;;
+        optimize:--max-concurrent) kind=nothing ;;
         optimize:--engine) kind=choices values='auto spark local' ;;
         optimize:--spark-threshold) kind=nothing ;;
         optimize:--master) kind=nothing ;;
@@ -141,8 +141,6 @@ _deltactl() {
         vacuum:--progress) kind=choices values='auto none plain json' ;;
         checkpoint:--version) kind=nothing ;;
         checkpoint:--kind) kind=choices values='auto classic v2' ;;
-        checkpoint:--sidecar-size) kind=nothing ;;
-        checkpoint:--top-file) kind=choices values='json parquet' ;;
         checkpoint:--compat) kind=choices values='default spark plain' ;;
         checkpoint:--if-needed) kind=nothing ;;
         checkpoint:--engine) kind=choices values='auto spark local' ;;
@@ -163,12 +161,12 @@ _deltactl() {
         checkpoint:--max-requests-per-second) kind=nothing ;;
         checkpoint:--log-format) kind=choices values='text json' ;;
         checkpoint:--progress) kind=choices values='auto none plain json' ;;
-        maintain:--policy) kind=files ;;
-        maintain:--budget) kind=nothing ;;
         maintain:--only) kind=nothing ;;
+        maintain:--budget) kind=nothing ;;
+        maintain:--memory) kind=nothing ;;
+        maintain:--policy) kind=files ;;
         maintain:--metrics) kind=files ;;
         maintain:--max-concurrent) kind=nothing ;;
-        maintain:--memory) kind=nothing ;;
         maintain:--engine) kind=choices values='auto spark local' ;;
         maintain:--spark-threshold) kind=nothing ;;
         maintain:--master) kind=nothing ;;
@@ -210,13 +208,12 @@ _deltactl() {
         check:--max-requests-per-second) kind=nothing ;;
         check:--log-format) kind=choices values='text json' ;;
         check:--progress) kind=choices values='auto none plain json' ;;
-        generate-manifest:--mode) kind=nothing ;;
         generate-manifest:--version) kind=nothing ;;
         generate-manifest:--where) kind=columns ;;
         generate-manifest:--since) kind=nothing ;;
         generate-manifest:--scheme-map) kind=nothing ;;
-        generate-manifest:--output-root) kind=directories ;;
         generate-manifest:--ddl) kind=choices values='athena trino hive redshift' ;;
+        generate-manifest:--output-root) kind=directories ;;
         generate-manifest:--log-store) kind=choices values='dynamodb' ;;
         generate-manifest:--ddb-table-name) kind=nothing ;;
         generate-manifest:--ddb-region) kind=nothing ;;
@@ -301,20 +298,20 @@ _deltactl() {
     esac
     if [[ $kind == options ]]; then
         case $command in
-            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion --show-completion -h --help' ;;
-            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            describe-detail) values='--version --at --layout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --rewrite --min-row-group --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            checkpoint) values='--version --kind --sidecar-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            maintain) values='--policy --budget --only --metrics --max-concurrent --memory --no-lease --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            clone) values='--deep --shallow --version --timestamp --where --property --sync --full --no-note --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion --show-completion --help-all -h --help' ;;
+            describe-history) values='-n --limit --since --until --operation --restorable --all --version-range --at --version --files --diff --blame --follow --since-version --poll --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            describe-detail) values='--version --at --layout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --memory --codec --rewrite --min-row-group --verify --if-needed --commit-every --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            checkpoint) values='--version --kind --compat --cleanup --cleanup-only --compact-log --if-needed --repair --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            clone) values='--deep --version --timestamp --where --property --sync --full --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi

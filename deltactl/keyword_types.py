@@ -22,8 +22,8 @@ class CheckKeywords(TypedDict, total=False):
 
     version: int | None
     all_versions: bool
-    depth: Depth
-    sample: float
+    depth: Depth | Literal["exists", "sizes", "footers", "data"]
+    sample: float | str
     checkpoints: bool
     vectors: bool
     proofs: bool
@@ -42,7 +42,7 @@ class CheckpointKeywords(TypedDict, total=False):
     cleanup_only: bool
     if_enabled: bool
     compact_log: bool
-    need: Need | None
+    need: Need | Sequence[str] | None
 
 
 class CloneKeywords(TypedDict, total=False):
@@ -52,7 +52,7 @@ class CloneKeywords(TypedDict, total=False):
     version: int | None
     timestamp: datetime | str | None
     where: str | None
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] | Sequence[str]
     sync: bool
     full: bool
     note: bool
@@ -65,7 +65,7 @@ class ConvertKeywords(TypedDict, total=False):
     statistics: bool
     schema_mode: Literal["strict", "widen"]
     column_mapping: bool
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] | Sequence[str]
     name: str | None
 
 
@@ -77,14 +77,14 @@ class HistoryKeywords(TypedDict, total=False):
     until: datetime | str | None
     first_version: int
     last_version: int | None
-    operations: Collection[str]
+    operations: Sequence[str]
 
 
 class MaintainKeywords(TypedDict, total=False):
     """The fields of ``MaintainOptions``."""
 
-    only: Collection[Literal["optimize", "checkpoint", "manifest", "log-cleanup", "vacuum"]] | None
-    budget: Budget
+    only: str | Collection[str] | None
+    budget: Budget | Sequence[str]
     jobs: int
     lease: bool
     memory_bytes: int | str | None
@@ -93,20 +93,28 @@ class MaintainKeywords(TypedDict, total=False):
 class ManifestKeywords(TypedDict, total=False):
     """The fields of ``ManifestOptions``."""
 
-    mode: str
     version: int | None
     where: str | None
     since: int | None
-    schemes: Mapping[str, str]
-    check: bool
+    schemes: Mapping[str, str] | Sequence[str]
     purge_first: bool
     ddl: Literal["athena", "trino", "hive", "redshift"] | None
+    check: bool
 
 
 class OptimizeKeywords(TypedDict, total=False):
     """The fields of ``OptimizeOptions``."""
 
     where: str | None
+    purge: bool
+    cluster_by: str | Sequence[str] | None
+    layout: Literal["tile", "hilbert", "zorder", "linear"] | None
+    zorder_by: str | Sequence[str] | None
+    full: bool
+    min_cluster_bytes: int | str
+    spill_dir: str | None
+    since_version: int | str | None
+    skip_hot: timedelta | str | None
     target_bytes: int | str | None
     min_file_bytes: int | str | None
     min_input_files: int
@@ -114,24 +122,13 @@ class OptimizeKeywords(TypedDict, total=False):
     max_bytes: int | str | None
     commit_every: timedelta | str
     commit_every_bytes: int | str
+    memory_bytes: int | str | None
     codec: str | None
-    codec_level: int | None
-    verify: Literal["counts", "full"]
     rewrite: Literal["auto", "copy", "encode"]
     min_row_group_bytes: int | str | None
-    purge: bool
-    skip_hot: timedelta | str | None
-    memory_bytes: int | str | None
-    since_version: int | None
-    since_table_id: str | None
-    need: Need | None
+    verify: Literal["counts", "full"]
+    need: Need | Sequence[str] | None
     partitions: Collection[str] | None
-    cluster_by: str | Sequence[str] | None
-    zorder_by: str | Sequence[str] | None
-    layout: Literal["tile", "hilbert", "zorder", "linear"] | None
-    full: bool
-    min_cluster_bytes: int | str
-    spill_dir: str | None
 
 
 class RestoreKeywords(TypedDict, total=False):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from enum import EnumType
 from types import NoneType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -40,10 +39,6 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
 
 
 def _convert(keyword: str, value: Any, hint: Any) -> Any:
-    kind = without_none(hint)
-    if isinstance(kind, EnumType) and not isinstance(value, kind):
-        members = ", ".join(f"{kind.__name__}.{name}" for name in kind.__members__)
-        raise TypeError(f"{keyword} cannot be {value!r}: use one of {members}")
     convert = find_converter(hint)
     if value is None or convert is None:
         return value

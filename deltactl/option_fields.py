@@ -40,6 +40,7 @@ class Option:
     Without ``flag``, it is named as the field; without ``default``, help shows that of the field.
     Options that control how a run works may be set for all runs (``is_settable``). Options that
     select what a run changes, or that disable a safety rule, must be given on each command line.
+    ``--help`` shows those that most people need (``is_basic``), ``--help-all`` and the manual all.
     ``table_property`` applies if nothing else sets the value. ``alone_with``: the option starts
     another task, and no other options of the command may be given with it.
     """
@@ -54,7 +55,7 @@ class Option:
     most: float | None = None
     choices: tuple[str, ...] = ()
     is_settable: bool = False
-    is_advanced: bool = False
+    is_basic: bool = False
     is_repeated: bool = False
     is_counted: bool = False
     is_for_one_table: bool = False

@@ -45,7 +45,7 @@ from __future__ import annotations
 def render_keyword_types() -> str:
     """Return the text of the module."""
     imports: dict[str, set[str]] = {"typing": {"TYPE_CHECKING", "TypedDict"}}
-    classes = [_render_class(name, kind, imports) for name, kind in CLASSES.items()]
+    classes = [render_class(name, kind, imports) for name, kind in CLASSES.items()]
     always = {module: names for module, names in imports.items() if module == "typing"}
     for_checkers = {module: names for module, names in imports.items() if module != "typing"}
     lines = [*_import_lines(always), "", "if TYPE_CHECKING:"]
@@ -66,7 +66,8 @@ def _import_lines(imports: Mapping[str, set[str]]) -> list[str]:
     ]
 
 
-def _render_class(name: str, kind: type, imports: dict[str, set[str]]) -> str:
+def render_class(name: str, kind: type, imports: dict[str, set[str]]) -> str:
+    """Return the source of the class for a class of options; ``imports`` gets what it needs."""
     lines = [
         f"class {name}(TypedDict, total=False):",
         f'    """The fields of ``{kind.__name__}``."""',

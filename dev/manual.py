@@ -9,7 +9,6 @@ from deltactl import __version__
 from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc, OptionDoc
 from deltactl.cli.reference.program import ProgramDoc
-from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import variable_name
 
 # Fixed, so that the same sources give the same bytes; moved with each release.
@@ -115,7 +114,7 @@ def _tail(doc: CommandDoc) -> list[str]:
             f"{_describe_setting(o)}, if the command line does not have this option.",
         )
         for o in doc.options
-        if o.name in SETTABLE
+        if o.is_settable
     )
     return [*lines, *_terms((*variables, *_ENVIRONMENT))]
 

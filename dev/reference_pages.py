@@ -14,7 +14,6 @@ from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc, OptionDoc
 from deltactl.cli.reference.code_rows import describe_codes
 from deltactl.cli.reference.program import describe_program
-from deltactl.cli.settings.settable import SETTABLE
 
 _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",
@@ -61,7 +60,7 @@ def _option(option: OptionDoc) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
     value = f" `{option.value}`" if option.value else ""
     variable = f"<br>`DELTACTL_{option.name.upper().replace('-', '_')}`"
-    shown = variable if option.name in SETTABLE else ""
+    shown = variable if option.is_settable else ""
     return f"| {names}{value} | {_plain(option.help)}{shown} |"
 
 

@@ -107,12 +107,12 @@ def test_a_wrong_value_names_the_keyword(table: Table) -> None:
         table.optimize(target_bytes="5")
     with pytest.raises(TypeError, match="skip_hot cannot be 7"):
         table.optimize(skip_hot=7)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"only.*a list is needed, not the text 'vacuum'"):
-        deltactl.maintain([table.uri], only="vacuum")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"keep_versions.*a list is needed, not the text '12'"):
+        table.vacuum(keep_versions="12")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="tables must be a list of addresses"):
         deltactl.maintain(table.uri)
-    with pytest.raises(TypeError, match=r"depth cannot be 'data': use one of .*Depth.DATA"):
-        table.check(depth="data")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="depth: 'all' is not one of: exists, sizes"):
+        table.check(depth="all")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="options must be RestoreOptions, not int"):
         table.restore(1)  # type: ignore[arg-type]
 

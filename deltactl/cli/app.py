@@ -16,9 +16,10 @@ import typer
 
 from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
-from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure, show_traceback
 from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup
+from deltactl.cli.help import help_all_option
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import sign, take_options
 from deltactl.cli.output.output import ReaderGone, stdout_errors
@@ -38,10 +39,12 @@ class RootOptions:
     version: bool = output_option(
         False,
         "Show the version of deltactl. With -v, also show the versions of engines and libraries",
+        is_basic=True,
     )
     install_completion: bool = output_option(
         False,
         "Install command completion for your shell: bash, zsh or fish",
+        is_basic=True,
     )
     show_completion: bool = output_option(
         False, "Print the script that --install-completion writes"
@@ -103,11 +106,10 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
         cls=LazyGroup,
         add_completion=False,
         rich_markup_mode=None,
-        epilog=render_exit_status(),
         context_settings=CONTEXT_SETTINGS,
         invoke_without_command=True,
     )
-    app.callback()(sign(root, (GlobalOptions, RootOptions)))
+    app.callback()(sign(root, (GlobalOptions, RootOptions), help_all=help_all_option()))
     group = typer.main.get_command(app)
     assert isinstance(group, LazyGroup)
     group.register(specs, root, (GlobalOptions, RootOptions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from deltactl.cli.help import describe_command, write_help
+from deltactl.cli.help import ALL, describe_command, write_help
 from deltactl.cli.html_report.write import Report, write_at_end
 from deltactl.cli.leases import take_lease
 from deltactl.cli.options.declared import Declared
@@ -21,7 +21,6 @@ from deltactl.cli.options.fleet import (
     asks_for_text,
     refuse_options_for_one_table,
 )
-from deltactl.cli.options.params import fill_in_settings, settings_of
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
@@ -56,11 +55,18 @@ class Command(TyperCommand):
     """The options of these classes, by field."""
     declared: Mapping[str, Declared]
     """All options, those that commands share included."""
+    all_settings: Callable[[], Collection[str]] = staticmethod(lambda: ())
+    """The settings of all commands of the program."""
     takes_tables = False
     takes_lease = False
     needs_arrow = True
     only_shows = True
     plan_ahead: PlanAhead | None = None
+
+    @property
+    def settings(self) -> set[str]:
+        """Return the names of the settings of this command."""
+        return {it.name for it in self.declared.values() if it.option.is_settable}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
@@ -75,7 +81,8 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text: examples first, options by group."""
-        write_help(describe_command(ctx), formatter, ctx.command_path, self.epilog or "")
+        doc, is_all = describe_command(ctx), ctx.meta.get(ALL, False)
+        write_help(doc, formatter, ctx.command_path, is_all=is_all)
 
     def invoke(self, ctx: Any) -> Any:  # Any: the type of this context is private to Typer
         """Move the global options into the session, then run the command with the rest."""
@@ -83,9 +90,8 @@ class Command(TyperCommand):
         if ctx.params.get("policy") is not None:
             session.use_settings(ctx.params["policy"])
         session.begin(ctx)
-        session.check_settings(self.name or "", settings_of(self))
+        session.check_settings(self.name or "", self.settings, self.all_settings)
         session.ensure_alone()
-        fill_in_settings(ctx, session.sources)
         session.output.shows_success = (
             not session.options.quiet or self.only_shows or asks_for_text(ctx.params)
         )
@@ -116,9 +122,7 @@ class Command(TyperCommand):
         """Call the function with what its parameters ask for."""
         given: dict[str, Any] = {}
         for name in signature(self.function).parameters:
-            if name == "ctx":
-                given[name] = ctx
-            elif name == "session":
+            if name == "session":
                 given[name] = session
             elif name in self.classes:
                 given[name] = session.take(self.classes[name])
@@ -154,7 +158,6 @@ class Command(TyperCommand):
         session.output.log_fields["table"] = session.shown_table
         if session.table is not None:
             ctx.params["table"] = session.table
-            fill_in_settings(ctx, session.sources)
             return self._invoke_one(ctx, session)
         return self._invoke_each(ctx, session, options, tables)
 
@@ -169,7 +172,6 @@ class Command(TyperCommand):
         def run_table(child: Session) -> None:
             twin = copy(ctx)
             twin.obj, twin.params = child, {**ctx.params, "table": child.table}
-            fill_in_settings(twin, child.sources)
             self._invoke_one(twin, child)
 
         code = Fleet(session, options, run_table, is_text=asks_for_text(ctx.params)).run(tables)

@@ -41,6 +41,8 @@ MEANINGS: Final = {
     ExitCode.TERMINATED: "stopped by SIGTERM, or killed at the end of --timeout-grace",
 }
 
+IN_SHORT: Final = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 work needed; more in --help-all"
+
 
 # First failures that need a person, then those that a rerun finishes, then what is no failure.
 _FROM_WORST: Final = (
@@ -80,9 +82,3 @@ def find_worst(codes: Iterable[int]) -> int:
     present = set(codes)
     unknown = present.difference(_FROM_WORST)
     return max(unknown) if unknown else next(c for c in _FROM_WORST if c in present)
-
-
-def render_exit_status() -> str:
-    r"""Return the table for the end of a help text; ``\b`` keeps its line breaks there."""
-    rows = (f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
-    return "\b\nExit status:\n" + "\n".join(rows)

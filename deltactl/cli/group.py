@@ -12,8 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from deltactl.cli.command import Command
 from deltactl.cli.command_table import CommandSpec
-from deltactl.cli.exits import render_exit_status
-from deltactl.cli.help import describe_command, write_help
+from deltactl.cli.help import ALL, describe_command, help_all_option, write_help
 from deltactl.cli.options.common import GlobalOptions, ReportOptions, TimeLimit
 from deltactl.cli.options.declared import Declared, declared_options, option_classes, sign
 from deltactl.cli.options.engine import EngineOptions
@@ -54,7 +53,7 @@ class LazyGroup(TyperGroup):
         """Write the help text: the commands before the options."""
         doc = describe_command(ctx)
         commands = [(spec.name, spec.help) for spec in self.specs.values() if not spec.is_hidden]
-        write_help(doc, formatter, PROGRAM, self.epilog or "", commands)
+        write_help(doc, formatter, PROGRAM, commands, is_all=ctx.meta.get(ALL, False))
 
     def invoke(self, ctx: Any) -> Any:
         """Run what comes before the command, then the command."""
@@ -64,7 +63,15 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command and import it, for its options."""
         name, found, rest = super().resolve_command(ctx, args)
-        return name, load_command(self.specs[name]) if name else found, rest
+        if not name:
+            return name, found, rest
+        command = load_command(self.specs[name])
+        command.all_settings = self.list_settings
+        return name, command, rest
+
+    def list_settings(self) -> set[str]:
+        """Return the names of the settings of all commands; this imports them."""
+        return set().union(*(load_command(spec).settings for spec in self.specs.values()))
 
 
 def load_command(spec: CommandSpec) -> Command:
@@ -114,9 +121,8 @@ def build_command(function: Any, name: str, shared: Sequence[type] = ()) -> Comm
     """
     classes = option_classes(function)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name, cls=Command, epilog=render_exit_status(), context_settings=CONTEXT_SETTINGS)(
-        sign(function, (*classes.values(), *shared))
-    )
+    signed = sign(function, (*classes.values(), *shared), help_all=help_all_option())
+    app.command(name, cls=Command, context_settings=CONTEXT_SETTINGS)(signed)
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
     command.function, command.classes = function, classes

@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import typer
 from typer.core import TyperArgument, TyperOption
 
+from deltactl.cli.exits import IN_SHORT, MEANINGS
 from deltactl.cli.options.declared import Declared
-from deltactl.cli.options.groups import group_of
 from deltactl.option_fields import Group
+
+ALL: Final = "deltactl.help-all"
+"""The key in the context of a command whose whole help is shown."""
 
 _EXAMPLES: Final = "\b\nExamples:\n"
 _WIDEST_NAME: Final = 30  # a longer name has a line of its own
@@ -35,6 +39,7 @@ class OptionDoc:
     default: str | None = None
     is_settable: bool = False
     table_property: str | None = None
+    is_basic: bool = True
 
     @property
     def heading(self) -> str:
@@ -111,20 +116,10 @@ def _describe_option(param: TyperOption, ctx: Any) -> OptionDoc:
     declared = ctx.command.declared.get(param.name)
     if declared is not None:
         return _describe_declared(declared)
-    record = param.get_help_record(ctx)
+    record = param.get_help_record(ctx)  # only --help is not declared
     assert record is not None
-    names = tuple(sorted((*param.opts, *param.secondary_opts), key=len))
-    long_name = next((name for name in param.opts if name.startswith("--")), names[0])
-    takes_value = not (param.is_flag or param.count)
-    return OptionDoc(
-        name=long_name.lstrip("-"),
-        names=names,
-        value=_placeholder(param, ctx) if takes_value else "",
-        help=record[1],
-        group=Group(param.rich_help_panel or group_of(long_name.lstrip("-"))),
-        choices=_choices(param),
-        is_repeatable=param.multiple or param.count,
-    )
+    names = tuple(sorted(param.opts, key=len))
+    return OptionDoc(names[-1].lstrip("-"), names, "", record[1], Group.OUTPUT)
 
 
 def _describe_declared(declared: Declared) -> OptionDoc:
@@ -140,21 +135,11 @@ def _describe_declared(declared: Declared) -> OptionDoc:
         default=declared.default,
         is_settable=option.is_settable,
         table_property=option.table_property,
+        is_basic=option.is_basic,
     )
 
 
-def _placeholder(param: TyperOption, ctx: Any) -> str:
-    """Return the placeholder of the value: its declared name, choices, or ``N`` for a number."""
-    if param.metavar is not None:
-        return param.metavar
-    choices = _choices(param)
-    if choices:
-        return "|".join(choices)
-    plain = param.display_type(ctx).strip("<>").partition(" ")[0]
-    return {"int": "N", "float": "X"}.get(plain, plain.upper())
-
-
-def _choices(param: TyperOption | TyperArgument) -> tuple[str, ...]:
+def _choices(param: TyperArgument) -> tuple[str, ...]:
     descriptor = param.type_descriptor
     if not descriptor.is_choice:
         return ()
@@ -165,8 +150,9 @@ def write_help(
     doc: CommandDoc,
     formatter: Any,
     path: str,
-    epilog: str,
     commands: Sequence[tuple[str, str]] = (),
+    *,
+    is_all: bool,
 ) -> None:
     """Write a help text: usage, examples, description, arguments, options by group, statuses."""
     formatter.write_usage(path, f"{doc.usage} COMMAND [ARGS]..." if commands else doc.usage)
@@ -180,9 +166,32 @@ def write_help(
     if commands:
         _write_list(formatter, "Commands", commands)
     for group, options in doc.groups():
-        _write_list(formatter, group.value, [(o.heading, o.help) for o in options])
-    formatter.write_paragraph()
-    formatter.write_text(epilog)
+        shown = [(o.heading, o.help) for o in options if o.is_basic or is_all]
+        if shown:
+            _write_list(formatter, group.value, shown)
+    if is_all:
+        rows = [(f"{code.value:>3}", meaning) for code, meaning in MEANINGS.items()]
+        _write_list(formatter, "Exit status", rows)
+    else:
+        formatter.write(f"\n{IN_SHORT}\n")
+
+
+def help_all_option() -> Any:
+    """Return the annotation of ``--help-all``."""
+    return typer.Option(
+        "--help-all",
+        is_eager=True,
+        expose_value=False,
+        callback=_show_all,
+        help="Show all options and the exit statuses.",
+    )
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    if value:
+        ctx.meta[ALL] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
 
 
 def _write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class Session:
         self._settings = Settings(environ, [spec.name for spec in COMMANDS])
         self.command: str | None = None
         self.table: str | None = None
-        self._ctx: Any = None  # the parsed command line
+        self.ctx: Any = None  # the parsed command line
         # For errors of the parser; `begin` replaces it after a successful parse.
         form = guess_format(argv) or OutputFormat.TABLE
         self.options = GlobalOptions(output=form, debug="--debug" in argv)
@@ -113,13 +113,15 @@ class Session:
         """
         return self._settings.sources_for(command, table)
 
-    def check_settings(self, command: str, settings: Collection[str]) -> None:
-        """Raise if a file has a setting for this command that is not one of its options.
+    def check_settings(
+        self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
+    ) -> None:
+        """Raise if a file has a key that is no setting: of this command, in its own sections.
 
         Raises:
             UsageError: a file has such a key.
         """
-        self._settings.check_command(command, settings)
+        self._settings.check(command, settings, every)
 
     def use_settings(self, name: str) -> None:
         """Give the settings of a file priority over all other sources.
@@ -140,7 +142,7 @@ class Session:
         Raises:
             UsageError: a value is invalid.
         """
-        return take_options(self._ctx, kind, self.sources)
+        return take_options(self.ctx, kind, self.sources)
 
     def ensure_alone(self) -> None:
         """Refuse options that have no effect with an option for another task.
@@ -148,8 +150,8 @@ class Session:
         Raises:
             UsageError: there is one.
         """
-        own = self._ctx.command.own.values()
-        typed = [it for it in own if is_typed(self._ctx, it.field)]
+        own = self.ctx.command.own.values()
+        typed = [it for it in own if is_typed(self.ctx, it.field)]
         for task in typed:
             allowed = task.option.alone_with
             for it in typed if allowed is not None else ():
@@ -165,7 +167,7 @@ class Session:
         from deltactl.option_names import options_spelled
 
         self._stack.enter_context(options_spelled(self.spell_option))
-        self._ctx, self.command = ctx, ctx.command.name
+        self.ctx, self.command = ctx, ctx.command.name
         table = ctx.params.get("table")
         self.table = table if isinstance(table, str) else None
         self.options = options = self.take(GlobalOptions)
@@ -185,7 +187,7 @@ class Session:
         """Return an option of the command that runs, as it is typed."""
         from deltactl.cli.options.flags import spell_flag
 
-        return spell_flag(self._ctx.command.declared.values(), name, value)
+        return spell_flag(self.ctx.command.declared.values(), name, value)
 
     def limit_time(self) -> None:
         """Start the time limit."""

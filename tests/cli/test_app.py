@@ -54,7 +54,7 @@ def test_help_imports_little_but_typer(process: RunCli) -> None:
 
 
 def test_help_lists_every_command_and_exit_status(process: RunCli) -> None:
-    ran = process("-m", "deltactl", "--help")
+    ran = process("-m", "deltactl", "--help-all")
     assert ran.err == ""
     for spec in COMMANDS:
         assert (f"  {spec.name} " in ran.out) is not spec.is_hidden
@@ -74,7 +74,7 @@ def test_without_arguments_help_goes_to_stderr(cli: RunCli) -> None:
 
 
 def test_help_of_a_command(fake_cli: RunCli) -> None:
-    ran = fake_cli("show-facts", "--help")
+    ran = fake_cli("show-facts", "--help-all")
     assert (ran.code, ran.err) == (0, "")
     assert "A second paragraph of help." in ran.out
     for text in ("TABLE", "--dry-run", "--storage-option KEY=VALUE", "--debug", "Exit status:"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tomllib  # noqa: F401 - loaded late by the program: here it is watched from the start
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,6 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from deltactl.cli.settings.file import load_config_file
-from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import DataFileError, UsageError
 from deltactl.operations.optimize.copy_groups import (
     CopyRule,
@@ -157,6 +157,7 @@ def _config_path() -> Path:
     return Path(mkdtemp(prefix="deltactl-fuzz-")) / "deltactl.toml"
 
 
+_KEYS = ("output", "target-size", "engine", "jobs", "memory", "verify")
 _COMMANDS = ("optimize", "vacuum", "checkpoint")
 
 
@@ -166,9 +167,9 @@ def run_config(data: bytes) -> None:
     path.write_bytes(data)
     found = load_config_file(path, _COMMANDS)
     for command in _COMMANDS:
-        found.check_command(command, SETTABLE)
-    for key in SETTABLE:
-        type(found)(path, found.content, "optimize", "/data/small/x").find(key)
+        found.check(command, _KEYS, lambda: _KEYS)
+    for key in _KEYS:
+        replace(found, command="optimize", table="/data/small/x").find(key)
 
 
 _TOML = b"""output = "json"

@@ -33,6 +33,7 @@ class CheckFlags:
         "than its add action does, so readers still use the file. If you confirm, deltactl removes "
         "the file from the table",
         alone_with=("texts", "yes", "dry_run"),
+        is_basic=True,
     )
     texts: tuple[str, ...] = selection_option(
         (),

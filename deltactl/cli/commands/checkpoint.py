@@ -24,12 +24,14 @@ class CheckpointFlags:
         False,
         "Verify all checkpoints and _last_checkpoint, and rewrite those that are invalid",
         alone_with=("check", "dry_run"),
+        is_basic=True,
     )
     check: bool = safety_option(
         False,
         "Change nothing. Exit with status 3 if delta.checkpointInterval requires a checkpoint now. "
         "With --repair: exit with status 3 if a checkpoint or _last_checkpoint is invalid",
         alone_with=("repair", "dry_run"),
+        is_basic=True,
     )
     yes: bool = yes_field()
     dry_run: bool = dry_run_field()

@@ -23,6 +23,7 @@ class CloneFlags:
     shallow: bool = selection_option(
         False,
         "Copy no data files. The log of the clone refers to the files of the source",
+        is_basic=True,
     )
     source_storage_option: Pairs = execution_option(
         {},

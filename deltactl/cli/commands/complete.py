@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 def command(
-    ctx: typer.Context,
+    session: Session,
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="columns or properties")],
     table: Annotated[
         str | None,
@@ -37,7 +37,6 @@ def command(
       deltactl complete columns /data/events
       deltactl complete properties
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
     found = _find(kind, None if table is None else _load_metadata(session, table))
     # Leave out names that the shell would split or expand.
     for name in found:

@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-import typer
-from typer.core import TyperOption
-
-from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import LazyGroup, find_group, load_command
-from deltactl.cli.help import OptionDoc
-from deltactl.cli.options.params import convert_setting, settable_name
+from deltactl.cli.options.common import argument
+from deltactl.cli.options.declared import Declared
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.reference.program import ProgramDoc, describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.file import policy_keys
-from deltactl.cli.settings.settable import SETTABLE
-from deltactl.cli.settings.sources import Origin, ensure_known_variables
+from deltactl.cli.settings.sources import Origin, Source, ensure_known_variables, find_setting
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.policy import PolicyKey
+from deltactl.option_fields import selection_option
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.names import parse_scheme
 from deltactl.suggest import with_suggestion
 
 Row = dict[str, Any]
 
-_DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)")
-_WRITTEN: Final = frozenset({Origin.ENVIRONMENT.value, Origin.FILE.value})
-_PROPERTIES: Final = {
-    "codec": "delta.parquet.compression.codec",
-    "kind": "delta.checkpointPolicy",
-    "retain": "delta.deletedFileRetentionDuration",
-    "target-size": "delta.targetFileSize",
-}
-"""Table properties that apply if no option, variable or file sets the value."""
+
+@dataclass(frozen=True, slots=True)
+class ConfigFlags:
+    """Options that only the command line has."""
+
+    of_command: str | None = selection_option(
+        None,
+        "Show only the settings of this command",
+        flag="command",
+        metavar="NAME",
+        is_basic=True,
+    )
 
 
 def command(
-    ctx: typer.Context,
+    session: Session,
     table: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TABLE|COMMAND",
-            help="Show the settings that apply to this table, including its profile in "
-            "deltactl.toml and its table properties; or those of a command",
-            show_default=False,
+        argument(
+            "TABLE|COMMAND",
+            "Show the settings that apply to this table, including its profile in deltactl.toml "
+            "and its table properties; or those of a command",
         ),
-    ] = None,
-    for_command: Annotated[
-        str | None,
-        typer.Option("--command", metavar="NAME", help="Show only the settings of this command"),
-    ] = None,
+    ],
+    flags: ConfigFlags,
 ) -> None:
     """Show every setting: its value, and where the value comes from. Wrong values are errors.
 
@@ -65,44 +60,51 @@ def command(
       deltactl config optimize
       deltactl config /data/events --command optimize
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
-    names = [spec.name for spec in COMMANDS if not spec.is_hidden]
-    if for_command is None and table in names:
-        for_command, table = table, None
-    ensure_known_variables(session.environ)
-    if for_command is not None and for_command not in names:
+    group = find_group(session.ctx)
+    names = [it.name for it in group.specs.values() if not it.is_hidden]
+    chosen = flags.of_command
+    if chosen is None and table in names:
+        chosen, table = table, None
+    ensure_known_variables(session.environ, group.list_settings())
+    if chosen is not None and chosen not in names:
         raise UsageError(
-            with_suggestion(f"there is no command {for_command!r}", for_command, names),
+            with_suggestion(f"there is no command {chosen!r}", chosen, names),
             hint="See `deltactl --help`.",
         )
     properties = {} if table is None else _load_properties(session, table)
-    group = find_group(ctx)
-    rows = list_settings(session, describe_program(group), table, properties)
-    for row in rows:
-        if row["origin"] in _WRITTEN:
-            _ensure_valid(ctx, group, session, row, table)
-    rows += _list_catalogs(session, table)
-    rows = [row for row in rows if for_command in (None, row["command"])]
+    rows = [
+        row
+        for name in names
+        for row in _list_settings(session, group, name, table, properties)
+        if chosen in (None, name)
+    ]
+    if chosen is None:
+        rows += _list_catalogs(session, table)
     session.present(lambda page: _render(page, rows), rows=rows, result=rows)
 
 
-def list_settings(
-    session: Session, program: ProgramDoc, table: str | None, properties: Mapping[str, str]
+def _list_settings(
+    session: Session, group: LazyGroup, name: str, table: str | None, properties: Mapping[str, str]
 ) -> list[Row]:
-    """Return a row for each setting of each command, with its origin.
+    """Return a row for each setting of a command, with its origin.
 
     Raises:
-        UsageError: a file of settings cannot be understood.
+        UsageError: a file of settings cannot be understood, or the command could not use a value.
     """
+    command = load_command(group.specs[name])
+    session.check_settings(name, command.settings, group.list_settings)
+    sources = session.sources_for(name, table)
+    ctx = command.make_context(name, [], resilient_parsing=True)
     rows = []
-    for _, doc in program.commands:
-        settings = [option for option in doc.options if option.name in SETTABLE]
-        session.check_settings(doc.name, [option.name for option in settings])
-        rows += [_resolve(session, doc.name, it, table, properties) for it in settings]
-        rows += [
-            _resolve_policy(session, doc.name, key, about, table)
-            for key, about in policy_keys(doc.name).items()
-        ]
+    for option in command.declared.values():
+        if option.option.is_settable:
+            value, origin, place = _resolve(option, ctx, sources, properties)
+            rows.append(_row(name, option.name, value, origin, place))
+    for key, about in policy_keys(name).items():
+        value, origin, place = about.default or None, Origin.DEFAULT, None
+        if (found := find_setting(sources, key)) is not None:
+            value, origin, place = found.text, found.origin, found.place
+        rows.append(_row(name, key, value, origin, place))
     return rows
 
 
@@ -139,77 +141,34 @@ def _list_catalogs(session: Session, table: str | None) -> list[Row]:
     return rows
 
 
-def _ensure_valid(
-    ctx: Any, group: LazyGroup, session: Session, row: Row, table: str | None
-) -> None:
-    """Refuse a value that the command could not use.
-
-    Raises:
-        UsageError: the message has the variable, or the file and the key.
-    """
-    command = load_command(group.specs[row["command"]])
-    param = next((it for it in command.params if settable_name(it) == row["setting"]), None)
-    if not isinstance(
-        param, TyperOption
-    ):  # of the policy of maintain, which is checked when the file is read
-        return
-    for source in session.sources_for(row["command"], table):
-        if (found := source.find(row["setting"])) is not None:
-            convert_setting(ctx, param, *found)
-            return
-
-
-def _load_properties(session: Session, table: str) -> Mapping[str, str]:
-
-    snapshot = session.open_log(table).snapshot()
-    return snapshot.metadata.configuration
+def _row(command: str, name: str, value: str | None, origin: Origin, place: str | None) -> Row:
+    if name == "spark-remote" and value is not None and ";" in value:
+        value = value.partition(";")[0] + ";..."  # without the token
+    return {
+        "command": command,
+        "setting": name,
+        "value": value,
+        "origin": origin.value,
+        "name": place,
+    }
 
 
 def _resolve(
-    session: Session,
-    command_name: str,
-    option: OptionDoc,
-    table: str | None,
-    properties: Mapping[str, str],
-) -> Row:
-    from deltactl.protocol.properties import TableProperties
-
-    def row(value: str | None, origin: Origin, name: str | None) -> Row:
-        shown = None if value is None else _without_secret(option.name, value)
-        return {
-            "command": command_name,
-            "setting": option.name,
-            "value": shown,
-            "origin": origin.value,
-            "name": name,
-        }
-
-    for source in session.sources_for(command_name, table):
-        if (found := source.find(option.name)) is not None:
-            return row(found[1], source.origin, found[0])
-    key = _PROPERTIES.get(option.name)
+    option: Declared, ctx: Any, sources: Sequence[Source], properties: Mapping[str, str]
+) -> tuple[str | None, Origin, str | None]:
+    """Return the value, its origin, and the variable, the key or the property that has it."""
+    if (found := find_setting(sources, option.name)) is not None:
+        option.parse(ctx, found)
+        return found.text, found.origin, found.place
+    key = option.option.table_property
     if key is not None and (value := TableProperties(properties).text(key)) is not None:
-        return row(value, Origin.PROPERTY, key)
-    found_default = _DEFAULT.search(option.help)
-    default = found_default.group(1) if found_default else None
-    return row(default if option.value else "false", Origin.DEFAULT, None)
+        return value, Origin.PROPERTY, key
+    return "false" if option.is_flag else option.default or None, Origin.DEFAULT, None
 
 
-def _resolve_policy(
-    session: Session, command_name: str, key: str, about: PolicyKey, table: str | None
-) -> Row:
-    """Return the row of a key that is no option."""
-    row: Row = {"command": command_name, "setting": key}
-    for source in session.sources_for(command_name, table):
-        if (found := source.find(key)) is not None:
-            name, text = found
-            return row | {"value": text, "origin": source.origin.value, "name": name}
-    return row | {"value": about.default or None, "origin": Origin.DEFAULT.value, "name": None}
-
-
-def _without_secret(name: str, value: str) -> str:
-    """Return a value without a token: Spark Connect addresses have it after the first semicolon."""
-    return value.partition(";")[0] + ";..." if name == "spark-remote" and ";" in value else value
+def _load_properties(session: Session, table: str) -> Mapping[str, str]:
+    snapshot = session.open_log(table).snapshot()
+    return snapshot.metadata.configuration
 
 
 def _render(page: Page, rows: Sequence[Row]) -> None:

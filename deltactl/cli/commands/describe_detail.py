@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.options.common import TableArgument
-from deltactl.cli.options.values import parse_time
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.pages.sizes import render_sizes
 from deltactl.cli.pages.skipping import render_skipping
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
-from deltactl.units import format_age, format_count, format_size, format_timestamp
+from deltactl.option_fields import layout_option, selection_option
+from deltactl.units import TimestampMs, format_age, format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport, Survey
@@ -24,38 +23,32 @@ _SHOWN_COLUMNS = 40
 _CUT = 400
 
 
-def command(
-    ctx: typer.Context,
-    table: TableArgument,
-    columns: Annotated[
-        str | None,
-        typer.Argument(
-            help="With --layout: use these columns, e.g. a,b.c, instead of the clustering "
-            "columns of the table",
-            show_default=False,
-        ),
-    ] = None,
-    version: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Show version N", show_default=False),
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help='Show the version that was the latest at this time: "2024-01-31 12:00", or '
-            '"2h" for two hours ago',
-        ),
-    ] = None,
-    layout: Annotated[
-        bool,
-        typer.Option(
-            "--layout",
-            help="For each clustering column, also show which share of the files a query for one "
-            "value skips, now and after clustering",
-        ),
-    ] = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class DetailFlags:
+    """Options that only the command line has."""
+
+    version: int | None = selection_option(
+        None,
+        "Show version N",
+        least=0,
+        is_basic=True,
+    )
+    at_ms: TimestampMs | None = selection_option(
+        None,
+        'Show the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '
+        "hours ago",
+        metavar="TIME",
+        is_basic=True,
+    )
+    layout: bool = layout_option(
+        False,
+        "For each clustering column, also show which share of the files a query for one value "
+        "skips, now and after clustering",
+        is_basic=True,
+    )
+
+
+def command(session: Session, table: TableArgument, flags: DetailFlags) -> None:
     """Show sizes, columns, properties, protocol and features of a table.
 
     The command reads only the log. So it also works for tables with features and types that
@@ -65,25 +58,20 @@ def command(
     Examples:
       deltactl describe-detail /data/events
       deltactl describe-detail s3://lake/events --at 2d -o json
-      deltactl describe-detail /data/events --layout country,device
+      deltactl describe-detail /data/events --layout
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    if version is not None and at is not None:
-        raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
-    if columns is not None and not layout:
-        raise UsageError(
-            f"the second argument {columns!r} can only be used with --layout",
-            hint="Add --layout, or remove the argument.",
-        )
     from deltactl.operations.detail import load_detail
 
-    session = Session.of(ctx)
+    if flags.version is not None and flags.at_ms is not None:
+        raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
     now_ms = SystemClock().now_ms()
     log = session.open_log(table, may_be_behind=True)
-    if at is not None:
+    version = flags.version
+    if flags.at_ms is not None:
         from deltactl.operations.history.run import version_at
 
-        version = version_at(log, parse_time(at, now_ms)).row["version"]
-    report = load_detail(log, version, survey=_survey(columns) if layout else None)
+        version = version_at(log, flags.at_ms).row["version"]
+    report = load_detail(log, version, survey=_load_survey() if flags.layout else None)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     if report.entry is not None:
         row["catalog"] = report.entry.to_dict()
@@ -98,10 +86,10 @@ def command(
     )
 
 
-def _survey(columns: str | None) -> Survey:
+def _load_survey() -> Survey:
     from deltactl.operations.optimize.layout.survey import survey_layout
 
-    return lambda snapshot: survey_layout(snapshot, columns)
+    return survey_layout
 
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:

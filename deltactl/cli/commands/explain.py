@@ -15,7 +15,7 @@ from deltactl.suggest import with_suggestion
 
 
 def command(
-    ctx: typer.Context,
+    session: Session,
     code: Annotated[
         str | None,
         typer.Argument(
@@ -34,7 +34,6 @@ def command(
       deltactl explain "not worth a rewrite yet"
       deltactl explain
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    session = Session.of(ctx)
     if code is None:
         rows = describe_codes()
         session.present(lambda page: _render_all(page, rows), rows=rows, result=rows)

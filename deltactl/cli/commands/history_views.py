@@ -14,7 +14,7 @@ from deltactl.errors import UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.follow import follow_history
 from deltactl.operations.history.run import HistoryOptions
-from deltactl.units import format_count, parse_duration
+from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.history.blame import BlameReport
@@ -90,9 +90,7 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
     return {**json_row(row), **change_row(None, change.added, change.removed)}
 
 
-def show_follow(
-    session: Session, log: DeltaLog, first_version: int | None, poll: str | None
-) -> None:
+def show_follow(session: Session, log: DeltaLog, first_version: int | None, poll_ms: int) -> None:
     """Print new commits, one line of JSON each, until a signal stops it.
 
     Raises:
@@ -104,7 +102,6 @@ def show_follow(
             f"-o {session.output.form} cannot be used with --follow, because --follow never ends",
             hint="Omit -o, or write -o ndjson.",
         )
-    poll_ms = DEFAULT_POLL_MS if poll is None else parse_duration(poll)
     with session.cancellation() as cancellation, session.idling():
         for row in follow_history(
             log, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)

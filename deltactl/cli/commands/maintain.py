@@ -54,6 +54,7 @@ class MaintainFlags:
         "Read the policy from this file, in the format of deltactl.toml. The file overrides the "
         "environment and the other settings files, but not options on the command line",
         metavar="FILE",
+        is_basic=True,
     )
     metrics: str | None = output_option(
         None,

@@ -31,6 +31,7 @@ class VacuumFlags:
         "versions. RUN is the id of the vacuum. For the latest vacuum, give --undo last",
         metavar="RUN",
         alone_with=("check", "dry_run"),
+        is_basic=True,
     )
     purge_quarantine: bool = safety_option(
         False,

@@ -29,37 +29,23 @@ def argument(metavar: str, text: str) -> Any:
 
 
 TableArgument = Annotated[str, argument("TABLE", "Path or URI of the table")]
-IfNeededOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--if-needed",
-        metavar="WHAT=THRESHOLD",
-        help="Run only if there is enough to remove: at least N files (files=N), or files of at "
-        "least SIZE (size=SIZE). If you give both, one of them is enough",
-        show_default=False,
-    ),
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what the command would do, and change nothing")
-]
 
 
 def dry_run_field() -> bool:
     """Declare ``--dry-run``."""
     text = "Show what the command would do, and change nothing"
-    return safety_option(False, text)
+    return safety_option(False, text, is_basic=True)
 
 
 def yes_field() -> bool:
     """Declare ``--yes``."""
-    return safety_option(False, "Do not ask for confirmation")
+    return safety_option(False, "Do not ask for confirmation", is_basic=True)
 
 
 def check_field(what: str) -> bool:
     """Declare ``--check``, for what has the exit status 3."""
     text = f"Change nothing, and exit with status 3 if {what}"
-    return safety_option(False, text)
+    return safety_option(False, text, is_basic=True)
 
 
 def max_concurrent_field(what: str) -> int | None:
@@ -79,7 +65,11 @@ class GlobalOptions:
         is_repeated=True,
     )
     output: OutputFormat = output_option(
-        OutputFormat.TABLE, "Format of the result", short="o", is_settable=True
+        OutputFormat.TABLE,
+        "Format of the result",
+        short="o",
+        is_settable=True,
+        is_basic=True,
     )
     quiet: bool = output_option(
         False,

@@ -6,11 +6,12 @@ default of the field.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature
 from typing import (
     Annotated,
     Any,
@@ -26,7 +27,7 @@ from typing import (
 import typer
 
 from deltactl.cli.parsing.usage_errors import restate_usage_error
-from deltactl.cli.settings.sources import Source, find_setting, parse_flag
+from deltactl.cli.settings.sources import Setting, Source, find_setting, parse_flag
 from deltactl.errors import UsageError
 from deltactl.keywords import find_converter, keyword_of, without_none
 from deltactl.option_fields import METADATA, Option
@@ -159,12 +160,16 @@ class Declared:
         converter = find_converter(self.hint)
         return value if converter is None else converter(value)
 
-    def parse(self, ctx: Any, text: str) -> Any:
-        """Return the value of the field for the text of a setting.
+    def parse(self, ctx: Any, setting: Setting) -> Any:
+        """Return the value of the field for a setting.
 
         Raises:
-            UsageError: the text is not valid.
+            UsageError: the text is not valid; the message says where it is.
         """
+        with error_at(setting.place):
+            return self._parse(ctx, setting.text)
+
+    def _parse(self, ctx: Any, text: str) -> Any:
         if self.is_flag:
             return self.convert(parse_flag(text))
         texts = [part.strip() for part in text.split(",")] if self.is_repeated else [text.strip()]
@@ -185,6 +190,15 @@ class Declared:
         )
 
 
+@contextmanager
+def error_at(place: str) -> Iterator[None]:
+    """Let errors of the block say where the value is from."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
+
+
 @cache
 def declared_options(kind: Any) -> tuple[Declared, ...]:
     """Return the options that a class declares, in the order of its fields."""
@@ -201,7 +215,9 @@ def declared_options(kind: Any) -> tuple[Declared, ...]:
     )
 
 
-def sign(function: Callable[..., Any], kinds: Iterable[type]) -> Callable[..., None]:
+def sign(
+    function: Callable[..., Any], kinds: Iterable[type], *, help_all: Any
+) -> Callable[..., None]:
     """Return a function with the arguments of ``function`` and the options of classes.
 
     Its signature is the only form that Typer reads; it is not called.
@@ -210,13 +226,13 @@ def sign(function: Callable[..., Any], kinds: Iterable[type]) -> Callable[..., N
     def declaration(**_: Any) -> None:
         raise NotImplementedError
 
-    defaults = signature(function).parameters
-    parameters = {
-        name: _argument(name, hint, defaults) for name, hint in _arguments(function).items()
-    }
+    parameters = {name: _argument(name, hint) for name, hint in _arguments(function).items()}
     for kind in kinds:
-        parameters |= {name: _argument(name, hint, {}) for name, hint in _arguments(kind).items()}
+        parameters |= {name: _argument(name, hint) for name, hint in _arguments(kind).items()}
         parameters |= {it.field: it.parameter for it in declared_options(kind)}
+    parameters["help_all"] = Parameter(
+        "help_all", Parameter.KEYWORD_ONLY, default=False, annotation=_ANNOTATED[bool, help_all]
+    )
     declaration.__doc__ = function.__doc__
     declaration.__signature__ = Signature(list(parameters.values()))  # type: ignore[attr-defined]
     declaration.__annotations__ = {name: it.annotation for name, it in parameters.items()}
@@ -239,10 +255,7 @@ def _arguments(owner: Any) -> dict[str, Any]:
     }
 
 
-def _argument(name: str, hint: Any, defaults: Mapping[str, Parameter]) -> Parameter:
-    if name in defaults and defaults[name].default is not Parameter.empty:
-        default = defaults[name].default
-        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+def _argument(name: str, hint: Any) -> Parameter:
     kind = hint.__origin__
     is_optional = get_origin(kind) is list or type(None) in get_args(kind)
     default = None if is_optional else Parameter.empty
@@ -274,14 +287,12 @@ def take_options(ctx: Any, kind: type[T], sources: Sequence[Source]) -> T:
             if option.preset is MISSING:
                 values[option.field] = False
             continue
-        place = f"--{option.name}" if found is None else found[0]
-        try:
-            values[option.field] = (
-                option.convert(typed) if found is None else option.parse(ctx, found[1])
-            )
-        except UsageError as error:
-            raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
-        origins[option.field] = place
+        origins[option.field] = place = f"--{option.name}" if found is None else found.place
+        if found is not None:
+            values[option.field] = option.parse(ctx, found)
+            continue
+        with error_at(place):
+            values[option.field] = option.convert(typed)
     if hasattr(kind, "origins"):
         values["origins"] = origins
     return kind(**values)

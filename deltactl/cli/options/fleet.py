@@ -11,7 +11,6 @@ from deltactl.cli.options.declared import is_typed
 from deltactl.errors import UsageError
 from deltactl.option_fields import execution_option, selection_option
 
-_FOR_ONE_TABLE: Final = ("output_root", "resume", "since", "version")
 # Options for text that programs read, such as SQL: it is printed whole for each table.
 _FOR_TEXT: Final = ("ddl",)
 
@@ -59,14 +58,8 @@ def refuse_options_for_one_table(ctx: Any) -> None:
         UsageError: naming the option.
     """
     for name, option in ctx.command.declared.items():
-        if (option.option.is_for_one_table or name in _FOR_ONE_TABLE) and is_typed(ctx, name):
+        if option.option.is_for_one_table and is_typed(ctx, name):
             raise UsageError(
                 f"--{option.name} can be used with one table only, but several tables are given",
-                hint="Run the command once per table.",
-            )
-    for param in ctx.command.params:
-        if param.name in _FOR_ONE_TABLE and is_typed(ctx, param.name):
-            raise UsageError(
-                f"{param.opts[0]} can be used with one table only, but several tables are given",
                 hint="Run the command once per table.",
             )

@@ -21,14 +21,13 @@ the command's section, the top of the file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
 from deltactl.errors import UsageError
 from deltactl.suggest import with_suggestion
@@ -49,6 +48,7 @@ class ConfigSource:
 
     path: Path
     content: Mapping[str, Any]
+    commands: frozenset[str]
     command: str | None = None
     table: str | None = None
 
@@ -76,20 +76,39 @@ class ConfigSource:
         yield command, self.content.get(command, {})
         yield "", self.content
 
-    def check_command(self, command: str, settings: Collection[str]) -> None:
-        """Refuse keys in a command's sections that are not settings of this command.
+    def check(
+        self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
+    ) -> None:
+        """Refuse keys that are no settings, and values that are no texts.
+
+        The keys in a command's own sections must be settings of this command; ``every`` are the
+        settings of all commands.
 
         Raises:
-            UsageError: there is one.
+            UsageError: there is such a key or value.
         """
+        for place, name, section in self._all_sections():
+            for key, value in section.items():
+                at = ".".join(filter(None, (place, key)))
+                known = {*settings, *policy_keys(name)}
+                if key not in known and name != command:
+                    known |= set(every())
+                if key not in known:
+                    if not name:
+                        known |= self.commands
+                    raise _no_setting(self.path, at, key, known, name)
+                if isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
+                    raise UsageError(f"{self.path}: {at} is neither a string nor a list of strings")
+
+    def _all_sections(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Return each section without those in it: its place, its command, its content."""
         profiles = self.content.get(_PROFILES, {})
-        places = {
-            f"{_PROFILES}.{name}.{command}": p.get(command, {}) for name, p in profiles.items()
-        }
-        for place, section in {command: self.content.get(command, {}), **places}.items():
-            for key in section:
-                if key not in {*settings, *policy_keys(command)}:
-                    raise _no_setting(self.path, f"{place}.{key}", key, settings, command)
+        places = {"": self.content, **{f"{_PROFILES}.{it}": profiles[it] for it in profiles}}
+        inner = {*self.commands, _PROFILES, _CATALOG, _TABLES}
+        for place, outer in places.items():
+            yield place, "", {key: outer[key] for key in outer if key not in inner}
+            for command in outer.keys() & self.commands:
+                yield ".".join(filter(None, (place, command))), command, outer[command]
 
 
 class Settings:
@@ -134,14 +153,12 @@ class Settings:
             for key, value in section.items()
         }
 
-    def check_command(self, command: str, settings: Collection[str]) -> None:
-        """Refuse a key in a command's sections that is no setting of this command.
-
-        Raises:
-            UsageError: a file has such a key.
-        """
+    def check(
+        self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
+    ) -> None:
+        """Check each file; see ``ConfigSource.check``."""
         for file in (*self._first, *self._files):
-            file.check_command(command, settings)
+            file.check(command, settings, every)
 
 
 def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]:
@@ -161,10 +178,10 @@ def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]
 
 
 def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
-    """Read a file and check every key of it; ``commands`` are the names of sections.
+    """Read a file and check its sections; ``commands`` are the names of some of them.
 
     Raises:
-        UsageError: it cannot be read or parsed, or has a key that is not a setting.
+        UsageError: it cannot be read or parsed, or a section is none.
     """
     import tomllib
 
@@ -174,9 +191,9 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}", hint="See docs/config.md.") from error
-    _check_section(path, "", content, {*commands, _PROFILES, _CATALOG})
-    _check_catalogs(path, content.get(_CATALOG, {}))
     profiles = content.get(_PROFILES, {})
+    _ensure_sections(path, "", content, {*commands, _PROFILES, _CATALOG})
+    _check_catalogs(path, content.get(_CATALOG, {}))
     for name, profile in profiles.items():
         place = f"{_PROFILES}.{name}"
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
@@ -184,8 +201,8 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
                 f"{path}: section [{place}] has no list of table patterns",
                 hint='Add tables = ["/data/events*"] to the section.',
             )
-        _check_section(path, place, profile, {*commands, _TABLES})
-    return ConfigSource(path, content)
+        _ensure_sections(path, f"{place}.", profile, commands)
+    return ConfigSource(path, content, frozenset(commands))
 
 
 def policy_keys(command: str) -> Mapping[str, PolicyKey]:
@@ -197,21 +214,13 @@ def policy_keys(command: str) -> Mapping[str, PolicyKey]:
     return KEYS
 
 
-def _check_section(
-    path: Path, place: str, section: Mapping[str, Any], sections: Collection[str]
+def _ensure_sections(
+    path: Path, place: str, content: Mapping[str, Any], sections: Collection[str]
 ) -> None:
-    command = place.rpartition(".")[2]
-    for key, value in section.items():
-        at = ".".join(filter(None, (place, key)))
-        if key in sections:
-            if key != _TABLES and not isinstance(value, dict):
-                raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
-            if key not in (_TABLES, _PROFILES, _CATALOG):
-                _check_section(path, at, value, ())
-        elif key not in (known := {*SETTABLE, *policy_keys(command)}):
-            raise _no_setting(path, at, key, {*known, *sections}, command)
-        elif isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
-            raise UsageError(f"{path}: {at} is neither a string nor a list of strings")
+    for key in content.keys() & set(sections):
+        if not isinstance(content[key], dict):
+            at = f"{place}{key}"
+            raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
 
 
 def _check_catalogs(path: Path, sections: Mapping[str, Any]) -> None:

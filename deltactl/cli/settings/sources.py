@@ -1,21 +1,18 @@
 """Find the source of a setting: option, environment, configuration files, default.
 
-Sources are tried in order. ``settable`` lists the options that may be set. The table's own
-properties come after all of these, and are read by the operations.
+Sources are tried in order. The table's own properties come after all of these, and are read by the
+operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
-from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
 from deltactl.suggest import with_suggestion
-
-T = TypeVar("T")
 
 _PREFIX: Final = "DELTACTL_"
 _OTHER_VARIABLES: Final = frozenset({"DELTACTL_CONFIG"})
@@ -29,15 +26,6 @@ class Origin(StrEnum):
     FILE = "file"
     PROPERTY = "table property"
     DEFAULT = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved(Generic[T]):
-    """A setting's value, and its source: ``name`` is the option or the variable."""
-
-    value: T
-    origin: Origin
-    name: str
 
 
 class Source(Protocol):
@@ -76,13 +64,13 @@ def variable_name(key: str) -> str:
     return _PREFIX + key.replace("-", "_").upper()
 
 
-def ensure_known_variables(environ: Mapping[str, str]) -> None:
+def ensure_known_variables(environ: Mapping[str, str], settings: Iterable[str]) -> None:
     """Refuse a variable that no setting has.
 
     Raises:
         UsageError: the message has the nearest name.
     """
-    known = {*map(variable_name, SETTABLE), *_OTHER_VARIABLES}
+    known = {*map(variable_name, settings), *_OTHER_VARIABLES}
     for name in sorted(environ):
         if name.startswith(_PREFIX) and name not in known:
             raise UsageError(
@@ -91,31 +79,20 @@ def ensure_known_variables(environ: Mapping[str, str]) -> None:
             )
 
 
-def resolve_setting(
-    key: str,
-    flag: T | None,
-    *,
-    parse: Callable[[str], T],
-    default: T,
-    sources: Sequence[Source],
-) -> Resolved[T]:
-    """Return the option if given, else the first source that has ``key``, else the default.
+class Setting(NamedTuple):
+    """The text of a setting: where it is, and in which kind of source."""
 
-    Raises:
-        UsageError: a source's text cannot be parsed; the message names the variable or file.
-    """
-    if flag is not None:
-        return Resolved(flag, Origin.FLAG, f"--{key}")
+    place: str
+    text: str
+    origin: Origin
+
+
+def find_setting(sources: Sequence[Source], key: str) -> Setting | None:
+    """Return a setting from the first source that has it; ``None`` without one."""
     for source in sources:
         if (found := source.find(key)) is not None:
-            name, text = found
-            return Resolved(_parse_from(name, text, parse), source.origin, name)
-    return Resolved(default, Origin.DEFAULT, "default")
-
-
-def find_setting(sources: Sequence[Source], key: str) -> tuple[str, str] | None:
-    """Return the place and the text of a setting in the first source that has it."""
-    return next((found for source in sources if (found := source.find(key)) is not None), None)
+            return Setting(*found, source.origin)
+    return None
 
 
 def parse_flag(text: str) -> bool:
@@ -130,10 +107,3 @@ def parse_flag(text: str) -> bool:
     if lowered in ("0", "false", "no", "off"):
         return False
     raise UsageError(f"{text!r} is neither yes nor no", hint="Write 1 for yes, or 0 for no.")
-
-
-def _parse_from(name: str, text: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(text)
-    except UsageError as error:
-        raise UsageError(f"{name}: {error.message}", hint=error.hint) from error

@@ -21,6 +21,7 @@ from deltactl.log.history.timestamps import CommitTimes
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
+from deltactl.option_fields import selection_option
 from deltactl.storage.store import FileInfo
 from deltactl.units import TimestampMs
 
@@ -57,12 +58,34 @@ class Selection:
     ``operations`` are names; their case is ignored. ``limit`` applies after the other conditions.
     """
 
-    limit: int | None = None
-    since_ms: TimestampMs | None = None
-    until_ms: TimestampMs | None = None
+    limit: int | None = selection_option(
+        None,
+        "Show the newest N commits",
+        short="n",
+        default="20 on a terminal, else all",
+        least=1,
+        is_basic=True,
+    )
+    since_ms: TimestampMs | None = selection_option(
+        None,
+        'Show commits since this time: "2024-01-31 12:00", or "2h" for two hours ago',
+        metavar="TIME",
+        is_basic=True,
+    )
+    until_ms: TimestampMs | None = selection_option(
+        None,
+        "Show commits until this time; the format is the same as for --since",
+        metavar="TIME",
+    )
     first_version: int = 0
     last_version: int | None = None
-    operations: Collection[str] = ()
+    operations: tuple[str, ...] = selection_option(
+        (),
+        "Show only commits of this operation, such as MERGE; may be repeated",
+        flag="operation",
+        metavar="NAME",
+        is_basic=True,
+    )
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from deltactl.errors import UsageError
 from deltactl.option_fields import execution_option, selection_option
@@ -19,9 +19,20 @@ class Depth(IntEnum):
     DATA = 3
 
 
+NAMES: Final = tuple(it.name.lower() for it in Depth)
+
+
 def to_depth(depth: Depth | Literal["exists", "sizes", "footers", "data"]) -> Depth:
-    """Return a depth, or the one with this name."""
-    return Depth[depth.upper()] if isinstance(depth, str) else depth
+    """Return a depth, or the one with this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if isinstance(depth, Depth):
+        return depth
+    if depth not in NAMES:
+        raise UsageError(f"{depth!r} is not one of: {', '.join(NAMES)}")
+    return Depth[depth.upper()]
 
 
 def to_share(share: float | str) -> float:
@@ -55,8 +66,13 @@ class CheckOptions:
         default="the latest",
         least=0,
         is_for_one_table=True,
+        is_basic=True,
     )
-    all_versions: bool = selection_option(False, "Check the files of every version in the log")
+    all_versions: bool = selection_option(
+        False,
+        "Check the files of every version in the log",
+        is_basic=True,
+    )
     depth: Annotated[Depth, to_depth] = selection_option(
         Depth.SIZES,
         "How to check data files. exists: check that each file exists. sizes: also compare its "
@@ -64,15 +80,21 @@ class CheckOptions:
         "also decode all rows",
         flag="files",
         default="sizes",
-        choices=tuple(it.name.lower() for it in Depth),
+        choices=NAMES,
+        is_basic=True,
     )
     sample: Annotated[float, to_share] = selection_option(
-        1.0, "Check only this share of the files, e.g. 5%", metavar="PERCENT", default=""
+        1.0,
+        "Check only this share of the files, e.g. 5%",
+        metavar="PERCENT",
+        default="",
+        is_basic=True,
     )
     checkpoints: bool = selection_option(
         False,
         "Compare every checkpoint with the commits. Also report errors in _last_checkpoint and in "
         "checksum files as findings. Without this option, deltactl reports these errors as notes",
+        is_basic=True,
     )
     vectors: bool = selection_option(
         False,

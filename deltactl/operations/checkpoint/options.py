@@ -31,6 +31,7 @@ class CheckpointOptions:
         default="the latest",
         least=0,
         is_for_one_table=True,
+        is_basic=True,
     )
     kind: Kind = execution_option(
         "auto",
@@ -49,7 +50,9 @@ class CheckpointOptions:
         is_settable=True,
     )
     cleanup: bool = execution_option(
-        False, "After the checkpoint, delete log files older than delta.logRetentionDuration"
+        False,
+        "After the checkpoint, delete log files older than delta.logRetentionDuration",
+        is_basic=True,
     )
     cleanup_only: bool = execution_option(
         False, "Delete log files as --cleanup does, but write no checkpoint"
@@ -77,7 +80,7 @@ class CheckpointOptions:
         if self.version is not None and self.version < 0:
             raise UsageError(f"{option('version')} must not be negative")
         if self.sidecar_rows <= 0:
-            raise UsageError(f"{option('sidecar_rows')} must be more than zero")
+            raise UsageError("sidecar_rows must be more than zero")
         if self.kind not in get_args(Kind):
             raise UsageError(f"{option('kind')} {self.kind!r} is not auto, classic or v2")
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):

@@ -22,6 +22,7 @@ class ConvertOptions:
             metavar="COLUMNS",
             default="the columns in the directory names; deltactl guesses their types from the "
             "values",
+            is_basic=True,
         )
     )
     statistics: bool = execution_option(True, "Do not write column statistics to the log")
@@ -30,6 +31,7 @@ class ConvertOptions:
         "What to do if a column has different types in different files. strict: fail. widen: use a "
         "common type",
         is_settable=True,
+        is_basic=True,
     )
     column_mapping: bool = execution_option(
         False,
@@ -43,4 +45,9 @@ class ConvertOptions:
         metavar="PROPERTY=VALUE",
         is_repeated=True,
     )
-    name: str | None = selection_option(None, "Name of the table", metavar="TEXT")
+    name: str | None = selection_option(
+        None,
+        "Name of the table",
+        metavar="TEXT",
+        is_basic=True,
+    )

@@ -17,6 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow, history_table
 from deltactl.log.history.read import Selection
 from deltactl.operations.history.changes import Change, ChangeCounter
+from deltactl.option_fields import output_option
 from deltactl.option_names import option
 from deltactl.units import format_timestamp
 
@@ -35,7 +36,12 @@ class HistoryOptions(Selection):
     """
 
     changes: bool = False
-    restorable: bool = False
+    restorable: bool = output_option(
+        False,
+        "Also show whether the files of each version still exist. This lists all files of the "
+        "table",
+        is_basic=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

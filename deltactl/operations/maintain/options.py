@@ -22,6 +22,7 @@ class MaintainOptions:
         f"Run only these actions, separated by commas. Possible values: {','.join(ACTIONS)}. "
         "Actions that the policy does not enable never run",
         metavar="ACTIONS",
+        is_basic=True,
     )
     budget: Annotated[Budget, to_budget] = execution_option(
         Budget(),
@@ -30,6 +31,7 @@ class MaintainOptions:
         metavar="LIMIT",
         is_settable=True,
         is_repeated=True,
+        is_basic=True,
     )
     jobs: int = 1
     lease: bool = execution_option(

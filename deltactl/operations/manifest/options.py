@@ -37,6 +37,7 @@ class ManifestOptions:
         "Write only the manifests of partitions that match this SQL condition, e.g. "
         "\"date >= '2024-01-01'\"",
         metavar="SQL",
+        is_basic=True,
     )
     since: int | None = selection_option(
         None,
@@ -58,10 +59,14 @@ class ManifestOptions:
         "manifests",
     )
     ddl: Engine | None = output_option(
-        None, "Print the SQL statements that define the table in the catalog of this engine"
+        None,
+        "Print the SQL statements that define the table in the catalog of this engine",
+        is_basic=True,
     )
     check: bool = safety_option(
-        False, "Change nothing, and exit with status 3 if the manifests do not match the table"
+        False,
+        "Change nothing, and exit with status 3 if the manifests do not match the table",
+        is_basic=True,
     )
 
     def __post_init__(self) -> None:

@@ -81,15 +81,18 @@ class OptimizeOptions:
         None,
         "Rewrite only partitions that match this SQL condition, e.g. \"date >= '2024-01-01'\"",
         metavar="SQL",
+        is_basic=True,
     )
     purge: bool = selection_option(
-        False, "Rewrite every file that has a deletion vector or contains dropped columns"
+        False,
+        "Rewrite every file that has a deletion vector or contains dropped columns",
     )
     cluster_by: Columns | None = layout_option(
         None,
         "Sort rows into files by these columns, e.g. country,day, so that queries with filters "
         "read fewer files",
         metavar="COLUMNS",
+        is_basic=True,
     )
     layout: Layout | None = layout_option(
         None,
@@ -139,6 +142,7 @@ class OptimizeOptions:
         default=f"delta.targetFileSize, else {DEFAULT_TARGET}",
         is_settable=True,
         table_property="delta.targetFileSize",
+        is_basic=True,
     )
     min_file_bytes: SizeBytes | None = selection_option(
         None,
@@ -162,6 +166,7 @@ class OptimizeOptions:
         "Rewrite at most this many bytes of input files",
         default="no limit",
         is_settable=True,
+        is_basic=True,
     )
     commit_every_ms: DurationMs = 10 * 60 * 1000
     commit_every_bytes: SizeBytes = 64 * GIB

@@ -14,17 +14,25 @@ from deltactl.units import TimestampMs
 class RestoreOptions:
     """Parsed options of ``restore``: exactly one of ``version`` and ``timestamp_ms`` (UTC)."""
 
-    version: int | None = selection_option(None, "Restore version N", flag="to-version", least=0)
+    version: int | None = selection_option(
+        None,
+        "Restore version N",
+        flag="to-version",
+        least=0,
+        is_basic=True,
+    )
     timestamp_ms: TimestampMs | None = selection_option(
         None,
         'Restore the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '
         "hours ago",
         flag="to-timestamp",
+        is_basic=True,
     )
     where: str | None = selection_option(
         None,
         "Restore only partitions that match this SQL condition",
         metavar="SQL",
+        is_basic=True,
     )
     ignore_missing: bool = safety_option(
         False,

@@ -29,6 +29,7 @@ class VacuumOptions:
         default=f"delta.deletedFileRetentionDuration, else {format_duration(DEFAULT_RETENTION_MS)}",
         is_settable=True,
         table_property="delta.deletedFileRetentionDuration",
+        is_basic=True,
     )
     mode: Mode = selection_option(
         "auto",
@@ -36,6 +37,7 @@ class VacuumOptions:
         "no vacuum is recorded, or if the log lost commits before a vacuum processed them; else "
         "lite",
         is_settable=True,
+        is_basic=True,
     )
     inventory: str | None = selection_option(
         None,
@@ -61,6 +63,7 @@ class VacuumOptions:
         "Keep the latest N versions readable",
         least=1,
         is_settable=True,
+        is_basic=True,
     )
     also_keep_for: tuple[str, ...] = selection_option(
         (),
@@ -109,6 +112,7 @@ class VacuumOptions:
         False,
         "Move files to _deltactl/quarantine/ instead of deleting them",
         is_settable=True,
+        is_basic=True,
     )
     quarantine_for_ms: DurationMs = safety_option(
         7 * DAY_MS,

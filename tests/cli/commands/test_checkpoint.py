@@ -251,7 +251,6 @@ def test_what_was_not_repaired_is_a_failure(cli: RunCli, table: TableBuilder) ->
         (["--version", "9"], 1, "no version 9"),
         (["--version", "-1"], 2, "--version"),
         (["--kind", "odd"], 2, "odd"),
-        (["--part-size", "8"], 2, "Rerun with --kind classic"),
         (["--kind", "multipart"], 2, "'auto', 'classic', 'v2'"),
         (["--check", "--cleanup"], 2, "--check and --cleanup cannot"),
         (

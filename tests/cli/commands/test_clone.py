@@ -105,7 +105,7 @@ def test_sync_copies_only_what_is_new(cli: RunCli, table: TableBuilder) -> None:
         (("--deep", "--version", "1", "--timestamp", "1d"), 2, "cannot be combined"),
         (("--shallow", "--sync"), 2, "--sync needs --deep"),
         (("--deep", "--no-note"), 2, "--no-note is for shallow clones"),
-        (("--deep", "--property", "x"), 2, "is not KEY=VALUE"),
+        (("--deep", "--property", "x"), 2, "--property: a key and a value are needed"),
         (("--deep", "--version", "9"), 1, "it has versions 0 to 2"),
         (("--deep", "--timestamp", "2001-01-01"), 1, "is before the first commit"),
         (("--deep", "--where", "id = 1"), 2, "id"),

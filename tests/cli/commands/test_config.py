@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.settings.file import find_config_files, load_config_file, matches_table
-from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
@@ -202,7 +202,7 @@ def test_a_setting_of_another_command_is_left_out_of_account(cli: RunCli, folder
 def test_a_setting_is_no_option_that_does_not_go_together(
     cli: RunCli, folder: Path, args: list[str]
 ) -> None:
-    write(folder / "deltactl.toml", '[checkpoint]\nkind = "classic"\nsidecar-size = 3\n')
+    write(folder / "deltactl.toml", '[checkpoint]\nkind = "classic"\ncompat = "plain"\n')
     make_table(folder / "t", {})
     assert cli("checkpoint", "t", *args).code == 0
     assert cli("checkpoint", "t", *args, "--kind", "auto").code == 2
@@ -236,10 +236,10 @@ def test_a_token_is_not_shown(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
-    options = {option.name for spec in SHOWN for option in doc_of(spec).options}
-    assert options >= SETTABLE
+    settings = build_group().list_settings()
+    assert settings == {it.name for spec in SHOWN for it in doc_of(spec).options if it.is_settable}
     harmful = {"yes", "force-retention", "include-unknown", "ignore-manifests", "purge"}
-    assert not SETTABLE & (harmful | {"max-orphan-fraction", "no-journal", "dry-run", "check"})
+    assert not settings & (harmful | {"max-orphan-fraction", "dry-run", "check"})
 
 
 def test_an_unknown_command_is_reported(cli: RunCli) -> None:

@@ -138,7 +138,6 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (("--schema-mode", "loose"), "loose"),
         (("--property", "x"), "KEY=VALUE"),
         (("--property", "delta.rowTracking.x=1"), "cannot set the property"),
-        (("--sync",), "--sync was removed: after a conversion, the directory belongs to the table"),
     ],
 )
 def test_wrong_options_end_with_exit_2(

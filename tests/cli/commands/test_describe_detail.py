@@ -138,10 +138,19 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
         return action
 
     root = str(tmp_path)
-    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    protocol = {
+        "protocol": {
+            "minReaderVersion": 1,
+            "minWriterVersion": 7,
+            "writerFeatures": ["clustering", "domainMetadata"],
+        }
+    }
+    columns = json.dumps({"clusteringColumns": [["id"]], "domainName": "delta.clustering"})
+    domain = {"domain": "delta.clustering", "configuration": columns, "removed": False}
     files = [file("a", 0, 9), file("b", 0, 9), file("c", 20, 29), add("d", 2048)]
-    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata("p"), *files)
-    ran = cli("describe-detail", root, "id", "--layout")
+    clustering = {"domainMetadata": domain}
+    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata(), clustering, *files)
+    ran = cli("describe-detail", root, "--layout")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.split("\n\n")[2] == (
         "lookups skip  now           after\n"
@@ -149,7 +158,7 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
         "  now: 4 files; after: 1 file, tile by id\n"
         "  1 file has no statistics of id, so lookups never skip them"
     )
-    found = json.loads(cli("describe-detail", root, "id", "--layout", "-o", "json").out)
+    found = json.loads(cli("describe-detail", root, "--layout", "-o", "json").out)
     assert found["result"]["layout"] == {
         "layout": "tile",
         "files_before": 4,
@@ -163,6 +172,5 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
             }
         ],
     }
-    assert cli("describe-detail", root, "id").code == 2
-    assert cli("describe-detail", root, "--layout").code == 2
-    assert cli("describe-detail", root, "p", "--layout").code == 2
+    write_commit(tmp_path / "plain", 0, info("CREATE TABLE"), protocol, metadata("p"))
+    assert cli("describe-detail", f"{root}/plain", "--layout").code == 2

@@ -124,8 +124,7 @@ def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--mode", "other"), "symlink_format_manifest"),
-        (("--scheme-map", "s3a"), "FROM=TO"),
+        (("--scheme-map", "s3a"), "--scheme-map: a key and a value are needed"),
         (("--where", "id = 1"), "id"),
         (("--ddl", "presto"), "presto"),
         (("--since", "-1"), "--since"),

@@ -6,8 +6,6 @@ import os
 import threading
 import time
 
-import typer
-
 import deltactl
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.session import Session
@@ -18,9 +16,8 @@ MOST_AT_ONCE: list[int] = []
 _LOCK = threading.Lock()
 
 
-def command(ctx: typer.Context, table: TableArgument) -> None:
+def command(session: Session, table: TableArgument) -> None:
     """Go round."""
-    session = Session.of(ctx)
     with _LOCK:
         RUNNING.append(table)
         MOST_AT_ONCE.append(len(RUNNING))

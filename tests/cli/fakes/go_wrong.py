@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass
 
 import deltactl
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.session import Session
+from deltactl.option_fields import execution_option
 
 
-def command(
-    ctx: typer.Context,
-    table: TableArgument,
-    raises: Annotated[str, typer.Option()] = "",
-    message: Annotated[str, typer.Option()] = "it broke",
-    hint: Annotated[str | None, typer.Option()] = None,
-    after_result: Annotated[bool, typer.Option("--after-result")] = False,
-) -> None:
+@dataclass(frozen=True)
+class Flags:
+    raises: str = execution_option("", "The error", metavar="NAME")
+    message: str = execution_option("it broke", "Its message", metavar="TEXT")
+    hint: str | None = execution_option(None, "Its hint", metavar="TEXT")
+    after_result: bool = execution_option(False, "Print a result first")
+
+
+def command(session: Session, table: TableArgument, flags: Flags) -> None:
     """Fail."""
-    session = Session.of(ctx)
-    if after_result:
+    if flags.after_result:
         session.output.emit(session.envelope(result={"part": 1}), render_table=lambda page: None)
-    if raises == "interrupt":
+    if flags.raises == "interrupt":
         raise KeyboardInterrupt
-    if not hasattr(deltactl, raises):
-        raise ZeroDivisionError(message)
-    raise getattr(deltactl, raises)(message, hint=hint)
+    if not hasattr(deltactl, flags.raises):
+        raise ZeroDivisionError(flags.message)
+    raise getattr(deltactl, flags.raises)(flags.message, hint=flags.hint)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
-from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.common import TableArgument, check_field, dry_run_field
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.session import Session
+from deltactl.option_fields import output_option
 
 
-def command(
-    ctx: typer.Context,
-    table: TableArgument,
-    dry_run: DryRunOption = False,
-    warn: Annotated[list[str] | None, typer.Option(help="Say this")] = None,
-    check: Annotated[bool, typer.Option("--check")] = False,
-) -> None:
+@dataclass(frozen=True)
+class Flags:
+    warn: tuple[str, ...] = output_option((), "Say this", metavar="TEXT")
+    check: bool = check_field("it is")
+    dry_run: bool = dry_run_field()
+
+
+def command(session: Session, table: TableArgument, flags: Flags) -> None:
     """Show facts about a table that is not there.
 
     A second paragraph of help.
     """
-    session = Session.of(ctx)
-    for text in warn or []:
+    for text in flags.warn:
         session.output.warn(text)
     logging.getLogger("deltactl.fake").info("looked closely")
     rows = [{"key": key, "value": value} for key, value in session.storage_options.items()]
@@ -35,7 +36,9 @@ def command(
             [Column("key"), Column("value", elastic=True)], [(r["key"], r["value"]) for r in rows]
         )
 
-    envelope = session.envelope(version_before=3, version_after=3, dry_run=dry_run, result=rows)
+    envelope = session.envelope(
+        version_before=3, version_after=3, dry_run=flags.dry_run, result=rows
+    )
     session.output.emit(envelope, render_table=render, rows=rows)
-    if check:
+    if flags.check:
         raise typer.Exit(3)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
 from deltactl.cli.session import Session
+from deltactl.option_fields import execution_option
 
 
-def command(
-    ctx: typer.Context,
-    orderly: Annotated[bool, typer.Option("--orderly")] = False,
-    deaf: Annotated[bool, typer.Option("--deaf")] = False,
-) -> None:
+@dataclass(frozen=True)
+class Flags:
+    orderly: bool = execution_option(False, "Stop in good order")
+    deaf: bool = execution_option(False, "Do not stop")
+
+
+def command(session: Session, flags: Flags) -> None:
     """Wait."""
-    session = Session.of(ctx)
-    if not orderly:
+    if not flags.orderly:
         typer.echo("ready")
         time.sleep(30)
         return
     with session.cancellation() as cancellation:
         typer.echo("ready")
         cancellation.token.wait(30)
-        if deaf:
+        if flags.deaf:
             typer.echo("deaf")
             time.sleep(30)
         cancellation.raise_if_cancelled("stopped in good order")

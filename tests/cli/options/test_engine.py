@@ -216,8 +216,8 @@ def test_a_dry_run_repeats_no_secret(cli: RunCli, table: Path) -> None:
 def test_commands_without_tasks_know_no_engine(cli: RunCli, table: Path) -> None:
     ran = cli("describe-detail", "events", "--engine", "spark")
     assert ran.code == 2
-    assert "--engine" not in cli("describe-detail", "--help").out
-    helped = cli("optimize", "--help").out
+    assert "--engine" not in cli("describe-detail", "--help-all").out
+    helped = cli("optimize", "--help-all").out
     for option in ("--engine", "--spark-threshold", "--master", "--spark-remote", "--spark-conf"):
         assert option in helped
 

@@ -106,17 +106,19 @@ def test_the_library_reads_keywords_and_the_command_line_flags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "keyword", "flag"),
+    ("command", "text", "keyword", "flag"),
     [
-        (lambda: option("force_retention", True), "force_retention=True", "--force-retention"),
-        (lambda: option("note", False), "note=False", "--no-note"),
-        (lambda: option("deep", False), "deep=False", "--shallow"),
-        (lambda: option("kind", "classic"), "kind='classic'", "--kind classic"),
-        (lambda: option("version"), "version", "--to-version"),
-        (lambda: option("need"), "need", "--if-needed"),
+        ("vacuum", lambda: option("quarantine", True), "quarantine=True", "--quarantine"),
+        ("clone", lambda: option("note", False), "note=False", "--no-note"),
+        ("clone", lambda: option("deep", False), "deep=False", "--shallow"),
+        ("checkpoint", lambda: option("kind", "v2"), "kind='v2'", "--kind v2"),
+        ("restore", lambda: option("version"), "version", "--to-version"),
+        ("clone", lambda: option("version"), "version", "--version"),
+        ("vacuum", lambda: option("need"), "need", "--if-needed"),
+        ("convert", lambda: option("unheard_of"), "unheard_of", "--unheard-of"),
     ],
 )
-def test_values(text: Callable[[], str], keyword: str, flag: str) -> None:
+def test_values(command: str, text: Callable[[], str], keyword: str, flag: str) -> None:
     assert text() == keyword
-    with options_spelled(lambda name, value: spell_flag(options("restore"), name, value)):
+    with options_spelled(lambda name, value: spell_flag(options(command), name, value)):
         assert text() == flag

@@ -5,31 +5,27 @@ import pytest
 from deltactl.cli.settings.sources import (
     EnvironmentSource,
     Origin,
-    Resolved,
+    Setting,
+    find_setting,
     parse_flag,
-    resolve_setting,
     variable_name,
 )
 from deltactl.errors import UsageError
-from deltactl.units import parse_size
 
 
-def resolve(flag: int | None, environ: dict[str, str]) -> Resolved[int]:
-    sources = [EnvironmentSource(environ)]
-    return resolve_setting("target-size", flag, parse=parse_size, default=7, sources=sources)
+def find(environ: dict[str, str]) -> Setting | None:
+    return find_setting([EnvironmentSource(environ), EnvironmentSource(OTHER)], "target-size")
 
 
-def test_flag_beats_environment_beats_default() -> None:
-    environ = {"DELTACTL_TARGET_SIZE": "1KiB"}
-    assert resolve(5, environ) == Resolved(5, Origin.FLAG, "--target-size")
-    assert resolve(None, environ) == Resolved(1024, Origin.ENVIRONMENT, "DELTACTL_TARGET_SIZE")
-    assert resolve(None, {}) == Resolved(7, Origin.DEFAULT, "default")
-    assert resolve(None, {"DELTACTL_TARGET_SIZE": ""}).origin is Origin.DEFAULT
+OTHER = {"DELTACTL_TARGET_SIZE": "7GiB"}
 
 
-def test_an_error_names_the_variable() -> None:
-    with pytest.raises(UsageError, match=r"^DELTACTL_TARGET_SIZE: size '12' has no unit$"):
-        resolve(None, {"DELTACTL_TARGET_SIZE": "12"})
+def test_the_first_source_that_has_a_value_applies() -> None:
+    found = find({"DELTACTL_TARGET_SIZE": "1KiB"})
+    assert found == Setting("DELTACTL_TARGET_SIZE", "1KiB", Origin.ENVIRONMENT)
+    empty = find({"DELTACTL_TARGET_SIZE": ""})
+    assert empty is not None and empty.text == "7GiB"
+    assert find_setting([EnvironmentSource({})], "target-size") is None
 
 
 def test_a_variable_has_the_prefix_of_the_program() -> None:

@@ -284,10 +284,18 @@ def test_versions_and_operations(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, info("MERGE"))
     assert versions(read(tmp_path, first_version=2, last_version=4)) == [4, 3, 2]
     assert versions(read(tmp_path, last_version=99, first_version=4)) == [5, 4]
-    assert versions(read(tmp_path, operations=["merge", "Create Table"])) == [3, 0]
+    assert versions(
+        read(
+            tmp_path,
+            operations=(
+                "merge",
+                "Create Table",
+            ),
+        )
+    ) == [3, 0]
     store = open_store(str(tmp_path))
     found = read_history(
-        CommitReader(store), list_log(store), Selection(limit=2, operations=["WRITE"])
+        CommitReader(store), list_log(store), Selection(limit=2, operations=("WRITE",))
     )
     assert (versions(found.rows), found.num_unread) == ([5, 4], 4)
 

@@ -31,7 +31,7 @@ from deltactl.protocol.column_names import Columns
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 
-def survey_layout(snapshot: Snapshot, columns: Columns | None) -> LayoutReport:
+def survey_layout(snapshot: Snapshot, columns: Columns | None = None) -> LayoutReport:
     """Estimate how many files a lookup skips.
 
     The columns are the given ones, else the clustering columns of the table, else those of the tags

@@ -1,0 +1,93 @@
+"""A new option is one field and one use of it; everything else is made from the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.app import build_group
+from deltactl.cli.command_table import COMMANDS, CommandSpec
+from deltactl.cli.reference.install import Shell
+from deltactl.cli.reference.program import describe_program
+from deltactl.errors import UsageError
+from deltactl.keywords import build_options
+from dev.completions import render_completion
+from dev.keyword_types import render_class
+from dev.manual import render_manual
+from dev.reference_pages import render_command
+from tests.cli.conftest import RunCli
+from tests.cli.fakes.optimize import MoreOptions
+
+SPECS = (
+    CommandSpec("optimize", "Leave room", package="tests.cli.fakes", has_engine=True),
+    *(spec for spec in COMMANDS if spec.name == "config"),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "said"),
+    [
+        ((), None, "warning: 4096 bytes in t\n"),
+        (("--spare-size", "1KiB"), "2KiB", "warning: 1024 bytes in t\n"),
+        ((), "2KiB", "warning: 2048 bytes in t\n"),
+        (("--spare-size", "1"), None, "error: --spare-size: size '1' has no unit\n"),
+        ((), "1", "error: DELTACTL_SPARE_SIZE: size '1' has no unit\n"),
+    ],
+)
+def test_the_command_line_takes_it(
+    cli: RunCli,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    variable: str | None,
+    said: str,
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("DELTACTL_SPARE_SIZE", variable)
+    assert cli("optimize", "t", *words, specs=SPECS).err.startswith(said)
+
+
+def test_a_file_of_settings_sets_it(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "deltactl.toml"
+    file.write_text('[profiles.x]\ntables = ["t"]\n[profiles.x.optimize]\nspare-size = "3KiB"\n')
+    monkeypatch.setenv("DELTACTL_CONFIG", str(file))
+    assert cli("optimize", "t", specs=SPECS).err == "warning: 3072 bytes in t\n"
+    assert cli("optimize", "u", specs=SPECS).err == "warning: 4096 bytes in u\n"
+
+
+def test_config_shows_it(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def shown() -> list[str]:
+        lines = cli("config", specs=SPECS).out.splitlines()
+        return next(line.split() for line in lines if "spare-size" in line)
+
+    assert shown() == ["optimize", "spare-size", "4KiB", "default"]
+    monkeypatch.setenv("DELTACTL_SPARE_SIZE", "2KiB")
+    where = ["environment", "DELTACTL_SPARE_SIZE"]
+    assert shown() == ["optimize", "spare-size", "2KiB", *where]
+
+
+def test_help_pages_and_completions_have_it(cli: RunCli) -> None:
+    assert "--spare-size SIZE" in cli("optimize", "--help-all", specs=SPECS).out
+    program = describe_program(build_group(SPECS))
+    manual = render_manual(program)["deltactl-optimize.1"]
+    assert "Leave this much room [default: 4KiB]" in manual
+    assert "DELTACTL_SPARE_SIZE" in manual
+    for shell in Shell:
+        assert "spare-size" in render_completion(shell, program)
+    (page,) = (render_command(doc) for _, doc in program.commands if doc.name == "optimize")
+    assert "`--spare-size` `SIZE`" in page
+
+
+def test_the_library_takes_it() -> None:
+    assert build_options(MoreOptions, None, {"spare_bytes": "1KiB"}).spare_bytes == 1024
+    with pytest.raises(UsageError, match=r"^spare_bytes: size '1' has no unit$"):
+        build_options(MoreOptions, None, {"spare_bytes": "1"})
+    assert "    spare_bytes: int | str\n" in render_class("MoreKeywords", MoreOptions, {}) + "\n"
+
+
+def test_other_commands_do_not_take_it(cli: RunCli) -> None:
+    assert cli("optimize", "t", "--spare-size", "1KiB").code == 2
