@@ -155,12 +155,12 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
     assert ran.out.split("\n\n")[2] == (
         "lookups skip  now           after\n"
         "  id          33%  #######     0%\n"
-        "  now: 4 files; after: 1 file, tile by id\n"
+        "  now: 4 files; after: 1 file, hilbert by id\n"
         "  1 file has no statistics of id, so lookups never skip them"
     )
     found = json.loads(cli("describe-detail", root, "--layout", "-o", "json").out)
     assert found["result"]["layout"] == {
-        "layout": "tile",
+        "layout": "hilbert",
         "files_before": 4,
         "files_after": 1,
         "columns": [

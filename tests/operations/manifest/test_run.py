@@ -451,7 +451,6 @@ def test_a_look_changes_nothing_and_sees_everything(look: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": "other"},
         {"version": -1},
         {"since": 3, "version": 2},
         {"schemes": {"s3a://": "s3"}},
