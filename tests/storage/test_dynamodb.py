@@ -316,7 +316,8 @@ def test_from_the_command_line(
     assert sorted(items_of(log_store, proxy)) == [commit_name(2), commit_name(5)]
     monkeypatch.setenv("DELTACTL_LOG_STORE", "zookeeper")
     assert run(["optimize", uri, *options]) == 2
-    assert "DELTACTL_LOG_STORE: 'zookeeper' is not a log store" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "DELTACTL_LOG_STORE: 'zookeeper' is not a value of --log-store" in said
 
 
 def test_entries_and_an_external_store_by_hand(
