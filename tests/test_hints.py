@@ -40,7 +40,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def is_hint_name(name: str) -> bool:
-    return name == "hint" or name.endswith("_HINT")
+    return name in ("hint", "how_to_give", "how_to_renew") or name.endswith("_HINT")
 
 
 def is_text(value: ast.expr) -> bool:
@@ -98,7 +98,7 @@ def texts_of(value: ast.expr) -> Iterator[str]:
             yield from reduce(joined, parts, [""])
         case ast.BinOp(left=first, op=ast.Add(), right=second):
             yield from map("".join, product(texts_of(first), texts_of(second)))
-        case ast.Name(id="hint") | ast.Attribute(attr="hint"):
+        case ast.Name(id="hint") | ast.Attribute(attr="hint" | "how_to_give" | "how_to_renew"):
             pass  # Handed on: its texts are found where it is made.
         case _:
             for member in members_of(value):
@@ -118,7 +118,9 @@ def members_of(value: ast.expr) -> Sequence[ast.expr]:
             return items
         case ast.Subscript(value=ast.Name() as table):
             return [table]
-        case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name in values_by_name():
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
+            name in values_by_name()
+        ):
             return values_by_name()[name]
         case _:
             raise ValueError(f"unknown form of a hint: {ast.unparse(value)}")
@@ -127,7 +129,7 @@ def members_of(value: ast.expr) -> Sequence[ast.expr]:
 def values_of(node: ast.AST) -> Iterator[ast.expr]:
     """Yield the expressions of the hints that a node gives."""
     match node:
-        case ast.keyword(arg="hint", value=value):
+        case ast.keyword(arg="hint" | "how_to_give" | "how_to_renew", value=value):
             yield value
         case (
             ast.Assign(targets=[ast.Name(id=name)], value=value)

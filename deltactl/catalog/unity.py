@@ -184,7 +184,7 @@ class UnityCatalog:
         if answer.status == HTTPStatus.UNAUTHORIZED:
             raise AccessDeniedError(
                 f"cannot {what}: {self._title} refused the token: {answer.message}",
-                hint="The token may have expired. Set DATABRICKS_TOKEN to a new one, or "
+                hint="Set DATABRICKS_TOKEN to a new token (the present one may have expired), or "
                 "DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET; on Spark, set them on the "
                 "executors too.",
             )

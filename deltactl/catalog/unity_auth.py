@@ -49,9 +49,8 @@ def read_profile(found: Mapping[str, Found], environ: Mapping[str, str]) -> dict
         raise UsageError(f"{path} cannot be read: {type(error).__name__}") from None
     section = "DEFAULT" if named is None else named.value
     if named is not None and section not in (*parser.sections(), "DEFAULT"):
-        raise UsageError(
-            f"{path} has no profile {section!r}", hint=f"{named.place} names it: correct the name."
-        )
+        hint = f"Correct the name in {named.place}."
+        raise UsageError(f"{path} has no profile {section!r}", hint=hint)
     values = parser[section]
     return {
         ours: Found(values[theirs], f"{path}: {section}.{theirs}")

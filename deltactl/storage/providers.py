@@ -89,7 +89,7 @@ S3: Final = Provider(
         "the role of this machine or container",
         how_to_give="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE. For a public "
         "bucket, give the storage option anon=true.",
-        how_to_renew="Sign in again (`aws sso login`), or set a new AWS_SESSION_TOKEN.",
+        how_to_renew="Run `aws sso login`, or set a new AWS_SESSION_TOKEN.",
         to_list="s3:ListBucket on the bucket",
         to_read="s3:GetObject on the files of the table",
         to_write="s3:PutObject on the files of the table",

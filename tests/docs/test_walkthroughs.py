@@ -72,24 +72,11 @@ def new_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Store]:
     return cast("Callable[[Path], Store]", make)
 
 
-@pytest.mark.parametrize(
-    "promise",
-    [p for p in conformance.PROMISES if p is not conformance.replaces_whole_or_not_at_all],
-    ids=lambda promise: promise.__name__,
-)
+@pytest.mark.parametrize("promise", conformance.PROMISES, ids=lambda promise: promise.__name__)
 def test_the_store_of_the_walkthrough_passes_the_conformance_suite(
     promise: Callable[[Store], None], new_store: Callable[[Path], Store], tmp_path: Path
 ) -> None:
     promise(new_store(tmp_path))
-
-
-# What fsspec opens for writing in memory cannot be thrown away again.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_suite_shows_that_the_store_is_not_fit(
-    new_store: Callable[[Path], Store], tmp_path: Path
-) -> None:
-    with pytest.raises(AssertionError):
-        conformance.replaces_whole_or_not_at_all(new_store(tmp_path))
 
 
 def evaluate_items(code: Block, names: Mapping[str, Any]) -> dict[str, Any]:

@@ -160,7 +160,9 @@ def test_side_by_side_with_delta_rs(
     assert looking.snapshot().version == 5
     proxy.clear()
     assert table.optimize(dry_run=True).version_before == 5
+    assert ids_of(table) == [0, 0, 1, 1, 2, 2, 3]
     assert proxy.find("PUT|DELETE|POST", "") == []
+    assert table.checkpoint().plan.version == 6
     assert ids_of(table) == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
     items = items_of(log_store, proxy)
     assert sorted(items) == [commit_name(version) for version in range(7)]

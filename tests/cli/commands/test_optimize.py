@@ -96,7 +96,7 @@ def test_the_command_to_type_next(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "--check", "--where", "p = 'a b'", *secret, "--dry-run")
     last = ran.out.splitlines()[-1]
     assert last == (
-        """  deltactl optimize events --where 'p = '"'"'a b'"'"'' """
+        """  deltactl optimize events --where "p = 'a b'" """
         "--storage-option key=... --storage-option=token=..."
     )
     assert "hunter2" not in ran.out + ran.err

@@ -222,7 +222,7 @@ def test_the_command_is_exact_and_without_secrets(cli: RunCli, table: TableBuild
     assert cli(*args).code == 0
     assert "hush" not in Path("r.html").read_text()
     told = (
-        "deltactl -q optimize t --where 'p = '\"'\"'a b'\"'\"''{} --storage-option secret=... "
+        "deltactl -q optimize t --where \"p = 'a b'\"{} --storage-option secret=... "
         "--storage-option=token=... --spark-conf a.password=... --report=r.html"
     )
     assert codes(read_page()) == [told.format(" --dry-run"), told.format("")]
