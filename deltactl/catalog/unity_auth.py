@@ -116,7 +116,8 @@ def _sdk_headers(address: str, profile: str | None) -> Headers:
     from databricks.sdk.core import Config
 
     try:
-        config = Config(host=address, profile=profile)
+        # Without a limit it tries for five minutes to reach a host that does not answer.
+        config = Config(host=address, profile=profile, retry_timeout_seconds=30)
     except ValueError as error:
         raise AccessDeniedError(
             f"there are no credentials for {address}",

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import importlib.machinery
 import logging
 import pickle
 import socket
+import sys
+import types
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from deltactl.catalog import http
 from deltactl.catalog.names import parse_name
 from deltactl.catalog.open import Located, list_tables, locate
+from deltactl.catalog.unity_auth import choose_headers
 from deltactl.errors import (
     AccessDeniedError,
     DeltactlError,
@@ -228,3 +232,33 @@ def test_answers_of_another_server(unity: UnityStub) -> None:
     unity.tables["main.sales.orders"] = {"columns": [1]}
     assert isinstance(refusal(unity), StorageError)
     assert parse_name(NAME).parts == ("main", "sales", "orders")
+
+
+def test_the_sdk_of_databricks_authorizes_if_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Config:
+        def __init__(self, *, host: str, profile: str | None, retry_timeout_seconds: int) -> None:
+            if profile == "none":
+                raise ValueError("cannot configure default credentials")
+            self.host = host
+
+        def authenticate(self) -> dict[str, str]:
+            return {"Authorization": "Bearer of-the-sdk"}
+
+    core = types.ModuleType("databricks.sdk.core")
+    core.Config = Config  # type: ignore[attr-defined]
+    for name in ("databricks", "databricks.sdk"):
+        package = types.ModuleType(name)
+        package.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        monkeypatch.setitem(sys.modules, name, package)
+    monkeypatch.setitem(sys.modules, "databricks.sdk.core", core)
+    address = "https://x.cloud.databricks.com"
+    headers = choose_headers(address, {}, allow_http=False)
+    assert headers() == {"Authorization": "Bearer of-the-sdk"}
+    with pytest.raises(AccessDeniedError, match="no credentials"):
+        choose_headers(address, {"profile": "none"}, allow_http=False)
+    # A token needs no SDK, and other servers may need nothing.
+    given = choose_headers(address, {"token": "mine"}, allow_http=False)
+    assert given() == {"Authorization": "Bearer mine"}
+    assert choose_headers("https://unity.example", {}, allow_http=False)() == {}
