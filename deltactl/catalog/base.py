@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from itertools import islice
+from typing import Final, Literal, Protocol, TypeAlias
 
-from deltactl.catalog.names import TableName
+from deltactl.catalog.names import TableName, nearest_names
+from deltactl.errors import NotATableError, StorageError
 from deltactl.storage.vended import Credentials
 
 Operation: TypeAlias = Literal["READ", "READ_WRITE"]
+_NAMES_COMPARED: Final = 200  # of two pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class TableAddress:
         table_type: as the catalog spells it: MANAGED, EXTERNAL, VIEW, ...
         table_format: in upper case: DELTA, PARQUET, ...; empty if unknown.
         location: the address of the table's directory; empty for views.
+        is_symlink: whether the catalog has the manifests of the table, not the table.
         owner: a user or group.
         columns: pairs of name and type; empty if the catalog does not know them.
         properties: of the table in the catalog.
@@ -39,6 +43,7 @@ class TableAddress:
     columns: tuple[tuple[str, str], ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     other_names: tuple[str, ...] = ()
+    is_symlink: bool = False
 
     def to_dict(self) -> dict[str, str | None]:
         """Return what describe-detail shows beside the log."""
@@ -88,3 +93,16 @@ class Catalog(Protocol):
         Raises:
             AccessDeniedError, StorageError: as for ``resolve``.
         """
+
+
+def no_table(catalog: Catalog, title: str, name: TableName) -> NotATableError:
+    """Return the error for a name that a catalog does not have; it has similar names."""
+    every = name.with_parts(*name.parts[:-1], "*")
+    try:
+        others = [each.name for each in islice(catalog.list(every), _NAMES_COMPARED)]
+    except StorageError:
+        others = []
+    return NotATableError(
+        f"{title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
+        hint=f"Check the name, or list the tables: deltactl describe-detail '{every}'.",
+    )

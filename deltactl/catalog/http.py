@@ -114,6 +114,11 @@ class HttpClient:
         return found
 
 
+def allows_http(settings: Mapping[str, str]) -> bool:
+    """Return whether the settings of a catalog allow http to other machines."""
+    return settings.get("allow-http", "").lower() in ("true", "1", "yes", "on")
+
+
 def ensure_safe(address: str, *, allow_http: bool) -> None:
     """Refuse an address to which a token would be sent in plain text.
 
@@ -129,9 +134,9 @@ def ensure_safe(address: str, *, allow_http: bool) -> None:
         )
     if parts.scheme == "http" and parts.hostname not in _LOCAL and not allow_http:
         raise SafetyError(
-            f"the catalog at http://{parts.hostname} would get the token without encryption",
+            f"the catalog at http://{parts.hostname} would get tokens without encryption",
             hint="Use https://. For a network that nobody else can read, set allow-http = true in "
-            "the section of the catalog in deltactl.toml, or the variable UNITY_ALLOW_HTTP_URL.",
+            "the section of the catalog in deltactl.toml.",
         )
 
 

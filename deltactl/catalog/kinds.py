@@ -14,14 +14,16 @@ from typing import Final
 class Setting:
     """A setting of a catalog: ``key`` in a section of deltactl.toml, and environment variables.
 
-    The names of the variables in lower case are storage options. Workers get what is ``sent`` to
-    them; the rest they find on their own machine.
+    The names of the variables in lower case are storage options. ``option`` is a storage option
+    that the catalog and the storage share. Workers get what is ``sent`` to them; the rest they find
+    on their own machine.
     """
 
     key: str
-    variables: tuple[str, ...]
+    variables: tuple[str, ...] = ()
     is_secret: bool = False
     is_sent: bool = False
+    option: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class CatalogKind:
         place: what a name may have before the first slash: a server or an account.
         parts: of a name, separated by dots.
         settings: all settings.
+        gives_credentials: whether it may give credentials for the storage.
     """
 
     title: str
@@ -42,6 +45,7 @@ class CatalogKind:
     place: str
     parts: tuple[str, ...]
     settings: tuple[Setting, ...]
+    gives_credentials: bool = False
 
     def syntax(self, scheme: str) -> str:
         """Return the form of a name, such as ``uc://CATALOG.SCHEMA.TABLE``."""
@@ -53,6 +57,7 @@ UNITY: Final = CatalogKind(
     module="deltactl.catalog.unity",
     place="",
     parts=("CATALOG", "SCHEMA", "TABLE"),
+    gives_credentials=True,
     # Source: delta-rs and the unified authentication of Databricks.
     settings=(
         Setting(
@@ -75,5 +80,22 @@ UNITY: Final = CatalogKind(
     ),
 )
 
-KINDS: Final[dict[str, CatalogKind]] = {"uc": UNITY}
+GLUE: Final = CatalogKind(
+    title="AWS Glue",
+    module="deltactl.catalog.glue",
+    place="CATALOG_ID",
+    parts=("DATABASE", "TABLE"),
+    # botocore finds all others in its own files and variables.
+    settings=(
+        Setting("region", ("AWS_REGION", "AWS_DEFAULT_REGION"), option="region"),
+        Setting("profile", ("AWS_PROFILE",), option="profile"),
+        Setting("endpoint-url", ("AWS_ENDPOINT_URL_GLUE",)),
+        Setting("key", option="key"),
+        Setting("secret", option="secret", is_secret=True),
+        Setting("session-token", option="token", is_secret=True),
+        Setting("allow-http", ("AWS_ALLOW_HTTP",)),
+    ),
+)
+
+KINDS: Final[dict[str, CatalogKind]] = {"uc": UNITY, "glue": GLUE}
 """The row of each scheme."""

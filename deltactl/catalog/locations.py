@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from deltactl.catalog.base import TableAddress
 from deltactl.errors import UnsupportedFeatureError
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.names import parse_scheme
+
+_MARKS: Final = ("spark.sql.sources.provider", "table_type", "classification")
+_SYMLINK: Final = "SymlinkTextInputFormat"
 
 # Spark writes such a location if the real one is in the properties of the SerDe.
 _PLACEHOLDER: Final = "-__placeholder__"
@@ -17,12 +23,40 @@ def is_delta(*marks: str | None) -> bool:
 
 
 def choose_location(*fields: str | None) -> str:
-    """Return the first field that is set; an empty string if none is.
-
-    For Glue and Hive the order is the ``path`` of the SerDe, the ``path`` of the table, and the
-    location of its storage descriptor.
-    """
+    """Return the first field that is set; an empty string if none is."""
     return next((field.strip() for field in fields if field and field.strip()), "")
+
+
+def read_table(
+    name: str,
+    catalog: str,
+    found: Mapping[str, Any],
+    columns: Sequence[tuple[str, str]],
+) -> TableAddress:
+    """Return what Hive says of a table, with the names of fields that Glue has.
+
+    The path of the SerDe comes before that of the table, and before the location.
+    """
+    storage: Mapping[str, Any] = found.get("StorageDescriptor") or {}
+    properties = dict(found.get("Parameters") or {})
+    serde = (storage.get("SerdeInfo") or {}).get("Parameters") or {}
+    marks = [properties[mark] for mark in _MARKS if properties.get(mark)]
+    reader, location = str(storage.get("InputFormat") or ""), storage.get("Location")
+    kind = "DELTA" if is_delta(*marks) else (marks or [reader.rpartition(".")[2]])[0].upper()
+    place = choose_location(serde.get("path"), properties.get("path"), location)
+    is_symlink = reader.endswith(_SYMLINK) and place.rstrip("/").endswith("/" + MANIFEST_DIR)
+    return TableAddress(
+        name,
+        catalog,
+        None,
+        str(found.get("TableType") or ""),
+        "DELTA" if is_symlink else kind,
+        place.rstrip("/").removesuffix("/" + MANIFEST_DIR) if is_symlink else place,
+        found.get("Owner"),
+        tuple(columns),
+        properties,
+        is_symlink=is_symlink,
+    )
 
 
 def ensure_usable(name: str, location: str) -> None:

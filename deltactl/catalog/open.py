@@ -31,6 +31,8 @@ class Located:
         """Return that the user's own credentials are used, if a catalog gave none."""
         if self.entry is None or is_local_uri(self.uri) or isinstance(self.options, VendedOptions):
             return None
+        if not KINDS[self.entry.name.partition("://")[0]].gives_credentials:
+            return None
         return f"{self.entry.catalog} gives no credentials: your own credentials are used"
 
 

@@ -42,7 +42,7 @@ def find_settings(
     kind = KINDS[name.scheme]
     found: dict[str, Found] = {}
     for source in (
-        _from_variables(kind, {key.upper(): value for key, value in options.items()}, "option "),
+        _from_options(kind, options),
         _from_variables(kind, environ, ""),
         *(
             _from_section(kind, section, options, environ)
@@ -92,6 +92,16 @@ def _from_variables(kind: CatalogKind, source: Mapping[str, str], place: str) ->
             if source.get(variable):
                 found.setdefault(setting.key, Found(source[variable], place + variable))
     return found
+
+
+def _from_options(kind: CatalogKind, options: Mapping[str, str]) -> dict[str, Found]:
+    found = _from_variables(kind, {key.upper(): options[key] for key in options}, "option ")
+    shared = {
+        setting.key: Found(options[setting.option], f"option {setting.option}")
+        for setting in kind.settings
+        if options.get(setting.option)
+    }
+    return {**shared, **found}
 
 
 def _from_section(

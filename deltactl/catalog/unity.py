@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from itertools import islice
 from typing import Any, Final
 
-from deltactl.catalog.base import Operation, TableAddress
-from deltactl.catalog.http import Answer, HttpClient
+from deltactl.catalog.base import Operation, TableAddress, no_table
+from deltactl.catalog.http import Answer, HttpClient, allows_http
 from deltactl.catalog.locations import choose_location, is_delta
-from deltactl.catalog.names import TableName, nearest_names
+from deltactl.catalog.names import TableName
 from deltactl.catalog.unity_auth import choose_headers, read_profile
-from deltactl.errors import MALFORMED, AccessDeniedError, NotATableError, StorageError, UsageError
+from deltactl.errors import MALFORMED, AccessDeniedError, StorageError, UsageError
 from deltactl.storage.vended import Credentials
 
 _API: Final = "/api/2.1/unity-catalog"
 _PAGE_TABLES: Final = 100
-_NAMES_COMPARED: Final = 1000
 _NEVER_ISSUED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.NOT_IMPLEMENTED)
 _OPTIONS: Final[Mapping[str, str]] = {
     "s3.access-key-id": "key",
@@ -58,7 +56,7 @@ def connect(place: str, settings: Mapping[str, str]) -> UnityCatalog:
             "[catalog.uc] of deltactl.toml.",
         )
     address = (host if "://" in host else f"https://{host}").rstrip("/").removesuffix(_API)
-    allow_http = settings.get("allow-http", "").lower() in ("true", "1", "yes", "on")
+    allow_http = allows_http(settings)
     headers = choose_headers(address, settings, allow_http=allow_http)
     return UnityCatalog(HttpClient(address + _API, headers, allow_http=allow_http), address)
 
@@ -75,7 +73,7 @@ class UnityCatalog:
         """Return the table of a name; see ``Catalog.resolve``."""
         answer = self._http.get(f"/tables/{'.'.join(name.parts)}")
         if answer.status == HTTPStatus.NOT_FOUND and answer.has_error_body:
-            raise self._no_table(name)
+            raise no_table(self, self._title, name)
         catalog, schema, _ = name.parts
         self._ensure_ok(
             answer,
@@ -168,15 +166,6 @@ class UnityCatalog:
             )
         except MALFORMED as error:
             raise StorageError(f"{self._title} describes {name} in an unknown form") from error
-
-    def _no_table(self, name: TableName) -> NotATableError:
-        catalog, schema, table = name.parts
-        every = name.with_parts(catalog, schema, "*")
-        others = [each.name for each in islice(self.list(every), _NAMES_COMPARED)]
-        return NotATableError(
-            f"{self._title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
-            hint=f"Check the name, or list the tables: deltactl describe-detail '{every}'.",
-        )
 
     def _ensure_ok(self, answer: Answer, what: str, privileges: str) -> None:
         if answer.is_ok and isinstance(answer.body, dict):

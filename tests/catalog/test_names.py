@@ -11,8 +11,7 @@ from deltactl.errors import UsageError
 from deltactl.storage.names import CATALOG_SCHEMES, is_table_name
 
 KINDS: dict[str, CatalogKind] = {
-    "uc": UNITY,
-    "glue": replace(UNITY, place="CATALOG_ID", parts=("DATABASE", "TABLE")),
+    **ALL_KINDS,
     "hive": replace(UNITY, place="HOST:PORT", parts=("DATABASE", "TABLE")),
 }
 
