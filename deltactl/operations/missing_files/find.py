@@ -94,7 +94,7 @@ def _without_listed(
 ) -> Iterator[pa.Table]:
     """Omit files that are in a listing, if there are many; other files are checked singly."""
     names: pa.ChunkedArray | None = None
-    for group in _grouped(batches):
+    for group in _grouped(batches, _ROWS_AT_ONCE):  # each lookup needs time for all names
         if names is None and group.num_rows < _FEWEST_TO_LIST:
             yield group
             continue
@@ -108,12 +108,12 @@ def _without_listed(
         yield group.filter(pc.invert(known))
 
 
-def _grouped(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield fewer and larger batches, because each lookup needs time for all names."""
+def _grouped(batches: Iterable[pa.Table], num_rows: int) -> Iterator[pa.Table]:
+    """Yield fewer and larger batches."""
     waiting: list[pa.Table] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(table.num_rows for table in waiting) >= _ROWS_AT_ONCE:
+        if sum(table.num_rows for table in waiting) >= num_rows:
             yield pa.concat_tables(waiting)
             waiting = []
     if waiting:
@@ -148,27 +148,17 @@ def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterat
 
 def _make_tasks(store: Store, batches: Iterable[pa.Table]) -> Iterator[PresenceTask]:
     vectors: list[pa.Table] = []
-    waiting: list[pa.Table] = []
-    num_waiting = 0
-    for batch in batches:
-        waiting.append(batch.select(["path", "size_bytes"]))
-        num_waiting += batch.num_rows
-        if batch["deletion_vector"].null_count < batch.num_rows:
-            vectors.append(_vector_sizes(batch["deletion_vector"]))
-        if num_waiting >= _FILES_A_TASK:
-            yield from _cut(store, waiting)
-            waiting, num_waiting = [], 0
-    yield from _cut(store, waiting)
+    for group in _grouped(batches, _FILES_A_TASK):
+        if group["deletion_vector"].null_count < group.num_rows:
+            vectors.append(_vector_sizes(group["deletion_vector"]))
+        yield from _cut(store, group.select(["path", "size_bytes"]))
     if vectors:
         largest = pa.concat_tables(vectors).group_by("path").aggregate([("size_bytes", "max")])
         largest = largest.rename_columns({"size_bytes_max": "size_bytes"})
-        yield from _cut(store, [largest], at_least=True)
+        yield from _cut(store, largest, at_least=True)
 
 
-def _cut(store: Store, tables: list[pa.Table], *, at_least: bool = False) -> Iterator[PresenceTask]:
-    if not tables:
-        return
-    table = pa.concat_tables(tables)
+def _cut(store: Store, table: pa.Table, *, at_least: bool = False) -> Iterator[PresenceTask]:
     if not is_local_uri(store.uri):
         table = table.sort_by("path")  # adjacent names are found in one page of a listing
     for start in range(0, table.num_rows, _FILES_A_TASK):
