@@ -29,7 +29,10 @@ from tests.support.table_builder import (
     z85,
 )
 
-COMMANDS = ("optimize", "describe-history", "describe-detail", "vacuum")
+COMMANDS = (
+    "check", "checkpoint", "describe-detail", "describe-history", "generate-manifest", "optimize",
+    "vacuum",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -94,13 +94,6 @@ def test_who_finds_a_lease_held(cli: RunCli, table: TableBuilder, command: str) 
     assert cli(command, "t", "--no-lease").code == 0
 
 
-def test_an_expired_lease_is_taken_over(cli: RunCli, table: TableBuilder) -> None:
-    assert isinstance(table.store, LocalStore)
-    hold(table.store, "optimize", expires_in_ms=0)
-    assert cli("optimize", "t").code == 0
-    assert own_files() == ["runs/optimize.json"]
-
-
 @pytest.mark.parametrize("look", ["--dry-run", "--check"])
 def test_looks_write_nothing(cli: RunCli, table: TableBuilder, look: str) -> None:
     for command in ("optimize", "vacuum", "checkpoint", "generate-manifest"):
@@ -189,15 +182,6 @@ def test_a_failed_run_gives_its_lease_back_and_is_not_written_down(
 ) -> None:
     assert cli("optimize", "t", "--where", "id = 1").code == 2
     assert own_files() == []
-
-
-def test_a_folder_that_cannot_be_written_does_not_stop_a_run(
-    cli: RunCli, table: TableBuilder
-) -> None:
-    Path("t", "_deltactl").write_text("in the way")
-    ran = cli("optimize", "t")
-    assert ran.code == 0
-    assert "warning: this run has no lease, so another run may start meanwhile: " in ran.err
 
 
 def test_a_signal_gives_the_lease_back(

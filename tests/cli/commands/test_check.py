@@ -105,14 +105,6 @@ def test_a_version_and_a_sample(cli: RunCli, table: TableBuilder) -> None:
     assert cli("check", "events", "--version", "1", "--all-versions").code == 2
 
 
-def test_the_end_of_a_truncated_log_is_a_finding(cli: RunCli, table: TableBuilder) -> None:
-    Path("events/_delta_log/00000000000000000001.json").unlink()
-    ran = cli("check", "events", "-o", "json")
-    envelope = json.loads(ran.out)
-    assert (ran.code, envelope["version_before"]) == (3, None)
-    assert envelope["result"]["codes"] == {"LOG_GAP": 1}
-
-
 def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "new"))
     TableBuilder(store, [Column("id")], features=["notYetInvented"]).append([{"id": 1}])
@@ -138,10 +130,3 @@ def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder
     assert out.startswith(f"{title}5 findings in version 3: FILE_MISSING f")
     assert out.count("FILE_MISSING f") == 3
     assert out.endswith(".parquet, and 2 more\n")
-
-
-def test_a_resumed_check_reads_no_file_twice(cli: RunCli, table: TableBuilder) -> None:
-    assert cli("check", "events", "--resume", "state").code == 0
-    Path("events", "f00001.parquet").unlink()
-    assert cli("check", "events", "--resume", "state").code == 0  # nothing was left to look into
-    assert cli("check", "events").code == 3

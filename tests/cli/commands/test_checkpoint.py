@@ -204,15 +204,6 @@ def test_hidden_files_alone_are_shown(cli: RunCli, table: TableBuilder, tmp_path
     assert path.exists()
 
 
-def test_cleanup_inside_the_retention_is_refused(cli: RunCli, table: TableBuilder) -> None:
-    cli("checkpoint", "events")
-    table.append([{"id": 9}])
-    ran = cli("checkpoint", "events", "--cleanup-only", "--version", "2")
-    assert ran.code == 6
-    assert "The retention of the log protects versions" in ran.err
-    assert f"{0:020d}.json" in names(table)
-
-
 def test_repair_names_the_culprit(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     cli("checkpoint", "events")
     broken = tmp_path / "events" / "_delta_log" / CLASSIC
@@ -270,20 +261,3 @@ def test_a_refused_checkpoint_changes_nothing(
     assert said in ran.err
     assert "Traceback" not in ran.err
     assert names(table) == before
-
-
-def test_without_a_table_every_form_ends_with_exit_1(cli: RunCli, tmp_path: Path) -> None:
-    for words in ([], ["--check"], ["--repair"], ["--dry-run"]):
-        ran = cli("checkpoint", str(tmp_path / "nothing"), *words)
-        assert ran.code == 1
-        assert "no Delta table at" in ran.err
-    assert not (tmp_path / "nothing").exists()
-
-
-def test_the_library_does_the_same(table: TableBuilder, tmp_path: Path) -> None:
-    found = Table(str(tmp_path / "events"))
-    assert found.checkpoint(dry_run=True).written is None
-    report = found.checkpoint()
-    assert report.written is not None
-    assert report.written.num_adds == 3
-    assert found.repair_checkpoints(dry_run=True).findings == ()

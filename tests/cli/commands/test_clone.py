@@ -63,12 +63,6 @@ def test_shallow_shows_whose_files_the_clone_needs(
     assert len(list(Path("events/_deltactl/clones").iterdir())) == 1
 
 
-def test_no_note_writes_nothing_to_the_source(cli: RunCli, table: TableBuilder) -> None:
-    assert cli("clone", "events", "try", "--shallow", "--no-note").code == 0
-    assert not Path("events/_deltactl").exists()
-    assert ids("try") == [1, 2, 3]
-
-
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
 def test_every_form_tells_the_versions(cli: RunCli, table: TableBuilder, form: str) -> None:
     ran = cli("clone", "events", "copy", "--deep", "--version", "1", "-o", form)
@@ -80,21 +74,6 @@ def test_every_form_tells_the_versions(cli: RunCli, table: TableBuilder, form: s
         result = envelope["result"]
         assert (result["kind"], result["source_version"]) == ("deep", 1)
         assert (result["files"], result["files_copied"], result["files_kept"]) == (2, 2, 0)
-
-
-def test_sync_copies_only_what_is_new(cli: RunCli, table: TableBuilder) -> None:
-    command = ("clone", "events", "copy", "--deep", "--sync", "--property", "mine=1")
-    assert cli(*command).code == 0
-    table.append([{"p": "c", "id": 4}])
-    result = json.loads(cli(*command, "-o", "json").out)
-    assert (result["version_before"], result["version_after"]) == (0, 1)
-    assert result["result"]["files_copied"] == 1
-    assert ids("copy") == [1, 2, 3, 4]
-    assert Table("copy").snapshot().metadata.configuration["mine"] == "1"
-    TableBuilder(LocalStore("other"), [Column("id")])
-    ran = cli("clone", "events", "other", "--deep", "--sync")
-    assert ran.code == 6
-    assert "not a deep clone by deltactl" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -119,27 +98,3 @@ def test_a_refused_clone_creates_nothing(
     assert ran.code == code
     assert text in ran.err
     assert not Path("copy").exists()
-
-
-def test_a_target_in_or_around_the_source_is_refused(cli: RunCli, table: TableBuilder) -> None:
-    for target in ("events", "events/p=a", "."):
-        ran = cli("clone", "events", target, "--deep")
-        assert ran.code == 6, target
-    ran = cli("clone", "nothing", "copy", "--deep")
-    assert (ran.code, Path("copy").exists()) == (1, False)
-
-
-def test_a_killed_run_is_continued(cli: RunCli, table: TableBuilder) -> None:
-    assert cli("clone", "events", "copy", "--deep").code == 0
-    record = {
-        "source": "x",
-        "table_id": Table("events").snapshot().metadata.id,
-        "version": 2,
-    }
-    Path("copy/_deltactl/clone.json").write_text(json.dumps(record))
-    next(Path("copy/_delta_log").glob("*.json")).unlink()
-    next(Path("copy/p=a").glob("*.parquet")).unlink()
-    ran = cli("clone", "events", "copy", "--deep")
-    assert ran.code == 0
-    assert "there before  2 files" in ran.out
-    assert ids("copy") == [1, 2, 3]

@@ -8,7 +8,7 @@ import pytest
 
 from deltactl.clock import SystemClock
 from tests.cli.conftest import RunCli
-from tests.support.history_logs import START_MS, add, info, metadata, write_commit, write_log
+from tests.support.history_logs import START_MS, add, info, metadata, write_commit
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +120,6 @@ def test_a_table_with_little_to_say(cli: RunCli, tmp_path: Path) -> None:
     assert "  and 10 more\n" in out
     assert "features\n  none\n" in out
     assert "yes  deltactl can optimize this table\n" in out
-
-
-def test_the_table_above_a_directory_is_named(cli: RunCli, tmp_path: Path) -> None:
-    write_log(tmp_path / "t", 1)
-    (tmp_path / "t" / "p=1").mkdir()
-    ran = cli("describe-detail", str(tmp_path / "t" / "p=1"))
-    assert ran.code == 1
-    assert f"hint: Open the table at file://{tmp_path}/t.\n" in ran.err
 
 
 def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path: Path) -> None:

@@ -100,16 +100,6 @@ def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
     assert "0 manifests written for version 1, 2 unchanged" in rows
 
 
-def test_manifests_are_written_below_another_root(cli: RunCli, table: TableBuilder) -> None:
-    ran = cli("generate-manifest", "events", "--output-root", "elsewhere")
-    assert ran.code == 0
-    assert set(list_manifests(Path("elsewhere", ROOT))) == {
-        "day=a b",
-        "day=__HIVE_DEFAULT_PARTITION__",
-    }
-    assert not Path("events", ROOT).exists()
-
-
 def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> None:
     path = table.append([{"id": 5, "day": "a b"}, {"id": 6, "day": "a b"}])[0]
     table.delete_rows(path, [0])
@@ -135,8 +125,3 @@ def test_wrong_options_end_with_exit_2(
 ) -> None:
     ran = cli("generate-manifest", "events", *words)
     assert ran.code == 2 and told in ran.err and ran.out == ""
-
-
-def test_a_place_without_a_table(cli: RunCli, table: TableBuilder) -> None:
-    ran = cli("generate-manifest", "nowhere")
-    assert ran.code == 1 and "no Delta table" in ran.err

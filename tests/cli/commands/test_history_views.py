@@ -59,26 +59,6 @@ def diff(cli: RunCli, place: Path, versions: str) -> dict[str, Any]:
     return result
 
 
-def test_a_diff_shows_added_files_by_partition(
-    cli: RunCli, built: TableBuilder, tmp_path: Path
-) -> None:
-    found = diff(cli, tmp_path, "1..2")
-    assert (found["added"]["num_files"], found["added"]["num_rows"]) == (1, 3)
-    assert found["removed"]["num_files"] == 0
-    assert [part["partition_values"] for part in found["partitions"]] == [{"day": DAYS[1]}]
-    assert found["columns"] == found["properties"] == found["facts"] == []
-
-
-def test_what_came_and_went_between_is_no_difference(
-    cli: RunCli, built: TableBuilder, tmp_path: Path
-) -> None:
-    found = diff(cli, tmp_path, "1..4")
-    assert (found["added"]["num_files"], found["removed"]["num_files"]) == (1, 1)
-    assert (found["added"]["num_rows"], found["removed"]["num_rows"]) == (3, 4)
-    assert found["num_files_remarked"] == 1
-    assert found["added"]["num_deletion_vectors"] == 1
-
-
 def test_a_diff_of_schema_and_properties(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:
     found = diff(cli, tmp_path, "4..")
     assert found["last_version"] == 5
@@ -102,16 +82,6 @@ def test_a_diff_backwards_is_refused(cli: RunCli, built: TableBuilder, tmp_path:
     assert (ran.code, ran.out) == (2, "")
     assert "ends before it starts" in ran.err
     assert "is not a range of versions" in cli("describe-history", str(tmp_path), "--diff", "3").err
-
-
-def test_a_diff_through_checkpoints_is_the_same(
-    cli: RunCli, built: TableBuilder, tmp_path: Path
-) -> None:
-    before = diff(cli, tmp_path, "1..5")
-    built.checkpoint(1)
-    built.checkpoint(4)
-    built.forget_commits(1)
-    assert diff(cli, tmp_path, "1..5") == before
 
 
 def test_the_page_of_a_diff(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:

@@ -103,35 +103,11 @@ def test_the_result_of_one_table_for_people(lake: Path, cli: RunCli) -> None:
     assert "version 13" in ran.out
 
 
-def test_a_failure_does_not_stop_the_others(lake: Path, cli: RunCli) -> None:
-    ran = cli("maintain", "broken", "a", "absent", "-j", "2")
-    assert ran.code == 1
-    assert "done" in ran.out
-    assert ran.out.count("failed") >= 2
-    assert (lake / "a" / commit_path(13)).exists()
-
-
 def test_only_some_actions(lake: Path, cli: RunCli) -> None:
     found = result(cli("maintain", "a", "--only", "checkpoint", "-o", "json").out)
     assert [it["action"] for it in found["actions"]] == ["checkpoint"]
     assert cli("maintain", "a", "--only", "tidy").code == 2
     assert cli("maintain", "a", "--only", "").code == 2
-
-
-@pytest.mark.parametrize("budget", [["lots"], ["1GiB", "2GiB"], ["5"]])
-def test_what_is_no_budget(lake: Path, cli: RunCli, budget: list[str]) -> None:
-    words = [word for text in budget for word in ("--budget", text)]
-    ran = cli("maintain", "a", *words)
-    assert ran.code == 2
-    assert "--budget" in ran.err
-
-
-def test_a_budget_below_the_smallest_action(lake: Path, cli: RunCli) -> None:
-    ran = cli("maintain", "a", "b", "--budget", "10B")
-    assert ran.code == 0
-    assert "smaller than the smallest action" in ran.err
-    assert "over the budget of 10 B" in ran.out
-    assert not (lake / "a" / commit_path(13)).exists()
 
 
 def test_no_tables_and_no_match(lake: Path, cli: RunCli) -> None:
@@ -187,25 +163,6 @@ def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, s
     assert not (lake / "a" / commit_path(13)).exists()
 
 
-def test_config_shows_the_policy_and_its_origins(
-    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = lake / "deltactl.toml"
-    file.write_text('[maintain]\ntarget-size = "64MiB"\nlist-files = "never"\n')
-    monkeypatch.setenv("DELTACTL_CONFIG", str(file))
-    monkeypatch.setenv("DELTACTL_MIN_FILE_SIZE", "6MiB")
-    ran = cli("config", "--command", "maintain", "-o", "json")
-    rows = {row["setting"]: row for row in json.loads(ran.out)["result"]}
-    assert rows["target-size"]["value"] == "64MiB"
-    assert rows["target-size"]["name"] == f"{file}: maintain.target-size"
-    assert (rows["list-files"]["value"], rows["list-files"]["origin"]) == ("never", "file")
-    assert (rows["min-file-size"]["value"], rows["min-file-size"]["origin"]) == (
-        "6MiB",
-        "environment",
-    )
-    assert (rows["skip-hot"]["value"], rows["skip-hot"]["origin"]) == ("30min", "default")
-
-
 def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
     target = lake / "metrics" / "deltactl.prom"
     target.parent.mkdir()
@@ -249,15 +206,3 @@ def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:
     text = (lake / "done.html").read_text()
     assert "Predicted and measured" in text
     assert "Actions by rank" in (lake / "planned.html").read_text()
-
-
-def test_a_lease_of_another_run(lake: Path, cli: RunCli) -> None:
-    folder = lake / "a/_deltactl/leases"
-    folder.mkdir(parents=True)
-    holder = {"run_id": "x", "host": "elsewhere", "pid": 1, "since_ms": 0, "expires_ms": 1 << 52}
-    (folder / "maintain.00000001.json").write_text(json.dumps(holder))
-    ran = cli("maintain", "a", "b")
-    assert ran.code == 4
-    assert "conflict" in ran.out
-    assert not (lake / "a" / commit_path(13)).exists()
-    assert cli("maintain", "a", "--no-lease").code == 0

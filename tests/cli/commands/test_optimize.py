@@ -189,27 +189,6 @@ def test_json_describes_the_run(cli: RunCli, table: TableBuilder) -> None:
     assert result["failures"] == result["conflicts"] == result["strays"] == []
 
 
-def test_every_option_reaches_the_plan(cli: RunCli, table: TableBuilder) -> None:
-    def plan(*arguments: str) -> dict[str, Any]:
-        ran = cli("optimize", "events", "--dry-run", "-o", "json", *arguments)
-        assert ran.code == 0, ran.err
-        result: dict[str, Any] = json.loads(ran.out)["result"]
-        return result
-
-    assert plan("--target-size", "1MiB")["target_size_bytes"] == 1 << 20
-    assert plan("--min-file-size", "50kB")["plan"]["left_alone"] == {"large enough": 9}
-    assert plan("--min-input-files", "4")["plan"]["bins"] == 1
-    assert plan("--max-bytes", "400kB")["plan"]["bytes"] == 300_000
-    assert plan("--where", "p = 'nope'")["plan"]["considered_files"] == 0
-    hot = plan("--skip-hot", "100000d")["plan"]
-    assert hot["left_alone"] == {"in a recently written partition": 9}
-    table.delete_rows(next(iter(table.data)), [0])
-    assert plan("--purge")["plan"]["files"] == 1
-    assert plan("--max-deleted-rows-ratio", "1", "--min-file-size", "1B")["plan"]["files"] == 0
-    assert plan("--max-deleted-rows-ratio", "0", "--min-file-size", "1B")["plan"]["files"] == 1
-    assert plan("--memory", "1GiB", "--max-concurrent", "1")["plan"]["bins"]
-
-
 def test_commits_in_batches(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "--commit-every", "1B", "--commit-every", "1h", "-o", "json")
     assert json.loads(ran.out)["result"]["versions"] == [2, 3]
@@ -238,6 +217,13 @@ def test_commits_in_batches(cli: RunCli, table: TableBuilder) -> None:
         (["--where", "day ="], "SQL"),
         (["--memory", "-1GiB"], "-1GiB"),
         (["--wheer", "x"], "--wheer"),
+        (["--min-row-group", "0MiB"], "--min-row-group must be more than zero"),
+        (["--min-row-group", "much"], "'much'"),
+        (["--min-row-group", "1MiB", "--rewrite", "copy"], "be combined with --rewrite copy"),
+        (["--min-row-group", "1MiB", "--rewrite", "encode"], "be combined with --rewrite encode"),
+        (["--rewrite", "decode"], "decode"),
+        (["--rewrite", "copy", "--codec", "gzip"], ".parquet' is compressed with snappy"),
+        (["--rewrite", "copy", "--codec", "gzip", "--dry-run"], "is compressed with snappy"),
     ],
 )
 def test_wrong_usage_shows_the_value_and_changes_nothing(
@@ -317,19 +303,6 @@ def test_a_lost_bin_is_done_again(
     assert multiset(rows) == multiset(table.rows())
 
 
-def test_rows_that_others_deleted_are_carried_over(
-    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table.change_metadata(properties={"delta.enableDeletionVectors": "true"})
-    Rival(table, monkeypatch, b"2024-01-02", times=3)
-    ran = cli("optimize", "events", "--no-lease", "-o", "json")
-    result = json.loads(ran.out)["result"]
-    assert (ran.code, result["carried_bins"], result["carried_rows"]) == (0, 1, 3)
-    assert (result["rounds"], result["dropped"], len(result["versions"])) == (1, [], 1)
-    rows = Table("events").scan().read_all().to_pylist()
-    assert multiset(rows) == multiset(table.rows())
-
-
 def test_a_bin_that_is_lost_in_every_round_is_partial_success(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,13 +332,6 @@ def test_a_race_lost_in_every_round_exits_4(
     assert {str(p) for p in Path("events").rglob("part-*")} == set()
 
 
-def test_an_unsupported_feature_exits_7(cli: RunCli, table: TableBuilder) -> None:
-    table.commit(table.protocol_action(["notYetInvented"]))
-    ran = cli("optimize", "events", "--dry-run")
-    assert (ran.code, ran.out) == (7, "")
-    assert "notYetInvented" in ran.err
-
-
 def test_an_interrupt_in_this_process(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,34 +348,3 @@ def test_an_interrupt_in_this_process(
     assert ran.code == 130
     assert "interrupted; 5 files became 1 in version 2" in ran.err
     assert "hint: Rerun" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        (("--min-row-group", "0MiB"), "--min-row-group must be more than zero"),
-        (("--min-row-group", "much"), "'much'"),
-        (
-            ("--min-row-group", "1MiB", "--rewrite", "copy"),
-            "cannot be combined with --rewrite copy",
-        ),
-        (
-            ("--min-row-group", "1MiB", "--rewrite", "encode"),
-            "cannot be combined with --rewrite encode",
-        ),
-        (("--rewrite", "decode"), "decode"),
-        (("--rewrite", "copy", "--codec", "gzip"), ".parquet' is compressed with snappy"),
-        (
-            ("--rewrite", "copy", "--codec", "gzip", "--dry-run"),
-            ".parquet' is compressed with snappy",
-        ),
-    ],
-)
-def test_options_of_copies_that_contradict_each_other(
-    cli: RunCli, table: TableBuilder, typed: tuple[str, ...], message: str
-) -> None:
-    before = contents(Path("events"))
-    ran = cli("optimize", "events", *typed)
-    assert ran.code == 2
-    assert message in ran.err
-    assert contents(Path("events")) == before

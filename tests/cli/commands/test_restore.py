@@ -94,25 +94,6 @@ def test_a_refused_restore_commits_nothing(
     assert version() == 3
 
 
-def test_a_time_after_the_latest_commit_is_refused_and_an_earlier_one_is_not(
-    cli: RunCli, table: TableBuilder
-) -> None:
-    ran = cli("restore", "events", "--to-timestamp", "0s", "--dry-run")
-    assert ran.code == 1  # after the latest commit
-    log = Path("events/_delta_log")
-    when = (log / f"{1:020}.json").stat().st_mtime_ns // 1_000_000
-    import os
-
-    # Commits of one millisecond would get later times than their files have.
-    for number in range(4):
-        at_ns = (when + 5000 * (number - 1)) * 1_000_000
-        os.utime(log / f"{number:020}.json", ns=(at_ns, at_ns))
-    from deltactl.units import format_timestamp
-
-    ran = cli("restore", "events", "--to-timestamp", format_timestamp(when), "-o", "json")
-    assert json.loads(ran.out)["result"]["target_version"] == 1
-
-
 def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     (path,) = Path("events/p=a").glob("*.parquet")
     path.unlink()

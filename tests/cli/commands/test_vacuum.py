@@ -317,14 +317,6 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
     assert [json.loads(line)["size_bytes"] for line in lines] == [1024, 1024, 500]
 
 
-def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> None:
-    envelope = json.loads(cli("vacuum", "events", ALL, "--yes", "-o", "json").out)
-    assert (envelope["version_before"], envelope["version_after"]) == (2, 4)
-    assert envelope["result"]["files_removed"] == 3
-    assert envelope["result"]["versions"] == [3, 4]
-    assert abs(envelope["result"]["clock_skew_ms"]) < 60_000
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -326,12 +324,3 @@ def test_only_a_checkpoint_is_left(tmp_path: Path) -> None:
     assert [(row["version"], row["problem"], row["reconstructible"]) for row in rows] == [
         (7, None, True)
     ]
-
-
-def test_no_arrow_is_loaded_for_commits_with_metrics() -> None:
-    code = (
-        "import sys; from deltactl.operations.history import run as history; "
-        "print([m for m in sys.modules if m.split('.')[0] in ('pyarrow', 'numpy', 'pandas')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -254,25 +254,6 @@ def test_a_run_that_did_all_due_work_is_recorded(tmp_path: Path) -> None:
     assert last.started_ms == NOW_MS
 
 
-def _add_files(root: Path) -> None:
-    """Commit copies of the live files, as another writer might."""
-    log = root / "_delta_log"
-    version = max(int(path.name[:20]) for path in log.glob("*.json")) + 1
-    lines = []
-    for number, path in enumerate(sorted(root.glob("part=*/f*.parquet"))[:6]):
-        name = f"{path.parent.name}/again{number}.parquet"
-        (root / name).write_bytes(path.read_bytes())
-        add = {
-            "path": name,
-            "partitionValues": {"part": path.parent.name.removeprefix("part=")},
-            "size": path.stat().st_size,
-            "modificationTime": START_MS,
-            "dataChange": True,
-        }
-        lines.append(json.dumps({"add": add}))
-    (root / commit_path(version)).write_text("\n".join(lines))
-
-
 def test_a_failure_on_one_table_does_not_stop_the_others(tmp_path: Path) -> None:
     broken, whole, absent = tmp_path / "broken", tmp_path / "whole", tmp_path / "absent"
     build(broken)
