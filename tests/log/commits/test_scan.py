@@ -40,7 +40,7 @@ class Noting(Visitor):
 
 def build() -> TableBuilder:
     """Versions 1 to 4 add a file, version 5 removes one, version 6 adds two."""
-    store = MemoryStore(f"memory://scan/{next(_NUMBERS)}")
+    store = MemoryStore(f"memory://commit-scan/{next(_NUMBERS)}")
     builder = TableBuilder(store, [Column("id")])
     paths = [builder.append([{"id": number}])[0] for number in range(4)]
     builder.remove(paths[0])
