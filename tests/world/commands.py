@@ -14,6 +14,7 @@ from tests.world.steps import (
     SkippedError,
     Take,
     add_address,
+    change,
     folders,
     random_table,
 )
@@ -184,6 +185,8 @@ def _sync_clone(world: World, chance: random.Random) -> None:
         _run_clone(world, chance, run, ["--deep"])
         return
     target, source = chance.choice(found)
+    if chance.random() < 0.5:
+        world.say(change(world, chance))
     run = random_run(world, chance, chance.choice((source, target)))
     run.source = source
     words = [address_of(world, chance, target), "--deep", "--sync"]

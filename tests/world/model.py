@@ -156,8 +156,10 @@ class Model:
         table.versions[version] = Version(tuple(rows), now_ms, feed=feed)
         for action in actions:
             self._note(place, table, action)
-        if any("metaData" in action for action in actions) and len(world.runs) < 2:
-            self._promise_again(place, table, kept_ms)
+        if any("metaData" in action for action in actions):
+            self._forget_feeds(table, kept_ms)
+            if len(world.runs) < 2:
+                self._promise_again(place, table, kept_ms)
 
     def forget_latest(self, place: str) -> None:
         """A writer is about to replace the latest commit."""
@@ -199,6 +201,14 @@ class Model:
         whole = {v for v in table.recorded if v in states and not self.missing(place, states[v])}
         table.promised |= self._within(table, whole, kept_ms)
         self.expire()
+
+    def _forget_feeds(self, table: Table, kept_ms: int) -> None:
+        """A longer retention does not bring back change data that expired by the one before."""
+        since_ms = self._world.now_ms - kept_ms + self.slack_ms
+        for version, facts in table.versions.items():
+            if facts.committed_ms < since_ms:
+                feed = frozenset(path for path in facts.feed if self._world.space.entry(path))
+                table.versions[version] = replace(facts, feed=feed)
 
     def _derive(
         self, place: str, table: Table, version: int, actions: list[Action]

@@ -227,7 +227,7 @@ REVERTS = (
     Revert("5: the clock decides what checkpoints forget", _trust_the_clock_in_checkpoints),
     Revert("6: the table before a commit decides", _decide_by_the_table_before),
     Revert("7: a clone knows its source by one address", _know_one_address, 84),
-    Revert("7: clone --sync does not see files that were replaced", _see_no_replacements),
+    Revert("7: clone --sync does not see files that were replaced", _see_no_replacements, 78),
     Revert(
         "8: restore --ignore-missing keeps files that both versions have", _keep_missing_files, 33
     ),
@@ -235,7 +235,7 @@ REVERTS = (
     Revert("8: convert reads deleted rows", _ignore_vectors),
     Revert("8: a refresh of manifests does not catch up", _refresh_own_partitions, 19),
     Revert("8: two links mean that a commit won", _count_links, 81),
-    Revert("8: a sync that failed is not repeated", _sync_once),
+    Revert("8: a sync that failed is not repeated", _sync_once, 163),
     Revert("8: what the kernel copied is not read back", _read_no_copies, 25),
     Revert("8: a commit follows one without an in-commit timestamp", _build_on_any_time),
     Revert("9: a commit is not read again", _believe_commits, 7),

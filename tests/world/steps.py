@@ -270,11 +270,12 @@ def _land_in(
 
 
 def _rewrite_in_place(world: World, chance: random.Random) -> str:
-    """A producer writes a file that it landed again, under the same name."""
+    """A producer writes a file that it landed again, under the same name: mostly a live one."""
     found = sorted(path for path in world.model.produced if world.space.entry(path))
     if not found:
         return _land(world, chance)
-    path = chance.choice(found)
+    live = sorted(_live_files(world) & {*found})
+    path = chance.choice(live if live and chance.random() < 0.8 else found)
     old = world.reader.rows_of(path)
     new = world.new_rows(len(old))
     world.model.change_rows(path, dict(zip(old, new, strict=True)))
@@ -285,6 +286,17 @@ def _rewrite_in_place(world: World, chance: random.Random) -> str:
         landed = world.model.landed[path]
         world.model.landed[path] = Landed(entry.ident, entry.modified_ms, landed.like_delta)
     return f"{path} is written again"
+
+
+def change(world: World, chance: random.Random) -> str:
+    """A writer or a producer changes rows."""
+    return chance.choice((_write, _rewrite_in_place))(world, chance)
+
+
+def _live_files(world: World) -> set[str]:
+    """The files of the latest versions."""
+    latest = ((place, world.reader.latest(place)) for place in world.model.tables)
+    return {path for place, state in latest for path in world.reader.paths(place, state)}
 
 
 def _lose(world: World, chance: random.Random) -> str:
