@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import select
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 import typer
 
-from deltactl.cli.output.page import RenderTable
+from deltactl.cli.output.sections import Section
 from deltactl.cli.output.text import safe_text
 from deltactl.cli.session import Session
 from deltactl.errors import SafetyError
@@ -22,7 +23,7 @@ def can_ask(session: Session) -> bool:
     return not session.shares_process and sys.stdin.isatty()
 
 
-def ask(session: Session, question: str, show: RenderTable | None = None) -> bool:
+def ask(session: Session, question: str, show: Iterable[Section] = ()) -> bool:
     """Show the plan, and return whether the user answers yes.
 
     While the question is open, a signal or the time limit ends the run.
@@ -41,8 +42,7 @@ def ask(session: Session, question: str, show: RenderTable | None = None) -> boo
         )
     session.raise_if_cancelled()
     with session.idling(), session.output.clearing():
-        if show is not None:
-            session.output.print_aside(show)
+        session.output.print_aside(show)
         try:
             return _ask_until_answered(session, safe_text(session.label(question)))
         except BaseException:

@@ -32,10 +32,10 @@ from deltactl.cli.output.output import (
     guess_format,
     guess_log_format,
 )
-from deltactl.cli.output.page import RenderTable, Styled, Tone
 from deltactl.cli.output.progress import progress
 from deltactl.cli.output.rows import Rows
-from deltactl.cli.parsing.argv import mask_address
+from deltactl.cli.output.sections import Section, Sections, Styled, Tone
+from deltactl.cli.parsing.argv import mask_address, real_command
 from deltactl.cli.settings.file import Settings
 from deltactl.cli.settings.sources import Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
@@ -397,18 +397,19 @@ class Session:
 
     def present(
         self,
-        render_table: RenderTable,
+        sections: Sections,
         *,
         rows: Rows | None = None,
         headline: str | None = None,
         error: DeltactlError | None = None,
         is_work_needed: bool = False,
+        shows_command: bool = True,
         **parts: Any,
     ) -> None:
         """Print the result of the run, and end the run with its exit status.
 
-        ``render_table``, ``rows`` and ``headline`` are those of ``Output.emit``, ``parts`` further
-        fields of the envelope.
+        ``sections``, ``rows`` and ``headline`` are those of ``Output.emit``, ``parts`` further
+        fields of the envelope. ``shows_command``: after a dry run, show how to do it.
 
         Raises:
             Exit: with the exit status 3, if ``is_work_needed``.
@@ -419,7 +420,9 @@ class Session:
             envelope.fail(error)
         if is_work_needed:
             envelope.exit_code = ExitCode.WORK_NEEDED
-        self.output.emit(envelope, render_table=render_table, rows=rows, headline=headline)
+        has_work = envelope.dry_run and not envelope.is_idle and envelope.skipped is None
+        to_do = real_command(self.argv) if has_work and shows_command and error is None else None
+        self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
         if is_work_needed:
             raise typer.Exit(ExitCode.WORK_NEEDED)
         if error is not None:
@@ -427,9 +430,8 @@ class Session:
 
     def skip(self, reason: str) -> None:
         """Print that nothing was done, and why."""
-        self.present(
-            lambda page: page.line(Styled("Skipped", Tone.GOOD), f": {reason}"), skipped=reason
-        )
+        said = Section((Styled("Skipped", Tone.GOOD), f": {reason}"))
+        self.present(lambda: [said], skipped=reason)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress in this context; it yields the callback for the engine."""

@@ -40,9 +40,9 @@ class Node:
         body = self.one(part)
         return [[c.text for c in r.children if isinstance(c, Node)] for r in body.all("tr")]
 
-    def table(self, caption: str) -> Node:
-        """The table whose caption begins so."""
-        (found,) = (t for t in self.all("table") if t.one("caption").text.startswith(caption))
+    def table(self, name: str) -> Node:
+        """The table whose name begins so."""
+        (found,) = (t for t in self.all("table") if t.attributes["aria-label"].startswith(name))
         return found
 
 

@@ -94,12 +94,11 @@ def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
 
 
 def _present(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
-    from deltactl.cli.pages.check import render_check, summarise
+    from deltactl.cli.pages.check import describe_check
 
     session.present(
-        lambda page: render_check(page, report),
+        lambda: describe_check(report),
         rows=report.findings,
-        headline=None if report.is_sound else summarise(report),
         error=error,
         is_work_needed=not report.is_sound,
         version_before=report.version,

@@ -25,7 +25,7 @@ def fix_paths(
         SafetyError: a safety rule refused, or the user answered no.
         ConflictError: another writer changed the files.
     """
-    from deltactl.cli.pages.check_fix import render_fix
+    from deltactl.cli.pages.check import describe_fix
     from deltactl.operations.check.fix import repair_paths
 
     log = session.open_table(table, read_only=dry_run)
@@ -34,9 +34,10 @@ def fix_paths(
         report = repair_paths(log, texts, context, confirm=confirm, dry_run=dry_run)
     session.table_id = report.table_id
     session.present(
-        lambda page: render_fix(page, report),
+        lambda: describe_fix(report),
         rows=report.to_dict()["pairs"],
         is_work_needed=bool(report.left) and not dry_run,
+        shows_command=not report.is_empty,
         version_before=report.version,
         version_after=report.version if report.version_after is None else report.version_after,
         dry_run=dry_run,
@@ -47,11 +48,11 @@ def fix_paths(
 
 def _confirmation(session: Session) -> Confirm:
     def confirm(report: PathRepairReport) -> bool:
-        from deltactl.cli.pages.check_fix import render_fix
+        from deltactl.cli.pages.check import describe_fix
 
         rows = "their rows" if report.num_rows is None else format_count(report.num_rows, "row")
         files = format_count(len(report.chosen), "file")
         question = f"Remove {files} from the table? Readers will no longer return {rows}."
-        return ask(session, question, lambda page: render_fix(page, report))
+        return ask(session, question, describe_fix(report))
 
     return confirm

@@ -62,12 +62,12 @@ def command(
 
 
 def _check(session: Session, table: str) -> None:
-    from deltactl.cli.pages.checkpoint import render_due
+    from deltactl.cli.pages.checkpoint import describe_due
     from deltactl.operations.checkpoint.run import check_due
 
     report = check_due(session.open_table(table, read_only=True))
     session.present(
-        lambda page: render_due(page, report),
+        lambda: describe_due(report),
         is_work_needed=report.due,
         is_idle=not report.due,
         version_before=report.version,
@@ -109,11 +109,11 @@ def _checkpoint(
 
 
 def _present(session: Session, report: CheckpointReport, error: DeltactlError | None) -> None:
-    from deltactl.cli.pages.checkpoint import render_report
+    from deltactl.cli.pages.checkpoint import describe_checkpoint
 
     session.table_id = report.table_id
     session.present(
-        lambda page: render_report(page, report, session.argv),
+        lambda: describe_checkpoint(report),
         error=error,
         version_before=report.plan.version,
         version_after=report.plan.version,
@@ -126,7 +126,7 @@ def _present(session: Session, report: CheckpointReport, error: DeltactlError | 
 
 
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
-    from deltactl.cli.pages.checkpoint import render_repair
+    from deltactl.cli.pages.checkpoint import describe_repair
     from deltactl.operations.checkpoint.repair import repair_checkpoints
 
     log = session.open_table(table, read_only=dry_run)
@@ -141,7 +141,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
             hint="Run `deltactl check --checkpoints` for details.",
         )
     session.present(
-        lambda page: render_repair(page, report, session.argv),
+        lambda: describe_repair(report),
         error=error,
         is_work_needed=check and bool(report.findings),
         is_idle=not report.findings,

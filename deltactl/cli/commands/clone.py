@@ -74,11 +74,11 @@ def command(
 
 
 def _present(session: Session, report: CloneReport, target: str) -> None:
-    from deltactl.cli.pages.clone import render_report
+    from deltactl.cli.pages.clone import describe_clone
 
     result = report.to_dict()
     session.present(
-        lambda page: render_report(page, report, session.argv, target),
+        lambda: describe_clone(report, target),
         rows=[result],
         error=_find_error(report),
         version_before=report.version_before,

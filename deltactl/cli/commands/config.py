@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from deltactl.cli.group import LazyGroup, find_group, load_command
 from deltactl.cli.options.common import argument
 from deltactl.cli.options.declared import Declared
-from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
 from deltactl.cli.session import Session
 from deltactl.cli.settings.file import policy_keys
 from deltactl.cli.settings.sources import Origin, Source, ensure_known_variables, find_setting
@@ -80,7 +80,7 @@ def command(
     ]
     if chosen is None:
         rows += _list_catalogs(session, table)
-    session.present(lambda page: _render(page, rows), rows=rows, result=rows)
+    session.present(lambda: _describe(rows), rows=rows, result=rows)
 
 
 def _list_settings(
@@ -171,34 +171,30 @@ def _load_properties(session: Session, table: str) -> Mapping[str, str]:
     return snapshot.metadata.configuration
 
 
-def _render(page: Page, rows: Sequence[Row]) -> None:
+def _describe(rows: Sequence[Row]) -> Iterator[Section]:
     places: dict[str, int] = {}  # and their numbers
     columns = [
         Column("command"),
-        Column("setting"),
-        Column("value", elastic=True),
+        Column("setting", tone=Tone.STRONG),
+        Column("value", Kind.TEXT),
         Column("origin"),
-        Column("where", elastic=True, is_path=True),
+        Column("where", Kind.PATH),
     ]
     # Those that were changed come first.
     ordered = sorted(rows, key=lambda row: row["origin"] == Origin.DEFAULT)
-    page.table(
-        columns,
-        [
-            (
-                row["command"],
-                Styled(row["setting"], Tone.STRONG),
-                "-" if row["value"] is None else row["value"],
-                Styled(row["origin"], Tone.FAINT if row["origin"] == "default" else Tone.GOOD),
-                _where(row, places),
-            )
-            for row in ordered
-        ],
-    )
+    table = [
+        (
+            row["command"],
+            row["setting"],
+            "-" if row["value"] is None else row["value"],
+            Styled(row["origin"], Tone.FAINT if row["origin"] == "default" else Tone.GOOD),
+            _where(row, places),
+        )
+        for row in ordered
+    ]
+    yield Section(table=Table(columns, table, most=None))
     if places:
-        page.line()
-    for place, number in places.items():
-        page.line(f"[{number}] {place}")
+        yield Section(code="\n".join(f"[{number}] {it}" for it, number in places.items()))
 
 
 def _where(row: Row, places: dict[str, int]) -> str:

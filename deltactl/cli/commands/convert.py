@@ -53,11 +53,11 @@ def command(
 
 
 def _present(session: Session, report: ConvertReport) -> None:
-    from deltactl.cli.pages.convert import render_report
+    from deltactl.cli.pages.convert import describe_convert
 
     result = report.to_dict()
     session.present(
-        lambda page: render_report(page, report, session.argv),
+        lambda: describe_convert(report),
         rows=result.get("left_out", []),
         version_before=report.version_before,
         version_after=report.version_after,
@@ -69,13 +69,13 @@ def _present(session: Session, report: ConvertReport) -> None:
 
 
 def _present_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
-    from deltactl.cli.pages.convert import render_problems
+    from deltactl.cli.pages.convert import describe_problems
 
     if not error.problems:
         return
     rows = [{"path": path, "column": column, "reason": why} for path, column, why in error.problems]
     session.present(
-        lambda page: render_problems(page, error),
+        lambda: describe_problems(error),
         rows=rows,
         error=error,
         dry_run=dry_run,

@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.options.common import TableArgument
-from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
-from deltactl.cli.pages.sizes import render_sizes
-from deltactl.cli.pages.skipping import render_skipping
+from deltactl.cli.pages.detail import describe_detail
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.option_fields import layout_option, selection_option
-from deltactl.units import TimestampMs, format_age, format_count, format_size, format_timestamp
+from deltactl.units import TimestampMs, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.operations.detail import DetailReport, Survey
+    from deltactl.operations.detail import Survey
 
 _INSTANTS = ("createdAt", "lastModified")
-_SHOWN_COLUMNS = 40
-_CUT = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,7 @@ def command(session: Session, table: TableArgument, flags: DetailFlags) -> None:
     if report.layout is not None:
         row["layout"] = report.layout.to_dict()
     session.present(
-        lambda page: render_detail(page, report, now_ms),
+        lambda: describe_detail(report, now_ms),
         rows=[row],
         version_before=report.version,
         version_after=report.version,
@@ -95,82 +91,3 @@ def _load_survey() -> Survey:
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:
     times = {name: None if row[name] is None else format_timestamp(row[name]) for name in _INSTANTS}
     return {**row, **times}
-
-
-def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
-    """Fill a page with the properties, columns and features of a table."""
-    row = report.row
-
-    def instant(timestamp_ms: int | None) -> str:
-        if timestamp_ms is None:
-            return "-"
-        return f"{format_timestamp(timestamp_ms)} ({format_age(now_ms - timestamp_ms)})"
-
-    pairs: list[tuple[str, Cell]] = [
-        ("location", Styled(row["location"], Tone.STRONG)),
-        *_catalog_fields(report),
-        ("version", f"{report.version}, committed {instant(report.timestamp_ms)}"),
-        ("size", f"{format_count(row['numFiles'], 'file')}, {format_size(row['sizeInBytes'])}"),
-        ("id", row["id"]),
-        ("name", row["name"] or ""),
-        ("description", row["description"] or ""),
-        ("created", instant(row["createdAt"])),
-        ("last modified", instant(row["lastModified"])),
-        ("partitioned by", ", ".join(row["partitionColumns"])),
-        ("clustered by", ", ".join(row["clusteringColumns"])),
-        ("protocol", f"reader {row['minReaderVersion']}, writer {row['minWriterVersion']}"),
-    ]
-    page.fields([(label, value) for label, value in pairs if value != ""])
-    render_sizes(page, report.sizes)
-    if report.layout is not None:
-        render_skipping(page, report.layout)
-    _render_columns(page, report)
-    if row["properties"]:
-        page.line()
-        page.line(Styled("properties", Tone.STRONG))
-        for key, value in sorted(row["properties"].items()):
-            page.line("  ", key, Styled(" = ", Tone.FAINT), value)
-    _render_features(page, report)
-
-
-def _catalog_fields(report: DetailReport) -> list[tuple[str, Cell]]:
-    if report.entry is None:
-        return []
-    found = report.entry.to_dict()
-    return [
-        ("catalog", found.pop("catalog") or ""),
-        *((f"{key} in catalog", value or "") for key, value in found.items()),
-    ]
-
-
-def _render_columns(page: Page, report: DetailReport) -> None:
-    page.line()
-    if report.columns is None:
-        page.line(Styled("the schema cannot be read", Tone.BAD))
-        return
-    partitions = set(report.row["partitionColumns"])
-    rows: list[tuple[Cell, ...]] = []
-    for name, kind, nullable in report.columns[:_SHOWN_COLUMNS]:
-        notes = [] if nullable else ["not null"]
-        notes += ["partition"] if name in partitions else []
-        rows.append((f"  {name}", kind[:_CUT], Styled(", ".join(notes), Tone.FAINT)))
-    columns = [Column("columns", elastic=True), Column("type", elastic=True), Column("")]
-    page.table(columns, rows)
-    if len(report.columns) > _SHOWN_COLUMNS:
-        page.line(f"  and {len(report.columns) - _SHOWN_COLUMNS} more")
-
-
-def _render_features(page: Page, report: DetailReport) -> None:
-    from deltactl.protocol.features import Operation
-
-    page.line()
-    page.line(Styled("features", Tone.STRONG))
-    for name in report.row["tableFeatures"] or ["none"]:
-        page.line("  ", name)
-    page.line()
-    for verb, operation in (("read", Operation.READ), ("optimize", Operation.REWRITE)):
-        refusal = report.refusals.get(operation)
-        if refusal is None:
-            page.line(Styled("yes", Tone.GOOD), f"  deltactl can {verb} this table")
-        else:
-            page.line(Styled("no ", Tone.BAD), f"  {refusal}")

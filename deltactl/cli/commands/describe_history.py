@@ -16,7 +16,11 @@ from deltactl.cli.commands.history_views import (
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.output.envelope import PlainRows
 from deltactl.cli.output.output import OutputFormat
-from deltactl.cli.pages.history import render_commit_files, render_history, render_version_at
+from deltactl.cli.pages.history import (
+    describe_commit_files,
+    describe_history,
+    describe_version_at,
+)
 from deltactl.cli.pages.history_rows import change_row, json_row
 from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
@@ -235,7 +239,7 @@ def _show_history(session: Session, log: DeltaLog, options: HistoryOptions, now_
         session,
         report.latest_version,
         rows,
-        lambda page: render_history(page, report, now_ms, is_one=is_one),
+        lambda: describe_history(report, now_ms, is_one=is_one),
         rows or (written if report.rows else report.table()),
     )
 
@@ -247,7 +251,7 @@ def _show_version_at(session: Session, log: DeltaLog, asked_ms: int, now_ms: int
         session,
         found.latest_version,
         rows,
-        lambda page: render_version_at(page, found, asked_ms, now_ms),
+        lambda: describe_version_at(found, asked_ms, now_ms),
         rows,
     )
 
@@ -259,7 +263,7 @@ def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> N
         session,
         found.latest_version,
         {**json_row(found.row), "files": rows},
-        lambda page: render_commit_files(page, found, now_ms),
+        lambda: describe_commit_files(found, now_ms),
         rows,
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
 from deltactl.cli.reference.code_rows import describe_code, describe_codes
 from deltactl.cli.session import Session
 from deltactl.codes import find_code, load_codes
@@ -36,7 +37,7 @@ def command(
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if code is None:
         rows = describe_codes()
-        session.present(lambda page: _render_all(page, rows), rows=rows, result=rows)
+        session.present(lambda: [_list_all(rows)], rows=rows, result=rows)
         return
     found = find_code(code)
     if found is None:
@@ -46,33 +47,28 @@ def command(
             hint="Run `deltactl explain` for a list.",
         )
     row = describe_code(found)
-    session.present(lambda page: _render_one(page, row), rows=[row], result=row)
+    session.present(lambda: _describe(row), rows=[row], result=row)
 
 
-def _render_all(page: Page, rows: list[dict[str, Any]]) -> None:
-    page.table(
-        [Column("code"), Column("exit", right=True), Column("meaning", elastic=True)],
-        [
-            (Styled(row["code"], Tone.STRONG), str(row["exit_code"] or ""), row["meaning"])
-            for row in rows
-        ],
-    )
+def _list_all(rows: list[dict[str, Any]]) -> Section:
+    columns = [
+        Column("code", tone=Tone.STRONG),
+        Column("exit", Kind.NUMBER),
+        Column("meaning", Kind.TEXT),
+    ]
+    shown = [(row["code"], row["exit_code"] or None, row["meaning"]) for row in rows]
+    return Section(table=Table(columns, shown, most=None))
 
 
-def _render_one(page: Page, row: dict[str, Any]) -> None:
+def _describe(row: dict[str, Any]) -> Iterator[Section]:
     again = ", can be retried" if row["retryable"] else ""
     status = f"  exit status {row['exit_code']}{again}" if row["exit_code"] else ""
-    page.line(Styled(row["code"], Tone.STRONG), status)
-    page.line()
-    page.wrapped(row["meaning"])
-    page.line()
+    yield Section((Styled(row["code"], Tone.STRONG), status), notes=[row["meaning"]])
     for heading, texts in (
         ("Causes", row["causes"]),
         ("Readers", filter(None, [row["effect"]])),
         ("The table", filter(None, [row["table"]])),
         ("What to do", row["remedies"]),
     ):
-        for number, text in enumerate(texts):
-            if not number:
-                page.line(Styled(heading, Tone.STRONG))
-            page.wrapped(text, indent="  ")
+        if lines := list(texts):
+            yield Section(Styled(heading, Tone.STRONG), notes=lines)

@@ -72,14 +72,15 @@ def _run(
 
 
 def _present(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
-    from deltactl.cli.pages.manifest import render_report, summarise
+    from deltactl.cli.pages.manifest import describe_manifests, summarise
 
     session.table_id = report.plan.table_id
     headline = summarise(report) if report.ddl else None
     if headline is not None:
         session.output.note(headline)
     session.present(
-        lambda page: render_report(page, report, options.check, session.argv),
+        lambda: describe_manifests(report),
+        shows_command=not report.ddl,
         rows=report.partitions(),
         headline=headline,
         is_work_needed=options.check and not report.is_up_to_date,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.envelope import dump_json
 from deltactl.cli.output.output import OutputFormat, stdout_errors
-from deltactl.cli.output.page import RenderTable
 from deltactl.cli.output.rows import Rows
+from deltactl.cli.output.sections import Sections
 from deltactl.cli.pages.history_rows import change_row, diff_result, diff_rows, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
@@ -24,17 +24,17 @@ DEFAULT_POLL_MS: Final = 5000
 
 
 def present_history(
-    session: Session, version: int, result: Any, render_table: RenderTable, rows: Rows
+    session: Session, version: int, result: Any, sections: Sections, rows: Rows
 ) -> None:
     """Print the result of a command that changes nothing; ``version`` is the latest."""
     session.present(
-        render_table, rows=rows, version_before=version, version_after=version, result=result
+        sections, rows=rows, version_before=version, version_after=version, result=result
     )
 
 
 def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> None:
     """Present the difference between two versions."""
-    from deltactl.cli.pages.history_diff import render_diff
+    from deltactl.cli.pages.history_diff import describe_diff
     from deltactl.operations.history.diff import diff_versions
 
     diff = diff_versions(log, first, last)
@@ -42,7 +42,7 @@ def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> 
         session,
         diff.latest_version,
         diff_result(diff),
-        lambda page: render_diff(page, diff),
+        lambda: describe_diff(diff),
         diff_rows(diff),
     )
 
@@ -51,7 +51,7 @@ def show_blame(
     session: Session, log: DeltaLog, text: str, options: HistoryOptions, now_ms: int
 ) -> None:
     """Present the commits that changed the partitions that ``text`` selects."""
-    from deltactl.cli.pages.history_diff import render_blame
+    from deltactl.cli.pages.history_diff import describe_blame
     from deltactl.operations.history.blame import blame_partition
 
     report = blame_partition(log, text, options)
@@ -69,7 +69,7 @@ def show_blame(
         session,
         report.latest_version,
         rows,
-        lambda page: render_blame(page, report, now_ms),
+        lambda: describe_blame(report, now_ms),
         rows,
     )
 

@@ -20,6 +20,7 @@ from deltactl.cli.options.common import (
 )
 from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
+from deltactl.cli.parsing.argv import real_command
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
@@ -117,16 +118,15 @@ def _act(session: Session, fleet: _Fleet, table: str, max_concurrent: int | None
 def _present(
     session: Session, fleet: _Fleet, table: str, report: TableReport, *, is_check: bool
 ) -> None:
-    from deltactl.cli.pages.maintain import flatten, render_report, summarise
+    from deltactl.cli.pages.maintain import describe_maintain, flatten
 
     error = _find_error(session, report)
     needs_work = is_check and report.is_due and error is None
     code = ExitCode.WORK_NEEDED if needs_work else ExitCode.DONE
     _note(fleet, table, code if error is None else error.exit_code, report)
     session.present(
-        lambda page: render_report(page, report, session.argv),
+        lambda: describe_maintain(report),
         rows=flatten(report),
-        headline=summarise(report),
         error=error,
         is_work_needed=needs_work,
         version_before=report.version_before,
@@ -250,13 +250,14 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
 
 def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
     """Print totals as text if there are several tables."""
-    from deltactl.cli.pages.maintain import render_totals
+    from deltactl.cli.pages.maintain import describe_totals
 
     output = session.output
     is_shown = any(output.has_page(outcome.envelope) for outcome in session.outcomes)
     if is_fleet and is_shown and output.form is OutputFormat.TABLE and fleet.reports:
         reports = list(fleet.reports.values())
-        output.print_lines(lambda page: render_totals(page, reports, session.argv))
+        totals = describe_totals(reports, real_command(session.argv))
+        output.print_sections(totals, is_more=True)
 
 
 def _write_metrics(path: Path, fleet: _Fleet) -> None:

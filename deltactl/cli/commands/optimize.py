@@ -164,11 +164,11 @@ def _present(
     *,
     is_work_needed: bool = False,
 ) -> None:
-    from deltactl.cli.pages.optimize import render_report
+    from deltactl.cli.pages.optimize import describe_optimize
 
     session.table_id = report.plan.table_id
     session.present(
-        lambda page: render_report(page, report, session.argv),
+        lambda: describe_optimize(report),
         rows=report.plan.partitions,
         error=error,
         is_work_needed=is_work_needed,

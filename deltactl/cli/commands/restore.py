@@ -60,11 +60,11 @@ def _choose_confirmation(session: Session, yes: bool) -> Confirm | None:
         return None
 
     def confirm(plan: RestorePlan) -> bool:
-        from deltactl.cli.pages.restore import render_plan
+        from deltactl.cli.pages.restore import describe_plan
 
         if not (plan.missing or can_ask(session)):
             return True
-        return ask(session, _question(plan), lambda page: render_plan(page, plan))
+        return ask(session, _question(plan), describe_plan(plan))
 
     return confirm
 
@@ -84,12 +84,12 @@ def _question(plan: RestorePlan) -> str:
 
 def _present(session: Session, table: str, report: RestoreReport) -> None:
     from deltactl.cli.pages.history_rows import diff_result, diff_rows
-    from deltactl.cli.pages.restore import render_report
+    from deltactl.cli.pages.restore import describe_restore
 
     plan = report.plan
     session.table_id = plan.table_id
     session.present(
-        lambda page: render_report(page, report, session.argv, session.shown_table or table),
+        lambda: describe_restore(report, session.shown_table or table),
         rows=diff_rows(plan.diff),
         error=_find_error(report, session.shown_table or table),
         version_before=plan.version,

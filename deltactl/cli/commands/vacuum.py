@@ -91,9 +91,9 @@ def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) ->
         return None
 
     def confirm(plan: VacuumPlan) -> bool:
-        from deltactl.cli.pages.vacuum import render_plan
+        from deltactl.cli.pages.vacuum import describe_plan
 
-        return ask(session, _question(plan, options), lambda page: render_plan(page, plan))
+        return ask(session, _question(plan, options), describe_plan(plan))
 
     return confirm
 
@@ -203,12 +203,12 @@ def _present(
     *,
     is_work_needed: bool = False,
 ) -> None:
-    from deltactl.cli.pages.vacuum import render_report
+    from deltactl.cli.pages.vacuum import describe_vacuum
 
     session.table_id = report.plan.table_id
     table = session.shown_table or ""
     session.present(
-        lambda page: render_report(page, report, session.argv, table),
+        lambda: describe_vacuum(report, table),
         rows=report.plan.files,
         error=error,
         is_work_needed=is_work_needed,

@@ -14,7 +14,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     Raises:
         DeltactlError: there is no such run, or files cannot be restored.
     """
-    from deltactl.cli.pages.vacuum import render_undo
+    from deltactl.cli.pages.vacuum import describe_undo
     from deltactl.operations.vacuum.undo import undo_vacuum
 
     report = undo_vacuum(
@@ -26,7 +26,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         count = format_count(len(report.impossible), "file", "files")
         error = FileMissingError(f"{count} cannot be restored: {path}: {reason}")
     session.present(
-        lambda page: render_undo(page, report),
+        lambda: describe_undo(report),
         error=error,
         dry_run=dry_run,
         result=report.to_dict(),
@@ -40,7 +40,7 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
         UsageError: there is no such record.
         SafetyError: the user answered no, or there is no terminal to ask on.
     """
-    from deltactl.cli.pages.vacuum import render_forgotten_clone
+    from deltactl.cli.pages.vacuum import describe_forgotten_clone
     from deltactl.operations.clone_notes import drop_note, find_notes
 
     store = session.open_table(table, read_only=dry_run).store
@@ -56,7 +56,7 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
     for each in () if dry_run else notes:
         drop_note(store, each)
     session.present(
-        lambda page: render_forgotten_clone(page, note, dry_run=dry_run),
+        lambda: describe_forgotten_clone(note, dry_run=dry_run),
         dry_run=dry_run,
         result=note.to_dict(),
     )
@@ -71,7 +71,7 @@ def purge_quarantined(
         SafetyError: the user answered no, or there is no terminal to ask on.
         StorageError: some files were not deleted.
     """
-    from deltactl.cli.pages.vacuum import render_purge
+    from deltactl.cli.pages.vacuum import describe_purge
     from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.undo import purge_quarantine
 
@@ -90,7 +90,7 @@ def purge_quarantined(
             f"{files} not deleted, such as {path}: {reason}", hint="Fix the cause, then rerun."
         )
     session.present(
-        lambda page: render_purge(page, report),
+        lambda: describe_purge(report),
         error=error,
         dry_run=dry_run,
         result=report.to_dict(),

@@ -13,8 +13,8 @@ from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, dump_json
 from deltactl.cli.output.github import iterate_annotations
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import LogFormat, Output, OutputFormat
-from deltactl.cli.output.page import Cell, Page, RenderTable, Styled, Tone
 from deltactl.cli.output.rows import Rows
+from deltactl.cli.output.sections import Sections, Styled, Tone, pieces
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError
 from deltactl.units import format_count
@@ -45,12 +45,13 @@ class TableOutput(Output):
         self,
         envelope: Envelope,
         *,
-        render_table: RenderTable,
+        sections: Sections = tuple,
         rows: Rows | None = None,
         headline: str | None = None,
+        to_do: str | None = None,
     ) -> None:
-        """Store the envelope and the table's headline."""
-        self.keep(envelope, render_table, headline)
+        """Store the envelope and the sections."""
+        self.keep(envelope, sections, headline)
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
         """Store the error, and print it on stderr."""
@@ -72,7 +73,7 @@ class FleetOutput:
     def __init__(self, output: Output, command: str | None, *, is_text: bool = False) -> None:
         """Print on ``output``; with ``is_text`` pages are for programs: print them unchanged."""
         self._output, self._command, self._is_text = output, command, is_text
-        self._has_header = False
+        self._has_begun = False
 
     def show(self, outcome: TableOutcome) -> None:
         """Print one outcome."""
@@ -82,7 +83,10 @@ class FleetOutput:
         if form is OutputFormat.TABLE and outcome.envelope.error and not self._output.shows_success:
             return  # stderr has the error
         if form is OutputFormat.TABLE:
-            self._output.print_lines(outcome.render if self._is_text else _render_line(outcome))
+            if self._is_text:
+                self._output.print_sections(outcome.sections(), is_more=self._has_begun)
+            else:
+                self._print_line(outcome)
         elif form is OutputFormat.NDJSON:
             self._output.print_text(dump_json(outcome.envelope))
         elif form is OutputFormat.CSV:
@@ -90,6 +94,7 @@ class FleetOutput:
         elif form is OutputFormat.GITHUB:
             for line in iterate_annotations(outcome, self._command or ""):
                 self._output.print_text(line)
+        self._has_begun = True
 
     def finish(self, outcomes: Sequence[TableOutcome], totals: Any = None) -> None:
         """Print the end of the output; ``outcomes`` are in the order of the arguments.
@@ -122,28 +127,20 @@ class FleetOutput:
             if self._is_text:
                 self._output.note(f"{tables}: {parts}")
                 return
-            self._output.print_lines(
-                lambda page: page.line(Styled(tables, Tone.STRONG), f": {parts}")
-            )
+            self._output.print_line(Styled(tables, Tone.STRONG), f": {parts}")
+
+    def _print_line(self, outcome: TableOutcome) -> None:
+        word, tone = outcome.status
+        error = outcome.envelope.error
+        said = pieces(error.message if error else outcome.summary)
+        self._output.print_line(Styled(word.ljust(_WIDTH), tone), f"  {outcome.table}  ", *said)
 
     def _print_csv(self, outcome: TableOutcome) -> None:
         escape = safe_text if self._output.stdout.isatty() else str
         row = outcome.to_row()
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        if not self._has_header:
+        if not self._has_begun:
             writer.writerow(_COLUMNS)
-            self._has_header = True
         writer.writerow(["" if row[name] is None else escape(str(row[name])) for name in _COLUMNS])
         self._output.print_text(text.getvalue().rstrip("\n"))
-
-
-def _render_line(outcome: TableOutcome) -> RenderTable:
-    word, tone = outcome.status
-    error = outcome.envelope.error
-    summary: Sequence[Cell] = (error.message,) if error else outcome.summary
-
-    def render(page: Page) -> None:
-        page.line(Styled(word.ljust(_WIDTH), tone), f"  {outcome.table}  ", *summary)
-
-    return render

@@ -97,7 +97,7 @@ class Fleet:
             output.envelope or session.envelope(),
             output.summary,
             time.monotonic() - started,
-            output.render_table,
+            output.sections,
         )
 
     def _ensure_may_begin(self) -> None:

@@ -1,38 +1,34 @@
 """Write a report as one self-contained HTML page: no network, no scripts.
 
-The content is that of ``-o json``; sizes and times are formatted for people, and long lists are
-cut, with a note.
+The content is that of the terminal; long lists are cut, with a note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from deltactl import __version__
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
-from deltactl.cli.html_report.document import format_instant, render_document, render_footer
-from deltactl.cli.html_report.html import Markup, element, foreign, join
-from deltactl.cli.html_report.maintain import render_maintain
-from deltactl.cli.html_report.optimize import render_optimize
-from deltactl.cli.html_report.parts import (
-    Head,
-    render_badge,
-    render_fields,
-    render_items,
+from deltactl.cli.html_report.html import Markup, element, foreign
+from deltactl.cli.html_report.sections import (
+    render_code,
+    render_facts,
+    render_line,
+    render_sections,
     render_table,
 )
-from deltactl.cli.html_report.vacuum import render_vacuum
-from deltactl.cli.output.envelope import Envelope, ErrorInfo
+from deltactl.cli.html_report.style import STYLE
+from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
-from deltactl.units import format_count, format_duration
+from deltactl.cli.output.sections import Column, Kind, Styled, Table
+from deltactl.units import format_count, format_duration, format_timestamp
 
 _MOST_TABLES: Final = 1000
 _MOST_SECTIONS: Final = 100
-
-_SECTIONS: Final[
-    Mapping[str, Callable[[Envelope, Mapping[str, Any]], Iterator[Markup]]]
-] = {"maintain": render_maintain, "optimize": render_optimize, "vacuum": render_vacuum}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +49,45 @@ class RunFacts:
 def render_report(outcomes: Sequence[TableOutcome], facts: RunFacts) -> str:
     """Return the page: one section per table, after an overview if there are several."""
     one = outcomes[0].table if len(outcomes) == 1 else None
-    title = f"deltactl {facts.command}: {one or format_count(len(outcomes), 'table', 'tables')}"
-    return render_document(title, *_render_body(outcomes, facts))
+    title = f"deltactl {facts.command}: {one or format_count(len(outcomes), 'table')}"
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="generator", content=f"deltactl {__version__}"),
+        element("title", title),
+        element("style", Markup(STYLE)),
+    )
+    body = element("body", *_render_body(outcomes, facts))
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _render_body(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Markup]:
+    began = f"{format_timestamp(facts.began_ms)[:19].replace('T', ' ')} UTC"
     yield element(
         "header",
         element("h1", f"deltactl {facts.command}"),
-        element("p", f"{format_instant(facts.began_ms)}, took {format_duration(facts.took_ms)}"),
+        element("p", f"{began}, took {format_duration(facts.took_ms)}"),
     )
-    yield element("main", *_render_tables(outcomes, facts), _render_commands(outcomes, facts))
-    yield render_footer(facts.run_id)
+    yield element("main", *_render_tables(outcomes), _render_commands(outcomes, facts))
+    made = f"Written by deltactl {__version__}, run {facts.run_id}. Times are UTC."
+    yield element("footer", element("p", made))
 
 
-def _render_tables(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Markup]:
+def _render_tables(outcomes: Sequence[TableOutcome]) -> Iterator[Markup]:
     if len(outcomes) == 1:
-        yield _render_section(outcomes[0], facts, 1)
+        yield _render_section(outcomes[0], 1)
         return
     yield _render_overview(outcomes)
     # Failures first.
     numbered = sorted(enumerate(outcomes, 1), key=lambda pair: pair[1].exit_code == 0)
     for number, outcome in sorted(numbered[:_MOST_SECTIONS]):
-        yield _render_section(outcome, facts, number)
+        yield _render_section(outcome, number)
     more = len(outcomes) - _MOST_SECTIONS
     if more > 0:
         text = f"{more:,} more tables have no section here; use -o json for all tables."
@@ -83,31 +95,30 @@ def _render_tables(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterato
 
 
 def _render_overview(outcomes: Sequence[TableOutcome]) -> Markup:
-    heads = [Head("table"), Head("ended"), Head("what")]
-    rows = [
-        (
-            foreign(outcome.table),
-            render_badge(*outcome.status),
-            foreign(outcome.message),
-        )
-        for outcome in outcomes[:_MOST_TABLES]
-    ]
-    more = len(outcomes) - len(rows)
-    last = [(f"{more:,} others", "", "-o csv lists them")] if more else []
-    table = render_table(format_count(len(outcomes), "table", "tables"), heads, rows, last)
+    columns = [Column("table", Kind.PATH), Column("ended"), Column("what", Kind.DETAIL)]
+    rows = [(it.table, Styled(*it.status), it.message) for it in outcomes]
+    name = format_count(len(outcomes), "table")
+    table = render_table(Table(columns, rows, more="-o csv lists them"), name, _MOST_TABLES)
     return element("section", element("h2", "All tables"), table)
 
 
-def _render_section(outcome: TableOutcome, facts: RunFacts, number: int) -> Markup:
+def _render_section(outcome: TableOutcome, number: int) -> Markup:
     envelope = outcome.envelope
-    heading = element("h2", foreign(outcome.table), id=f"table-{number}")
-    status = element("p", render_badge(*outcome.status), " ", foreign(outcome.headline))
-    parts = [heading, status]
+    word, tone = outcome.status
+    badge = element("span", word, class_=f"badge {tone}")
+    parts = [
+        element("h2", foreign(outcome.table), id=f"table-{number}"),
+        element("p", badge, " ", render_line(outcome.summary)),
+    ]
     if envelope.error is not None:
         parts.append(_render_error(envelope.error))
-    parts.append(render_items("Warnings", envelope.warnings))
-    if isinstance(envelope.result, Mapping) and envelope.skipped is None:
-        parts += _SECTIONS[facts.command](envelope, envelope.result)
+    if envelope.warnings:
+        warnings = [(warning,) for warning in envelope.warnings]
+        parts += [
+            element("h3", "Warnings"),
+            render_table(Table([Column("", Kind.DETAIL)], warnings), "Warnings"),
+        ]
+    parts += render_sections(outcome.sections())
     return element("section", *parts, aria_labelledby=f"table-{number}")
 
 
@@ -119,18 +130,14 @@ def _render_error(error: ErrorInfo) -> Markup:
 
 
 def _render_commands(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Markup:
-    lines = [element("h2", "The command"), _code(facts.command_line)]
+    lines = [element("h2", "The command"), render_code(facts.command_line)]
     if any(outcome.envelope.dry_run for outcome in outcomes):
         lines += [
             element("p", "Nothing was changed. The same command without --dry-run or --check:"),
-            _code(facts.to_do_it),
+            render_code(facts.to_do_it),
         ]
     code = find_worst(outcome.exit_code for outcome in outcomes)
     known = code in MEANINGS
     ended = f"{code}: {MEANINGS[ExitCode(code)]}" if known else str(code)
     fields = [("run", facts.run_id), ("exit status", ended)]
-    return element("section", *lines, render_fields(fields))
-
-
-def _code(line: str) -> Markup:
-    return element("pre", element("code", join(line)), tabindex=0)
+    return element("section", *lines, render_facts(fields))

@@ -40,25 +40,19 @@ figure{margin:.75rem 0}
 figcaption{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;margin-bottom:.6rem;font-size:.9em}
 .key{display:inline-flex;align-items:center;gap:.45em}
 svg{display:block;overflow:hidden}
-rect.before{fill:var(--before)}rect.after{fill:var(--after)}rect.track{fill:var(--track)}
-svg text{font:13px system-ui,sans-serif;fill:var(--ink);dominant-baseline:middle}
-svg text.count{font-size:11.5px;fill:var(--faint)}
-.bars{overflow:visible}
+.fill-caution{fill:var(--before)}.fill-good{fill:var(--after)}.fill-faint{fill:var(--track)}
+.text-bad{color:var(--bad)}.text-caution{color:var(--caution)}.text-faint{color:var(--faint)}
 .ends{display:flex;justify-content:space-between;font-size:.85em;color:var(--faint)}
-.scroll{overflow-x:auto;margin:1.6rem 0 0}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-table.small{width:auto}
-.small caption{white-space:nowrap}caption{text-align:left;font-weight:600;padding-bottom:.35rem}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;min-width:min(100%,36rem);font-variant-numeric:tabular-nums}
+table:has(.bar){width:100%}
 th,td{padding:.3rem .7rem;text-align:left;border-top:1px solid var(--line);vertical-align:top}
-th:first-child{padding-left:0}th{font-weight:400}th:first-child:not(.number){min-width:7rem}
-thead th{border-top:0;color:var(--faint);font-size:.85em;white-space:nowrap}
-tfoot th,tfoot td{font-weight:600;border-top-color:var(--faint)}
-.number{text-align:right;white-space:nowrap}
-td:not(.number){white-space:nowrap}td:not(.number):has(bdi){white-space:normal}
-td.wide:has(svg){width:24%;min-width:7rem;padding-top:.65rem;padding-right:0}
-.fields{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.1rem;margin:.5rem 0 0}
+th:first-child,td:first-child{padding-left:0}
+thead th{border-top:0;color:var(--faint);font-size:.85em;font-weight:400;white-space:nowrap}
+.number{text-align:right;white-space:nowrap}.word{white-space:nowrap}
+td.bar{width:30%;min-width:4rem;padding-top:.65rem}
+.fields{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.1rem;margin:1rem 0 0}
 .fields dt{color:var(--faint)}.fields dd{margin:0;overflow-wrap:anywhere}
-ul{margin:.3rem 0;padding-left:1.2rem}
 code{font:13px/1.5 ui-monospace,monospace}
 pre{background:var(--page);border:1px solid var(--line);border-radius:6px;padding:.6rem .8rem;
 margin:.5rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
@@ -71,6 +65,6 @@ th,td{padding:.3rem .4rem}}
 --line:#bbb;--track:#ddd;--before:#c2700c;--after:#0f766e;--good:#0b6b4f;--goodbg:#fff;
 --caution:#8a4b00;--cautionbg:#fff;--bad:#a01c1c;--badbg:#fff;--plain:#000;--plainbg:#fff}
 body{font-size:10pt}section{border:0;padding:0}.badge{border:1px solid}
-figure,tr,.tiles,.error{break-inside:avoid}h2,h3,caption{break-after:avoid}
+figure,tr,.tiles,.error{break-inside:avoid}h2,h3{break-after:avoid}
 svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}.scroll{overflow:visible}}
 """

@@ -78,7 +78,13 @@ def _single(session: Session, raised: BaseException | None) -> TableOutcome:
         error = explain_failure(raised)
         code = error.exit_code
         envelope.error = ErrorInfo.of(error)
-    return TableOutcome(session.shown_table or "all tables", code, envelope, output.summary)
+    return TableOutcome(
+        session.shown_table or "all tables",
+        code,
+        envelope,
+        output.summary,
+        sections=output.sections,
+    )
 
 
 @contextmanager

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.output.page import Cell, Styled, Tone
-
-if TYPE_CHECKING:
-    from deltactl.cli.output.page import RenderTable
+from deltactl.cli.output.sections import Line, Sections, Tone, pieces, plain
 
 _TONES: Final = (
     {"done": Tone.GOOD}
     | dict.fromkeys(("unchanged", "skipped"), Tone.PLAIN)
     | dict.fromkeys(("needed", "conflict", "partial", "planned"), Tone.CAUTION)
 )
+
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,9 @@ class TableOutcome:
     table: str
     exit_code: int
     envelope: Envelope
-    summary: Sequence[Cell] = ()
+    title: Line = ()
     seconds: float = 0
-    render: RenderTable = lambda page: None  # prints the full page of the table
+    sections: Sections = tuple
 
     @property
     def status(self) -> tuple[str, Tone]:
@@ -42,20 +41,23 @@ class TableOutcome:
         """The codes of the findings; if there are none, that of needed work, or none."""
         if self.envelope.error is not None or self.exit_code != ExitCode.WORK_NEEDED:
             return ()
-        result = self.envelope.result
-        found = result.get("codes") if isinstance(result, Mapping) else None
-        return tuple(found or (ExitCode.WORK_NEEDED.name,))
+        found = dict.fromkeys(it.finding for it in self.sections() if it.finding is not None)
+        return tuple(found) or (ExitCode.WORK_NEEDED.name,)
 
     @property
-    def headline(self) -> str:
-        """What was done, in one line."""
-        return "".join(cell.text if isinstance(cell, Styled) else cell for cell in self.summary)
+    def summary(self) -> Line:
+        """What was done, or what was found first, in one line."""
+        found = [(it.finding, it.table) for it in self.sections() if it.finding and it.table]
+        named = [f"{code} {row[0]}" for code, table in found for row in table.first(_NAMED)]
+        left = sum(len(table.rows) for _, table in found) - _NAMED
+        shown = named[:_NAMED] + ([f"and {left:,} more"] if left > 0 else [])
+        return (*pieces(self.title), f": {', '.join(shown)}" if shown else "")
 
     @property
     def message(self) -> str:
         """What failed, or else what was done, in one line."""
         error = self.envelope.error
-        return error.message if error else self.headline
+        return error.message if error else plain(self.summary)
 
     def to_row(self) -> dict[str, Any]:
         """Return the row for CSV."""

@@ -6,12 +6,12 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, TextIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from deltactl.cli.output.envelope import (
     Envelope,
@@ -19,11 +19,22 @@ from deltactl.cli.output.envelope import (
     format_rfc3339,
     to_jsonable,
 )
-from deltactl.cli.output.page import Cell, Page, RenderTable, Tone
 from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
+from deltactl.cli.output.sections import (
+    Cell,
+    Line,
+    Section,
+    Sections,
+    Styled,
+    Tone,
+    describe_to_do,
+)
 from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
+
+if TYPE_CHECKING:
+    from deltactl.cli.output.page import Page
 
 
 class OutputFormat(StrEnum):
@@ -82,7 +93,7 @@ class Output:
         self.stderr = stderr or sys.stderr
         self.warnings: list[str] = []
         self.envelope: Envelope | None = None  # the last one emitted
-        self.render_table: RenderTable = lambda page: None  # of that envelope
+        self.sections: Sections = tuple  # of that envelope
         self._headline: str | None = None
         # A signal handler may print while the same thread is printing.
         self.lock = threading.RLock()
@@ -93,21 +104,26 @@ class Output:
         self,
         envelope: Envelope,
         *,
-        render_table: RenderTable,
+        sections: Sections = tuple,
         rows: Rows | None = None,
         headline: str | None = None,
+        to_do: str | None = None,
     ) -> None:
         """Print the result in the requested format.
 
-        ``render_table`` fills the page for people. ``rows`` is what ndjson and csv print; without
-        rows, ndjson prints the envelope on one line, and csv one row of ``envelope.result``.
-        ``headline`` summarises a page whose first line does not.
+        ``sections`` are for people. ``rows`` is what ndjson and csv print; without rows, ndjson
+        prints the envelope on one line, and csv one row of ``envelope.result``. ``headline``
+        summarises sections of which the first title does not. ``to_do`` is the command that does
+        what a dry run only shows.
         """
-        self.keep(envelope, render_table, headline)
+        self.keep(envelope, sections, headline)
         if not self.has_page(envelope):
             return
         with stdout_errors():
-            self._emit(envelope, render_table, rows)
+            if self.form is OutputFormat.TABLE:
+                self._show(chain(sections(), () if to_do is None else [describe_to_do(to_do)]))
+            else:
+                self._emit(envelope, rows)
             self.stdout.flush()
 
     def has_page(self, envelope: Envelope) -> bool:
@@ -115,33 +131,20 @@ class Output:
         shows_all = self.form is not OutputFormat.TABLE or self.shows_success
         return shows_all or envelope.status not in ("done", "unchanged", "skipped")
 
-    def keep(
-        self, envelope: Envelope, render_table: RenderTable, headline: str | None = None
-    ) -> None:
+    def keep(self, envelope: Envelope, sections: Sections, headline: str | None = None) -> None:
         """Store a result, with the warnings so far, without printing it."""
         envelope.warnings = [*envelope.warnings, *self.warnings]
-        self.envelope, self.render_table, self._headline = envelope, render_table, headline
+        self.envelope, self.sections, self._headline = envelope, sections, headline
 
     @property
-    def summary(self) -> Sequence[Cell]:
-        """The result in one line: its headline, or else the first line of its page."""
+    def summary(self) -> Line:
+        """The result in one line: its headline, or else the title of its first section."""
         if self._headline is not None:
-            return (self._headline,)
-        page = Page()
-        self.render_table(page)
-        return next((line for line in page.lines if line), ())
+            return self._headline
+        return next((section.title for section in self.sections()), ())
 
-    def _emit(
-        self,
-        envelope: Envelope,
-        render_table: RenderTable,
-        rows: Rows | None,
-    ) -> None:
-        if self.form is OutputFormat.TABLE:
-            page = self._new_page()
-            render_table(page)
-            self._print_page(page, self.stdout)
-        elif self.form is OutputFormat.JSON:
+    def _emit(self, envelope: Envelope, rows: Rows | None) -> None:
+        if self.form is OutputFormat.JSON:
             is_long = isinstance(envelope.result, list) and len(envelope.result) > ROWS_AT_ONCE
             self._write(dump_json(envelope, indent=None if is_long else 2))
         elif self.form is OutputFormat.NDJSON:
@@ -158,7 +161,7 @@ class Output:
         with suppress(DeltactlError):  # stdout cannot be written, which may be the error itself
             if self.form is OutputFormat.JSON and self.envelope is None:
                 envelope.fail(error)
-                self.emit(envelope, render_table=lambda page: None)
+                self.emit(envelope)
             if self.form is OutputFormat.GITHUB:
                 from deltactl.cli.output.github import annotate
 
@@ -194,29 +197,38 @@ class Output:
         if self.log_format is LogFormat.JSON:
             self.say("traceback", text, Tone.FAINT)
             return
-        page = Page()
+        page = self._new_page(self.stderr, is_whole=True)
         for line in text.splitlines():
             page.line(line)
         self._print_aside(page)
 
-    def _new_page(self) -> Page:
-        is_whole = not has_width(self.stdout, self.environ)
-        return Page(terminal_width(self.stdout, self.environ), is_whole=is_whole)
+    def _show(self, sections: Iterable[Section], *, is_more: bool = False) -> None:
+        page = self._new_page(self.stdout, is_whole=not has_width(self.stdout, self.environ))
+        page.show(sections)
+        page.lines[:0] = [()] if is_more and page.lines else []
+        self._print_page(page, self.stdout)
 
-    def print_lines(self, render: RenderTable) -> None:
-        """Print a part of a result for people."""
-        page = self._new_page()
-        render(page)
+    def print_line(self, *line: Cell) -> None:
+        """Print a line of a result for people, however long it is."""
+        page = self._new_page(self.stdout, is_whole=True)
+        page.line(line)
         with self.lock, stdout_errors():
             self._print_page(page, self.stdout)
             self.stdout.flush()
 
-    def print_aside(self, render: RenderTable) -> None:
+    def print_sections(self, sections: Iterable[Section], *, is_more: bool = False) -> None:
+        """Print a part of a result for people; if it is not the first, after an empty line."""
+        with self.lock, stdout_errors():
+            self._show(sections, is_more=is_more)
+            self.stdout.flush()
+
+    def print_aside(self, sections: Iterable[Section]) -> None:
         """Print on stderr what a person needs to decide; nothing when quiet or in a JSON log."""
         if self.quiet or self.log_format is LogFormat.JSON:
             return
-        page = Page(terminal_width(self.stderr, self.environ))
-        render(page)
+        page = self._new_page(self.stderr)
+        page.show(sections)
+        page.lines += [()] if page.lines else []
         self._print_aside(page)
 
     def print_text(self, text: str) -> None:
@@ -230,10 +242,8 @@ class Output:
         if self.log_format is LogFormat.JSON:
             self.log({"level": _LEVELS.get(label, "info"), "message": message})
             return
-        page = Page()
-        page.line(label, ": ", message)
-        label_piece, *rest = page.lines[0]
-        page.lines[0] = (replace(label_piece, tone=tone), *rest)
+        page = self._new_page(self.stderr)
+        page.line((Styled(label, tone), ": ", message))
         self._print_aside(page)
 
     def log(self, fields: Mapping[str, Any]) -> None:
@@ -253,6 +263,12 @@ class Output:
             self.log({"level": level, "logger": record.name, "message": record.getMessage()})
         else:
             self.note(f"{record.name}: {record.getMessage()}")
+
+    def _new_page(self, stream: TextIO, *, is_whole: bool | None = None) -> Page:
+        from deltactl.cli.output.page import Page  # which help does not need
+
+        is_whole = not stream.isatty() if is_whole is None else is_whole
+        return Page(terminal_width(stream, self.environ), is_whole)
 
     def _print_aside(self, page: Page) -> None:
         # A log that cannot be written must not end the run.

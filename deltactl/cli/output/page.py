@@ -1,125 +1,155 @@
-"""Print text for people: lines, fields and tables, the same for terminals and pipes.
+"""Print sections as text, the same for terminals and pipes.
 
-Commands add content; the page escapes every string, aligns columns, and cuts what does not fit.
-Colour is added only when the page is printed, so the text is the same with and without colour.
+The page escapes every string, aligns columns, wraps lines at words, and cuts what does not fit into
+a table. In a pipe nothing is cut or wrapped. Colour is added only when the page is printed.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from itertools import repeat
+from typing import Any, Final
 
-from deltactl.cli.output.text import cell_width, fit_middle, fit_width, pad_width, safe_text
+from deltactl.cli.output.sections import (
+    Cell,
+    Column,
+    Fact,
+    Kind,
+    Line,
+    Listed,
+    Section,
+    Styled,
+    Table,
+    Tone,
+    pieces,
+)
+from deltactl.cli.output.text import (
+    cell_width,
+    fit_middle,
+    fit_width,
+    pad_width,
+    safe_text,
+    wrap_text,
+)
 
-_GAP = "  "
-# An elastic column is never cut to fewer characters.
-_MIN_ELASTIC = 8
+_GAP: Final = "  "
+_WIDE: Final = 110  # pages of this width have room for all columns
+_NARROWEST: Final = 20
+_BARS: Final = (6, 40)  # the fewest and the most characters of a bar
+_ELASTIC: Final = frozenset({Kind.TEXT, Kind.PATH})
 
 
-class Tone(StrEnum):
-    """The meaning of a piece of text; ``output`` maps it to colours."""
+@dataclass(slots=True)
+class _Stack:
+    """A column with its values, and how they are shown."""
 
-    PLAIN = "plain"
-    STRONG = "strong"
-    GOOD = "good"
-    CAUTION = "caution"
-    BAD = "bad"
-    FAINT = "faint"
+    column: Column
+    values: Sequence[Any]
+    cells: list[Styled]
+    width: int = 0
 
+    def __post_init__(self) -> None:
+        cells = (cell_width(cell.text) for cell in self.cells)
+        self.width = max([cell_width(self.column.header), *cells])
 
-@dataclass(frozen=True, slots=True)
-class Styled:
-    """Text with its meaning."""
+    @property
+    def is_bar(self) -> bool:
+        return self.column.kind is Kind.BAR
 
-    text: str
-    tone: Tone = Tone.PLAIN
+    @property
+    def is_empty(self) -> bool:
+        return not self.is_bar and not any(cell.text for cell in self.cells)
 
-
-Cell = str | Styled
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table. Elastic columns are cut when the line is too long, others never.
-
-    Values of ``is_path`` columns differ mostly at their ends, so they are cut in the middle. If
-    the line is still too long, ``spare`` columns are omitted, the one with the largest value first.
-    """
-
-    header: str
-    right: bool = False
-    elastic: bool = False
-    is_path: bool = False
-    spare: int = 0
+    @property
+    def least(self) -> int:
+        """How narrow the column may become."""
+        if self.is_bar:
+            return _BARS[0]
+        return min(self.width, self.column.least) if self.column.kind in _ELASTIC else self.width
 
 
 @dataclass(slots=True)
 class Page:
-    """Lines of styled pieces for a width in columns. Every string added is escaped here.
-
-    If ``is_whole``, nothing is cut: a table may be wider than the page.
-    """
+    """Lines of styled pieces for a width in columns; if ``is_whole``, of any width."""
 
     width: int = 80
     is_whole: bool = False
     lines: list[tuple[Styled, ...]] = field(default_factory=list)
 
-    def line(self, *pieces: Cell) -> None:
-        """Add one line; without pieces, an empty one."""
-        self.lines.append(tuple(_safe(piece) for piece in pieces))
+    @property
+    def is_wide(self) -> bool:
+        """Whether there is room for all columns of a table."""
+        return self.is_whole or self.width >= _WIDE
 
-    def wrapped(self, text: str, *, indent: str = "") -> None:
-        """Add text, wrapped at the width of the page."""
-        if self.is_whole:
+    def show(self, sections: Iterable[Section]) -> None:
+        """Add sections, with an empty line between them."""
+        for section in sections:
+            if section.is_aside:
+                continue
+            if self.lines and self.lines[-1]:
+                self.lines.append(())
+            self._show(section)
+
+    def _show(self, section: Section) -> None:
+        indent = ""
+        if section.title:
+            self.line(section.title)
+            indent = _GAP
+        self._facts(section.facts, indent)
+        if section.table is not None:
+            self._table(section.table, indent)
+        for note in section.notes:
+            self.line(note, indent)
+        for text in section.code.splitlines():
             self.lines.append((Styled(indent + safe_text(text)),))
-            return
-        for line in textwrap.wrap(safe_text(text), max(self.width - len(indent), 20)):
-            self.lines.append((Styled(indent + line),))
 
-    def fields(self, pairs: Iterable[tuple[str, Cell]]) -> None:
-        """Add labels and values, one pair per line, the values aligned."""
-        safe = [(safe_text(label), _safe(value)) for label, value in pairs]
+    def line(self, line: Line | Listed, indent: str = "", label: str = "") -> None:
+        """Add a line after a label, wrapped at the width of the page."""
+        if isinstance(line, Listed):
+            line = line.text(is_whole=self.is_whole)
+        parts = [_safe(piece) for piece in pieces(line)]
+        lead = Styled(indent + label, Tone.FAINT)
+        if self.is_whole:
+            self.lines.append((lead, *parts))
+            return
+        margin = cell_width(lead.text)
+        text = "".join(part.text for part in parts)
+        for start, end in wrap_text(text, max(self.width - margin, _NARROWEST)):
+            self.lines.append((lead, *_slice(parts, start, end)))
+            lead = Styled(" " * margin)
+
+    def _facts(self, facts: Sequence[Fact], indent: str) -> None:
+        safe = [(safe_text(label), value) for label, value in facts]
         widest = max((cell_width(label) for label, _ in safe), default=0)
         for label, value in safe:
-            self.lines.append((Styled(pad_width(label, widest) + _GAP, Tone.FAINT), value))
+            self.line(value, indent, pad_width(label, widest) + _GAP)
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-        """Add a header line and one line per row."""
-        header = [Styled(column.header, Tone.STRONG) for column in columns]
-        grid = [header, *([_safe(cell) for cell in row] for row in rows)]
-        widths = [max(cell_width(cell.text) for cell in cells) for cells in zip(*grid, strict=True)]
-        kept = list(range(len(columns))) if self.is_whole else self._choose(columns, widths)
-        columns = [columns[i] for i in kept]
-        widths = [widths[i] for i in kept]
-        if not self.is_whole:
-            widths = self._fit(columns, widths)
-        for row in grid:
-            self.lines.append(tuple(_align(columns, [row[i] for i in kept], widths)))
-
-    def _choose(self, columns: Sequence[Column], widths: list[int]) -> list[int]:
-        """Return the positions of the columns to show, without spare ones that do not fit."""
-        least = [
-            min(width, _MIN_ELASTIC) if column.elastic else width
-            for column, width in zip(columns, widths, strict=True)
+    def _table(self, table: Table, indent: str) -> None:
+        rows = table.first(None if self.is_whole else table.most)
+        stacks = [
+            _Stack(column, values, [_safe(column.show(v, short=not self.is_wide)) for v in values])
+            for column, values in zip(
+                table.columns, zip(*rows, strict=True) if rows else repeat(()), strict=False
+            )
         ]
-        kept = list(range(len(columns)))
-        spare = sorted((i for i in kept if columns[i].spare), key=lambda i: columns[i].spare)
-        while spare and sum(least[i] + len(_GAP) for i in kept) - len(_GAP) > self.width:
-            kept.remove(spare.pop())
-        return kept
-
-    def _fit(self, columns: Sequence[Column], widths: list[int]) -> list[int]:
-        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - self.width
-        elastic = [i for i, column in enumerate(columns) if column.elastic]
-        while excess > 0 and elastic:
-            widest = max(elastic, key=lambda i: widths[i])
-            if widths[widest] <= _MIN_ELASTIC:
-                break
-            widths[widest] -= 1
-            excess -= 1
-        return widths
+        details = [s for s in stacks if s.column.kind is Kind.DETAIL and not self.is_whole]
+        shown = [s for s in stacks if s not in details and (self.is_wide or not s.column.wide)]
+        shown = [s for s in shown if not (rows and s.is_empty)]
+        if not self.is_whole:
+            shown = _fit(shown, self.width - len(indent))
+        _draw_bars(shown, self.width - len(indent))
+        header = [Styled(s.column.header, Tone.STRONG) for s in shown]
+        if any(cell.text for cell in header) and (len(shown) > 1 or not details):
+            self.lines.append(_align(shown, header, indent))
+        for number in range(len(rows)):
+            self.lines.append(_align(shown, [s.cells[number] for s in shown], indent))
+            for stack in details:
+                if stack.cells[number].text:
+                    label = f"{stack.column.header}: "
+                    self.line(stack.cells[number], indent + _GAP * 2, label)
+        if (left := len(table.rows) - len(rows)) > 0:
+            self.line(Styled(f"and {left:,} more ({table.more})", Tone.FAINT), indent)
 
     def plain_lines(self) -> Iterable[str]:
         """Return the lines as text, without trailing spaces."""
@@ -132,17 +162,49 @@ def _safe(cell: Cell) -> Styled:
     return Styled(safe_text(cell))
 
 
-def _align(columns: Sequence[Column], row: list[Styled], widths: list[int]) -> Iterable[Styled]:
-    gap = ""
-    for column, cell, width in zip(columns, row, widths, strict=True):
-        text = cell.text
+def _slice(parts: Iterable[Styled], start: int, end: int) -> Iterator[Styled]:
+    """Return the pieces of a line from one position to another."""
+    for part in parts:
+        if text := part.text[max(start, 0) : max(end, 0)]:
+            yield Styled(text, part.tone)
+        start, end = start - len(part.text), end - len(part.text)
+
+
+def _fit(stacks: list[_Stack], room: int) -> list[_Stack]:
+    """Return the columns that have room, and make elastic ones narrower."""
+    gaps = len(_GAP)
+    spare = sorted((s for s in stacks if s.column.spare), key=lambda s: s.column.spare)
+    while spare and sum(s.least + gaps for s in stacks) - gaps > room:
+        stacks.remove(spare.pop())
+    excess = sum(max(s.width, s.least) + gaps for s in stacks) - gaps - room
+    while excess > 0 and (able := [s for s in stacks if s.width > s.least]):
+        max(able, key=lambda s: s.width).width -= 1
+        excess -= 1
+    return stacks
+
+
+def _draw_bars(stacks: Sequence[_Stack], room: int) -> None:
+    """Fill the cells of bars; one that is above 0 has at least one character."""
+    bars = [stack for stack in stacks if stack.is_bar]
+    room -= sum(stack.width + len(_GAP) for stack in stacks)
+    longest = min(max(room // max(len(bars), 1), _BARS[0]), _BARS[1])
+    for stack in bars:
+        stack.cells = []
+        for value in stack.values:
+            share, tone = value if isinstance(value, tuple) else (value, stack.column.tone)
+            length = max(round(share * longest), 1) if share and share > 0 else 0
+            stack.cells.append(Styled("#" * length, tone))
+        stack.width = max([stack.width, *(len(cell.text) for cell in stack.cells)])
+
+
+def _align(stacks: Sequence[_Stack], row: Sequence[Styled], indent: str) -> tuple[Styled, ...]:
+    cells: list[Styled] = []
+    for stack, cell in zip(stacks, row, strict=True):
+        text, width, is_right = cell.text, stack.width, stack.column.is_right
         if text.isascii() and len(text) <= width:
-            text = text.rjust(width) if column.right else text.ljust(width)
+            text = text.rjust(width) if is_right else text.ljust(width)
         else:
-            fit = fit_middle if column.is_path else fit_width
-            text = pad_width(fit(text, width), width, right=column.right)
-        yield Styled(gap + text, cell.tone)
-        gap = _GAP
-
-
-RenderTable = Callable[[Page], None]
+            fit = fit_middle if stack.column.kind is Kind.PATH else fit_width
+            text = pad_width(fit(text, width), width, right=is_right)
+        cells.append(Styled((_GAP if cells else indent) + text, cell.tone))
+    return tuple(cells)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
-from deltactl.cli.output.page import Page, Tone
+from deltactl.cli.output.sections import Tone
+
+if TYPE_CHECKING:
+    from deltactl.cli.output.page import Page
 
 _STYLES: Final = {
     Tone.PLAIN: "",

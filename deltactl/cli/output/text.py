@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 # Format characters that scripts and emoji need; they do not move other text on the line.
 _JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _ESCAPED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _DOTS: Final = "..."
+_COMMAND: Final = re.compile("`[^`]*`|^deltactl .*")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -70,6 +73,21 @@ def _head(text: str, width: int) -> str:
         if used > width:
             return text[:position]
     return text
+
+
+def wrap_text(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """Return where the lines of safe text start and end. Words and commands are not divided."""
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    start = 0
+    while cell_width(text[start:]) > width:
+        end = whole.rfind(" ", start, start + len(_head(text[start:], width)) + 1)
+        if end <= start:
+            end = whole.find(" ", start + 1)
+        if end < 0:
+            break
+        yield start, end
+        start = end + 1
+    yield start, len(text)
 
 
 def pad_width(text: str, width: int, *, right: bool = False) -> str:

@@ -1,104 +1,130 @@
-"""Print the report of ``check`` as text."""
+"""The sections of the reports of ``check`` and ``check --fix``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from deltactl.cli.output.page import Page, Styled, Tone
+from deltactl.cli.output.sections import Column, Fact, Kind, Section, Styled, Table, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltactl.operations.check.fix import PathRepairReport
+    from deltactl.operations.check.path_encoding.pairs import PathPair
     from deltactl.operations.check.report import CheckReport
 
 _SHOWN_A_CODE = 5
-_SHOWN_IN_A_LINE = 3
-_NO_COMMAND = "cannot be repaired"
 _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
+_LOG_FILES = {
+    "num_commits": "commit",
+    "num_checkpoints": "checkpoint",
+    "num_checksums": "checksum",
+    "num_compacted": "compacted file",
+}
 
 
-def render_check(page: Page, report: CheckReport) -> None:
-    """Render the findings by code, then what was checked and what was not."""
+def describe_check(report: CheckReport) -> Iterator[Section]:
+    """Return the findings by code, then what was checked and what was not."""
     where = "the log" if report.version is None else f"version {report.version}"
     if report.is_sound:
-        page.line(Styled("No problems found", Tone.GOOD), f" in {where}")
+        yield Section((Styled("No problems found", Tone.GOOD), f" in {where}"))
     else:
         found = format_count(report.findings.num_rows, "finding")
-        page.line(Styled(f"{found} in {where}", Tone.BAD))
-        _render_findings(page, report)
-    page.line()
-    _render_scope(page, report)
-    for note in report.notes:
-        page.line(Styled("note: ", Tone.FAINT), note)
-
-
-def summarise(report: CheckReport) -> str:
-    """Return one line with the number of findings and the first of them."""
-    where = "the log" if report.version is None else f"version {report.version}"
-    count = report.findings.num_rows
-    shown = report.findings.slice(0, _SHOWN_IN_A_LINE).to_pylist()
-    named = [f"{row['code']} {row['file'] or 'version ' + str(row['version'])}" for row in shown]
-    named += [f"and {count - len(shown):,} more"] if count > len(shown) else []
-    return f"{format_count(count, 'finding')} in {where}: {', '.join(named)}"
-
-
-def _render_findings(page: Page, report: CheckReport) -> None:
-    shown: dict[str, int] = {}
-    totals = report.count_codes()
-    for row in _first_of_each_code(report, totals):
-        code = row["code"]
-        if code not in shown:
-            page.line()
-            page.line(Styled(code, _TONES[row["severity"]]), f" ({totals[code]}): {row['meaning']}")
-        shown[code] = shown.get(code, 0) + 1
-        place = row["file"] or f"version {row['version']}"
-        page.line("  ", Styled(place, Tone.STRONG))
-        page.line("    ", row["problem"])
-        page.line(
-            "    ", "" if row["repair"].startswith(_NO_COMMAND) else "repair: ", row["repair"]
-        )
-        left = totals[code] - _SHOWN_A_CODE
-        if shown[code] == _SHOWN_A_CODE and left > 0:
-            page.line(Styled(f"  and {left} more (-o json lists all)", Tone.FAINT))
-
-
-def _first_of_each_code(report: CheckReport, totals: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the first findings of each code; findings are sorted by code."""
-    rows: list[dict[str, Any]] = []
-    codes = report.findings["code"]
+        yield Section(Styled(f"{found} in {where}", Tone.BAD))
+    columns = [
+        Column("place", Kind.PATH, tone=Tone.STRONG),
+        Column("problem", Kind.DETAIL),
+        Column("repair", Kind.DETAIL),
+    ]
+    codes, totals = report.findings["code"], report.count_codes()
     for code in dict.fromkeys(codes.to_pylist()):
-        first = codes.index(code).as_py()
-        count = min(totals[code], _SHOWN_A_CODE)
-        rows += report.findings.slice(first, count).to_pylist()
-    return rows
+        total = totals[code]
+        rows = report.findings.slice(codes.index(code).as_py(), total)  # they are sorted by code
+        first = rows.slice(0, 1).to_pylist()[0]
+        yield Section(
+            (Styled(code, _TONES[first["severity"]]), f" ({total:,}): {first['meaning']}"),
+            table=Table(columns, _with_places(rows), most=_SHOWN_A_CODE),
+            finding=code,
+        )
+    yield _describe_scope(report)
 
 
-def _render_scope(page: Page, report: CheckReport) -> None:
-    counts = report.counts
-    part = (
-        "" if report.options.sample >= 1 else f" (a sample of {report.options.sample * 100:.4g}%)"
-    )
-    log = [format_count(counts.num_commits, "commit")]
-    log += [format_count(counts.num_checkpoints, "checkpoint")] if counts.num_checkpoints else []
-    log += [format_count(counts.num_checksums, "checksum")] if counts.num_checksums else []
-    log += [format_count(counts.num_compacted, "compacted file")] if counts.num_compacted else []
-    pairs = [
-        ("log", ", ".join(log)),
+def _with_places(findings: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    versions = pc.cast(findings["version"], pa.string())
+    places = pc.coalesce(findings["file"], pc.binary_join_element_wise("version", versions, " "))
+    return findings.append_column("place", places)
+
+
+def _describe_scope(report: CheckReport) -> Section:
+    counts, options = report.counts, report.options
+    part = "" if options.sample >= 1 else f" (a sample of {options.sample * 100:.4g}%)"
+    log = [
+        format_count(n, noun) for name, noun in _LOG_FILES.items() if (n := getattr(counts, name))
+    ]
+    facts: list[Fact] = [
+        ("log", ", ".join(log) or "no commits"),
         ("table", f"{format_count(counts.num_files, 'file')}, {format_size(counts.size_bytes)}"),
         (
             "checked",
-            f"{format_count(counts.num_checked, 'file')}{part}: "
-            f"{report.options.depth.name.lower()}",
+            f"{format_count(counts.num_checked, 'file')}{part}: {options.depth.name.lower()}",
         ),
     ]
     if counts.num_rows:
-        pairs.append(("rows", f"{counts.num_rows:,}"))
+        facts.append(("rows", f"{counts.num_rows:,}"))
     if counts.num_vectors:
-        pairs.append(("deletion vectors", f"{counts.num_vectors:,}"))
-    if report.options.proofs:
-        pairs.append(
-            (
-                "digests",
-                f"{counts.num_digests:,} compared, which optimize stored when it moved rows",
-            )
+        facts.append(("deletion vectors", f"{counts.num_vectors:,}"))
+    if options.proofs:
+        digests = f"{counts.num_digests:,} compared, which optimize stored when it moved rows"
+        facts.append(("digests", digests))
+    facts += [("note", note) for note in report.notes]
+    return Section(facts=facts)
+
+
+def describe_fix(report: PathRepairReport) -> Iterator[Section]:
+    """Return which live paths are or were removed, and which pairs are left."""
+    if report.is_empty:
+        said = "No path can be removed safely" if report.left else "Nothing to fix"
+        tone = Tone.CAUTION if report.left else Tone.GOOD
+        yield Section((Styled(said, tone), f" in version {report.version}"))
+    else:
+        rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
+        yield Section(
+            Styled(_title_fix(report), Tone.STRONG),
+            facts=[
+                ("files", f"{len(report.chosen):,} ({format_size(report.size_bytes)})"),
+                ("live rows", f"{rows}: readers will no longer return them"),
+            ],
+            table=_list_pairs(report.chosen),
         )
-    page.fields(pairs)
+    if report.left:
+        yield Section(
+            "Not removed, because --path does not select them, or because the table may need their "
+            "rows:",
+            table=_list_pairs(report.left),
+            notes=[
+                "To remove one of these files, copy the quoted text after 'live as' and give it "
+                "with --path."
+            ],
+        )
+
+
+def _title_fix(report: PathRepairReport) -> str:
+    count = format_count(len(report.chosen), "file")
+    if report.version_after is not None:
+        return f"Removed {count} in version {report.version_after}"
+    verb = "Would remove" if report.dry_run else "To remove:"
+    return f"{verb} {count} from version {report.version}"
+
+
+def _list_pairs(pairs: tuple[PathPair, ...]) -> Table:
+    rows = [
+        (it.path, it.problem + ("" if it.exists is not False else "; the file does not exist"))
+        for it in pairs
+    ]
+    columns = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
+    return Table(columns, rows)

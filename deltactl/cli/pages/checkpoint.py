@@ -1,169 +1,142 @@
-"""Print the plan and the report of ``checkpoint`` as text."""
+"""The sections of the reports of ``checkpoint``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.parsing.argv import real_command
+from deltactl.cli.output.sections import (
+    Column,
+    Fact,
+    Kind,
+    Listed,
+    Section,
+    Styled,
+    Table,
+    Tone,
+)
+from deltactl.cli.pages.vacuum import list_files
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.log.upkeep.cleanup import CleanupPlan
     from deltactl.operations.checkpoint.repair import RepairReport
-    from deltactl.operations.checkpoint.run import CheckpointPlan, CheckpointReport, DueReport
+    from deltactl.operations.checkpoint.run import CheckpointReport, DueReport
     from deltactl.operations.checkpoint.write import WrittenCheckpoint
 
-_SHOWN_FILES = 20
-_KINDS = {"classic": "classic", "v2": "v2"}
 
-
-def render_due(page: Page, report: DueReport) -> None:
-    """Render whether a checkpoint is due."""
-    last = "none yet" if report.last < 0 else f"version {report.last}"
-    said = Styled("A checkpoint is due", Tone.CAUTION)
-    page.line(said if report.due else Styled("No checkpoint is due", Tone.GOOD))
-    page.fields(
-        [
+def describe_due(report: DueReport) -> Iterator[Section]:
+    """Return whether a checkpoint is due."""
+    due, not_due = ("A checkpoint is due", Tone.CAUTION), ("No checkpoint is due", Tone.GOOD)
+    yield Section(
+        Styled(*(due if report.due else not_due)),
+        facts=[
             ("version", str(report.version)),
-            ("last checkpoint", last),
+            ("last checkpoint", "none yet" if report.last < 0 else f"version {report.last}"),
             ("interval", format_count(report.interval, "commit")),
-        ]
+        ],
     )
 
 
-def render_report(page: Page, report: CheckpointReport, argv: Sequence[str]) -> None:
-    """Render what would be done (dry run) or what was done; ``argv`` is the command line."""
+def describe_checkpoint(report: CheckpointReport) -> Iterator[Section]:
+    """Return what would be done or what was done."""
     if report.skipped is not None:
-        page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
+        yield Section((Styled("Not needed", Tone.GOOD), f": {report.skipped}"))
         return
     if report.is_empty:
-        page.line(Styled("Nothing to do", Tone.GOOD), f": {report.plan.reason}")
+        notes = []
         if report.cleanup is not None:
             oldest = f"nothing is left before version {report.cleanup.checkpoint_version}"
-            page.line("log cleanup: ", report.cleanup.reason or oldest)
+            notes = [f"log cleanup: {report.cleanup.reason or oldest}"]
+        yield Section((Styled("Nothing to do", Tone.GOOD), f": {report.plan.reason}"), notes=notes)
         return
+    plan = report.plan
     if report.written is not None:
-        _render_written(page, report.written, report)
-    elif not report.plan.is_empty:
-        _render_plan(page, report.plan)
-    _render_compaction(page, report)
+        yield _describe_written(report.written, report)
+    elif not plan.is_empty:
+        actions = plan.actions
+        most = "" if actions is None else f", at most {format_count(actions, 'file action')}"
+        would = f"Would write a {plan.kind} checkpoint"
+        yield Section((Styled(would, Tone.STRONG), f" of version {plan.version}{most}"))
+    if report.compaction_range is not None:
+        first, last = report.compaction_range
+        done = "Would compact" if report.dry_run else "Compacted"
+        if not report.dry_run and report.compaction is None:
+            done = "Another writer compacted"
+        yield Section(
+            (Styled(f"{done} the commits {first} to {last}", Tone.STRONG), " into one file")
+        )
     if report.cleanup is not None:
-        _render_cleanup(page, report.cleanup, report)
-    if report.dry_run:
-        _render_real_command(page, argv)
+        yield from _describe_cleanup(report.cleanup, report)
 
 
-def _render_real_command(page: Page, argv: Sequence[str]) -> None:
-    page.line()
-    page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-    page.line(f"  {real_command(argv)}")
-
-
-def _render_plan(page: Page, plan: CheckpointPlan) -> None:
-    kind = _KINDS[str(plan.kind)]
-    actions = (
-        "" if plan.actions is None else f", at most {format_count(plan.actions, 'file action')}"
-    )
-    page.line(
-        Styled(f"Would write a {kind} checkpoint", Tone.STRONG),
-        f" of version {plan.version}{actions}",
-    )
-
-
-def _render_written(page: Page, written: WrittenCheckpoint, report: CheckpointReport) -> None:
-    page.line(
-        Styled(f"Version {written.version} has a {_KINDS[written.kind]} checkpoint", Tone.GOOD),
-        ", read back and verified",
-    )
-    pointer = "updated" if report.hint_moved else "unchanged: it refers to a newer checkpoint"
+def _describe_written(written: WrittenCheckpoint, report: CheckpointReport) -> Section:
     files = format_count(len(written.names) + len(written.sidecars), "file")
-    page.fields(
-        [
+    pointer = "updated" if report.hint_moved else "unchanged: it refers to a newer checkpoint"
+    return Section(
+        (
+            Styled(f"Version {written.version} has a {written.kind} checkpoint", Tone.GOOD),
+            ", read back and verified",
+        ),
+        facts=[
             ("live files", f"{written.num_adds:,} ({format_size(written.add_bytes)})"),
             ("tombstones", f"{written.num_removes:,}"),
             ("written", f"{files}, {format_size(written.size_bytes)}"),
             ("_last_checkpoint", pointer),
-        ]
+        ],
     )
 
 
-def _render_compaction(page: Page, report: CheckpointReport) -> None:
-    if report.compaction_range is None:
-        return
-    first, last = report.compaction_range
-    done = "Would compact" if report.dry_run else "Compacted"
-    if not report.dry_run and report.compaction is None:
-        done = "Another writer compacted"
-    page.line(Styled(f"{done} the commits {first} to {last}", Tone.STRONG), " into one file")
-
-
-def _render_cleanup(page: Page, plan: CleanupPlan, report: CheckpointReport) -> None:
-    if page.lines:  # if the checkpoint existed already, the page is empty
-        page.line()
-    cutoff = format_timestamp(plan.cutoff_ms)
-    if plan.is_empty:
-        page.line("log cleanup: nothing to delete")
-        page.fields([("  retention", f"versions that were current since {cutoff} are kept")])
-        return
-    files = format_count(len(plan.files), "file")
-    size = format_size(plan.size_bytes)
+def _describe_cleanup(plan: CleanupPlan, report: CheckpointReport) -> Iterator[Section]:
+    kept = f"versions that were current since {format_timestamp(plan.cutoff_ms)} are kept"
     if report.failed:
-        page.line(Styled("Log cleanup did not finish", Tone.CAUTION))
-        page.fields([(f"  {name}", reason) for name, reason in report.failed[:_SHOWN_FILES]])
+        yield from list_files("Log cleanup did not finish", report.failed)
         return
-    verb = "Would delete" if report.dry_run else "Deleted"
-    page.line(Styled(f"{verb} {files}", Tone.STRONG), f" of the log ({size})")
-    fields = [
-        ("  retention", f"versions that were current since {cutoff} are kept"),
-        ("  lost", _lost(plan, report.dry_run)),
-    ]
+    if plan.is_empty:
+        yield Section("Log cleanup: nothing to delete", facts=[("retention", kept)])
+        return
+    facts: list[Fact] = [("retention", kept)]
     if plan.checkpoint_version is not None:
-        fields.insert(0, ("  oldest checkpoint", f"version {plan.checkpoint_version}"))
-    page.fields(fields)
-    if report.dry_run:
-        for info in plan.files[:_SHOWN_FILES]:
-            page.line("  ", info.name)
-        more = len(plan.files) - _SHOWN_FILES
-        if more > 0:
-            page.line(Styled(f"  and {more} more (-o json lists all)", Tone.FAINT))
+        facts.insert(0, ("oldest checkpoint", f"version {plan.checkpoint_version}"))
+    lost = [f"{a}" if a == b else f"{a} to {b}" for a, b in plan.lost]
+    facts.append(("no longer readable", Listed(lost or ["none"], "versions " if lost else "")))
+    verb = "Would delete" if report.dry_run else "Deleted"
+    files = [(info.name,) for info in plan.files] if report.dry_run else []
+    yield Section(
+        (
+            Styled(f"{verb} {format_count(len(plan.files), 'file')}", Tone.STRONG),
+            f" of the log ({format_size(plan.size_bytes)})",
+        ),
+        facts=facts,
+        table=Table([Column("", Kind.PATH)], files) if files else None,
+    )
 
 
-def _lost(plan: CleanupPlan, dry_run: bool) -> str:
-    if not plan.lost:
-        return "no readable version"
-    ranges = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in plan.lost)
-    return f"versions {ranges} {'would stop' if dry_run else 'stopped'} being readable"
-
-
-def render_repair(page: Page, report: RepairReport, argv: Sequence[str]) -> None:
-    """Render the problems, and what was done about each."""
+def describe_repair(report: RepairReport) -> Iterator[Section]:
+    """Return the problems, and what was done about each."""
     checked = f"{format_count(report.checked, 'checkpoint')} and _last_checkpoint checked"
-    if not report.findings:
-        page.line(Styled("Nothing to repair", Tone.GOOD), f": {checked}")
-    else:
-        count = format_count(len(report.findings), "problem")
-        page.line(Styled(f"{count} found", Tone.CAUTION), f": {checked}")
-        page.line()
-        page.table(
-            [Column("file", elastic=True, is_path=True), Column("state")],
-            [
-                [f.name, "repaired" if f.repaired else "found" if report.dry_run else "left"]
-                for f in report.findings
-            ],
-        )
-        for finding in report.findings:
-            page.line()
-            page.line(Styled(finding.name, Tone.STRONG))
-            page.line("  ", finding.problem)
-            page.line("  ", finding.remedy)
+    count = format_count(len(report.findings), "problem")
+    found, sound = (f"{count} found", Tone.CAUTION), ("Nothing to repair", Tone.GOOD)
+    notes = []
     if report.unproven:
         count = format_count(report.unproven, "checkpoint is", "checkpoints are")
-        text = (
+        notes = [
             f"{count} readable, but not verified: the log no longer has commits to compare them "
             "with"
-        )
-        page.line(Styled(text, Tone.FAINT))
-    if report.dry_run and report.findings:
-        _render_real_command(page, argv)
+        ]
+    state = "found" if report.dry_run else "left"
+    columns = [
+        Column("file", Kind.PATH, tone=Tone.STRONG),
+        Column("state"),
+        Column("problem", Kind.DETAIL),
+        Column("repair", Kind.DETAIL),
+    ]
+    rows = [
+        (it.name, "repaired" if it.repaired else state, it.problem, it.remedy)
+        for it in report.findings
+    ]
+    yield Section(
+        (Styled(*(found if rows else sound)), f": {checked}"),
+        table=Table(columns, rows) if rows else None,
+        notes=notes,
+    )

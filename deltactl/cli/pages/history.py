@@ -1,91 +1,124 @@
-"""Print a history as text: one line per commit; missing versions are marked."""
+"""The sections of ``describe-history``: commits, one commit, one version."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.output.sections import (
+    Cell,
+    Column,
+    Fact,
+    Kind,
+    Listed,
+    Section,
+    Styled,
+    Table,
+    Tone,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import COLUMNS
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
-from deltactl.units import format_age, format_count, format_size, format_timestamp
+from deltactl.units import format_age, format_count, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.log.commits.changes import PartitionChange
+    from deltactl.log.commits.changes import FileCounts, PartitionChange
 
 Row = dict[str, Any]
 
-# Pages of this width also show seconds, full numbers and operation parameters.
-_WIDE: Final = 110
-_RESTORE: Final = "RESTORE"
-_IN_THE_LINE: Final = frozenset({"version", "timestamp", "operation", "reconstructible", "problem"})
-_MAX_NOTES: Final = 10
-_UNITS: Final = "KMGTPE"
-CHANGE_COLUMNS: Final = tuple(
-    Column(header, right=True)
-    for header in ("added", "size", "rows", "removed", "size", "rows", "DVs")
+_SHOWN_FIRST: Final = frozenset({"version", "timestamp", "operation", "problem", "reconstructible"})
+_EMPTY: Final = (None, "", "[]", "{}", "false")
+_COLUMNS: Final = (
+    Column("", key="mark"),
+    Column("ver", Kind.NUMBER, "version"),
+    Column("time (UTC)", Kind.TIME, tone=Tone.FAINT),
+    Column("age", Kind.AGE, spare=4),
+    Column("operation", Kind.TEXT, least=12, tone=Tone.STRONG),
+    Column("parameters", Kind.TEXT, wide=True, tone=Tone.FAINT),
+    Column("by", Kind.TEXT, spare=3),
+    Column("files", Kind.COUNTS_CHANGED),
+    Column("size", Kind.BYTES_CHANGED, spare=1),
+    Column("rows", Kind.COUNTS_CHANGED, spare=2),
+    Column("restorable"),
 )
-_CUT: Final = 400
-"""Longer strings are cut before their width is measured; no line is longer than this."""
 
 
-def render_history(page: Page, report: HistoryReport, now_ms: int, *, is_one: bool = False) -> None:
-    """Render the commits, their problems, and how many more there are.
+def describe_history(
+    report: HistoryReport, now_ms: int, *, is_one: bool = False
+) -> Iterator[Section]:
+    """Return the commits, their problems, and how many more there are.
 
-    If one version was requested (``is_one``), render everything that its commit says.
+    If one version was requested (``is_one``), return everything that its commit says.
     """
     if not report.rows:
-        page.line("no commits match")
-        return
-    render_commits(page, report.rows, report.changes, now_ms, lambda row: _left(row, report))
-    if is_one and len(report.rows) == 1:
-        _render_commit(page, report.rows[0])
-    if report.num_unread:
-        page.line()
-        page.line(
-            Styled(
-                f"{format_count(report.num_unread, 'older version')} not shown: "
-                "use --limit N or --all",
-                Tone.FAINT,
-            )
+        yield Section("no commits match")
+    elif is_one and len(report.rows) == 1:
+        (row,) = report.rows
+        yield from describe_commit(row, now_ms, report.changes.get(row["version"]))
+        yield from _describe_problems([row])
+    else:
+        yield from describe_commits(
+            report.rows, report.changes, now_ms, lambda row: _left(row, report)
         )
+        yield from describe_unread(report.num_unread, "use --limit N or --all")
 
 
-def _render_commit(page: Page, row: Row) -> None:
-    """Render all that a commit says about itself, wrapped."""
-    for name in COLUMNS:
-        value = row.get(name)
-        if name in _IN_THE_LINE or value in (None, "", {}):
-            continue
-        texts = value if isinstance(value, dict) else {"": value}
-        page.line()
-        page.line(Styled(name, Tone.STRONG))
-        for key, text in texts.items():
-            page.wrapped(f"{key}: {text}" if key else str(text), indent="  ")
+def describe_unread(count: int, option: str) -> Iterator[Section]:
+    """Return how many older versions there are."""
+    if count:
+        older = format_count(count, "older version")
+        yield Section(notes=[Styled(f"{older} not shown: {option}", Tone.FAINT)])
 
 
-def render_commits(
-    page: Page,
+def describe_commits(
     rows: Sequence[Row],
     changes: Mapping[int, Change],
     now_ms: int,
     left: Callable[[Row], Cell] = lambda _row: "",
-) -> None:
-    """Add a line per commit, then their problems; ``left`` returns how many files still exist."""
-    wide = page.width >= _WIDE or page.is_whole
-    lines = [
-        [
-            _mark(row) or "",
-            *_cells(row, changes.get(row["version"]), now_ms, wide),
-            left(row),
-        ]
+) -> Iterator[Section]:
+    """Return a line per commit, then their problems; ``left`` returns how many files exist."""
+    table = [
+        {
+            "mark": _mark(row),
+            "version": str(row["version"]),
+            "time (UTC)": row["timestamp"],
+            "age": None if row["timestamp"] is None else now_ms - row["timestamp"],
+            "operation": _name_operation(row),
+            "parameters": _list_parameters(row),
+            "by": _who(row),
+            **_list_changes(changes.get(row["version"]) or Change()),
+            "restorable": left(row),
+        }
         for row in rows
     ]
-    page.table(*drop_empty_columns([Column(""), *_columns(wide), Column("restorable")], lines))
-    _render_problems(page, rows)
+    yield Section(table=Table(_COLUMNS, table, most=None))
+    yield from _describe_problems(rows)
+
+
+def describe_commit(row: Row, now_ms: int, change: Change | None = None) -> Iterator[Section]:
+    """Return all that a commit says about itself."""
+    facts: list[Fact] = [("version", str(row["version"]))]
+    if row["timestamp"] is not None:
+        facts.append(("committed", _with_age(row["timestamp"], now_ms)))
+    facts.append(("operation", _name_operation(row)))
+    if change is not None:
+        shown = {
+            c.header: c.show(v).text for c in _COLUMNS if (v := _list_changes(change).get(c.header))
+        }
+        facts += shown.items()
+    values = {name: row.get(name) for name in COLUMNS if name not in _SHOWN_FIRST}
+    facts += [
+        (name, str(value))
+        for name, value in values.items()
+        if value not in (None, "") and not isinstance(value, dict)
+    ]
+    yield Section(facts=facts)
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            members = [(key, str(text)) for key, text in value.items() if text is not None]
+            yield Section(Styled(name, Tone.STRONG), facts=members)
 
 
 def _left(row: Row, report: HistoryReport) -> Cell:
@@ -100,95 +133,42 @@ def _left(row: Row, report: HistoryReport) -> Cell:
     return Styled(f"{left.state}: {left.num_gone:,}/{left.num_files:,}", Tone.CAUTION)
 
 
-def _columns(wide: bool) -> list[Column]:
-    return [
-        Column("version" if wide else "ver", right=True),
-        Column("time (UTC)"),
-        Column("age", right=True, spare=4),
-        Column("operation", elastic=True),
-        *([Column("parameters", elastic=True)] if wide else []),
-        Column("by", elastic=True, spare=3),
-        Column("files"),
-        Column("size", spare=1),
-        Column("rows", spare=2),
-    ]
-
-
-def drop_empty_columns(
-    columns: Sequence[Column], lines: Sequence[Sequence[Cell]]
-) -> tuple[list[Column], list[list[Cell]]]:
-    """Omit columns in which every cell is empty."""
-    kept = [i for i in range(len(columns)) if any(_text(line[i]) for line in lines)]
-    return [columns[i] for i in kept], [[line[i] for i in kept] for line in lines]
-
-
-def _text(cell: Cell) -> str:
-    return cell.text if isinstance(cell, Styled) else cell
-
-
-def _mark(row: Row) -> Cell | None:
+def _mark(row: Row) -> Cell:
     if row["problem"] is not None:
         return Styled("!", Tone.BAD)
-    return None if row["reconstructible"] else Styled("x", Tone.CAUTION)
+    return "" if row["reconstructible"] else Styled("x", Tone.CAUTION)
 
 
-def _cells(row: Row, change: Change | None, now_ms: int, wide: bool) -> list[Cell]:
-    when = row["timestamp"]
-    files, size, rows = _change_texts(change or Change(), wide)
-    if when is None:
-        operation: Cell = Styled("missing", Tone.BAD)
-    elif row["operation"] is None:
-        broken = row["problem"] is not None
-        operation = Styled("unreadable" if broken else "-", Tone.BAD if broken else Tone.FAINT)
-    else:
-        operation = Styled(_name_operation(row)[:_CUT], Tone.STRONG)
-    return [
-        str(row["version"]),
-        "" if when is None else Styled(_format_time(when, wide), Tone.FAINT),
-        "" if when is None else format_age(now_ms - when).removesuffix(" ago"),
-        operation,
-        *([Styled(_describe_parameters(row), Tone.FAINT)] if wide else []),
-        _who(row, wide),
-        files,
-        size,
-        rows,
-    ]
-
-
-def _name_operation(row: Row) -> str:
+def _name_operation(row: Row) -> Cell:
     """Return the operation; ``restore --where`` has a predicate, other restores have none."""
-    operation: str = row["operation"]
-    is_partial = operation == _RESTORE and (row["operationParameters"] or {}).get("predicate")
+    operation: str | None = row["operation"]
+    if row["timestamp"] is None:
+        return Styled("missing", Tone.BAD)
+    if operation is None:
+        return Styled("-" if row["problem"] is None else "unreadable", Tone.BAD)
+    is_partial = operation == "RESTORE" and (row["operationParameters"] or {}).get("predicate")
     return f"{operation} part" if is_partial else operation
 
 
-def _format_time(timestamp_ms: int, wide: bool) -> str:
-    text = format_timestamp(timestamp_ms).replace("T", " ")
-    return text[: -len(".000Z")] if wide else text[: -len(":00.000Z")]
-
-
-def _who(row: Row, wide: bool = True) -> str:
+def _who(row: Row) -> str:
     """Return who committed: the user in the commit, else the program."""
-    person = row["userName"] or row["userId"]
-    if person:
-        return str(person if wide else person.partition("@")[0] or person)[:_CUT]
-    engine = (row["engineInfo"] or "")[:_CUT].partition(" ")[0]
-    name, _, version = engine.removeprefix("Apache-").partition("/")
-    return f"{name} {version}".rstrip()
+    if person := row["userName"] or row["userId"]:
+        return str(person)
+    name, _, version = (row["engineInfo"] or "").partition(" ")[0].partition("/")
+    return f"{name.removeprefix('Apache-')} {version}".rstrip()
 
 
-def _describe_parameters(row: Row) -> str:
+def _list_parameters(row: Row) -> str:
     """Return the user metadata and the operation parameters that are not empty."""
-    said = [] if row["userMetadata"] is None else [f'"{row["userMetadata"][:_CUT]}"']
-    for name, value in (row["operationParameters"] or {}).items():
-        if value not in (None, "", "[]", "{}", "false"):
-            said.append(f"{name}={_unwrap(value)}")
-    return "  ".join(said)[:_CUT]
+    said = [] if row["userMetadata"] is None else [f'"{row["userMetadata"]}"']
+    found = (row["operationParameters"] or {}).items()
+    said += [f"{name}={_unwrap(value)}" for name, value in found if value not in _EMPTY]
+    return "  ".join(said)
 
 
 def _unwrap(value: str) -> str:
     """Return a parameter without the JSON syntax: ``["a","b"]`` is ``a, b``."""
-    if not value.startswith("[") or len(value) > _CUT:
+    if not value.startswith("["):
         return value
     try:
         items = json.loads(value)
@@ -197,150 +177,126 @@ def _unwrap(value: str) -> str:
     return ", ".join(it if isinstance(it, str) else json.dumps(it) for it in items)
 
 
-def _change_texts(change: Change, wide: bool) -> tuple[str, str, str]:
-    """Return files, bytes and rows as ``+2 -1``; empty if unchanged, ``?`` if rows are unknown."""
-
-    def number(n: int) -> str:
-        return f"{n:,}" if wide else _short(n, 1000)
-
-    def size(n: int) -> str:
-        return format_size(n) if wide else _short(n, 1024)
-
+def _list_changes(change: Change) -> dict[str, Any]:
+    """Return files, bytes and rows that were added and removed; nothing if unchanged."""
+    rows: Any = [("+", change.rows_added or 0), ("-", change.rows_removed or 0)]
     known = (change.rows_added, change.rows_removed, change.rows_updated) != (None, None, None)
     if not known and (change.files_added or change.files_removed):
         rows = "?"
-    else:
-        rows = _signed(change.rows_added, change.rows_removed, number)
-    if change.rows_added is not None and change.rows_removed is None and change.files_removed:
-        rows += " -?"
+    elif change.rows_added is not None and change.rows_removed is None and change.files_removed:
+        rows[1] = ("-", None)
     if change.rows_updated:
-        rows = f"{rows} ~{number(change.rows_updated)}".lstrip()
-    return (
-        _signed(change.files_added, change.files_removed, number),
-        _signed(change.bytes_added, change.bytes_removed, size),
-        rows,
-    )
+        rows.append(("~", change.rows_updated))
+    return {
+        "files": [("+", change.files_added or 0), ("-", change.files_removed or 0)],
+        "size": [("+", change.bytes_added or 0), ("-", change.bytes_removed or 0)],
+        "rows": rows,
+    }
 
 
-def _signed(added: int | None, removed: int | None, write: Any) -> str:
-    parts = [f"{sign}{write(n)}" for sign, n in (("+", added), ("-", removed)) if n]
-    return " ".join(parts)
-
-
-def _short(n: int, base: int) -> str:
-    """Return a number in a few characters: ``999``, ``1.2K``, ``34M``."""
-    if n < base:
-        return f"{n}B" if base == 1024 else str(n)
-    power = 0
-    value = float(n)
-    while value >= base * 0.9995 and power < len(_UNITS):
-        value /= base
-        power += 1
-    digits = f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
-    return digits.removesuffix(".0") + _UNITS[power - 1]
-
-
-def _render_problems(page: Page, rows: Sequence[Row]) -> None:
-    problems = [row for row in rows if row["problem"] is not None]
+def _describe_problems(rows: Sequence[Row]) -> Iterator[Section]:
+    broken = [row for row in rows if row["problem"] is not None]
+    if broken:
+        table = [
+            (
+                f"version {row['version']}",
+                str(row["problem"]).replace(DeltaLog.commit_file(row["version"]), "the commit"),
+            )
+            for row in broken
+        ]
+        columns = [Column("version"), Column("problem", Kind.DETAIL)]
+        yield Section(Styled("! Problems", Tone.BAD), table=Table(columns, table, most=10))
     lost = [row["version"] for row in rows if not row["reconstructible"]]
-    if problems or lost:
-        page.line()
-    for row in problems[:_MAX_NOTES]:
-        page.line(Styled(f"! version {row['version']}: ", Tone.BAD), _shorten(row))
-    if len(problems) > _MAX_NOTES:
-        page.line(f"! and {format_count(len(problems) - _MAX_NOTES, 'more version')} like these")
     if lost:
-        page.line(
-            Styled(f"x {_format_versions(lost)} cannot be rebuilt: ", Tone.CAUTION),
-            "some commits since version 0 or the previous checkpoint are missing or invalid",
+        yield Section(
+            Styled("x Versions that cannot be rebuilt", Tone.CAUTION),
+            facts=[
+                ("versions", Listed(_format_versions(lost), more="--all -o csv lists all")),
+                (
+                    "reason",
+                    "some commits since version 0 or the previous checkpoint are missing or "
+                    "invalid",
+                ),
+            ],
         )
 
 
-def _shorten(row: Row) -> str:
-    return str(row["problem"]).replace(DeltaLog.commit_file(row["version"]), "the commit")
-
-
-def _format_versions(versions: Sequence[int]) -> str:
-    """Return ``version 3`` or ``versions 3-5, 8``; ``versions`` are sorted newest first."""
+def _format_versions(versions: Sequence[int]) -> list[str]:
+    """Return ranges such as ``3-5`` and ``8``; ``versions`` are sorted newest first."""
     runs: list[list[int]] = []
     for version in reversed(versions):
         if runs and runs[-1][1] == version - 1:
             runs[-1][1] = version
         else:
             runs.append([version, version])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MAX_NOTES]]
-    if len(runs) > _MAX_NOTES:
-        shown.append("...")
-    return f"version{'' if len(versions) == 1 else 's'} {', '.join(shown)}"
+    return [str(a) if a == b else f"{a}-{b}" for a, b in runs]
 
 
-def render_version_at(page: Page, found: VersionAt, asked_ms: int, now_ms: int) -> None:
-    """Render which version was current at a time."""
+def describe_version_at(found: VersionAt, asked_ms: int, now_ms: int) -> Iterator[Section]:
+    """Return which version was current at a time."""
     row, after = found.row, found.next_row
-    asked = format_timestamp(asked_ms)
-    page.line(Styled(f"version {row['version']}", Tone.GOOD), f" was current at {asked}")
-    page.line()
-    pairs: list[tuple[str, Cell]] = [("committed", _with_age(row["timestamp"], now_ms))]
     if after is None:
-        pairs.append(("until", "now: it is the latest version"))
+        until = "now: it is the latest version"
     elif after["timestamp"] is None:
-        pairs.append(("until", f"unknown: the commit of version {after['version']} is missing"))
+        until = f"unknown: the commit of version {after['version']} is missing"
     else:
-        ended = _with_age(after["timestamp"], now_ms)
-        pairs.append(("until", f"{ended}, version {after['version']}"))
-    pairs += [("operation", row["operation"] or "-"), ("by", _who(row) or "-")]
-    page.fields(pairs)
-    _render_problems(page, [row])
+        until = f"{_with_age(after['timestamp'], now_ms)}, version {after['version']}"
+    asked = format_timestamp(asked_ms)
+    yield Section(
+        (Styled(f"version {row['version']}", Tone.GOOD), f" was current at {asked}"),
+        facts=[("until", until)],
+    )
+    yield from describe_commit(row, now_ms)
+    yield from _describe_problems([row])
 
 
 def _with_age(timestamp_ms: int, now_ms: int) -> str:
     return f"{format_timestamp(timestamp_ms)} ({format_age(now_ms - timestamp_ms)})"
 
 
-def render_commit_files(page: Page, found: CommitFiles, now_ms: int) -> None:
-    """Render how a commit changed files, one line per partition."""
-    row = found.row
-    page.fields(
+def describe_commit_files(found: CommitFiles, now_ms: int) -> Iterator[Section]:
+    """Return how a commit changed files, one line per partition."""
+    yield from describe_commit(found.row, now_ms)
+    if found.partitions:
+        yield describe_partitions(found.partitions, most=None)
+    else:
+        yield Section("no files added or removed")
+
+
+def describe_partitions(parts: Sequence[PartitionChange], *, most: int | None) -> Section:
+    """Return what was added to and removed from each partition."""
+    sides = [
+        column
+        for side in ("added", "removed")
+        for column in (
+            Column(side, Kind.NUMBER),
+            Column("size", Kind.BYTES),
+            Column("rows", Kind.NUMBER),
+        )
+    ]
+    columns = [Column("partition", Kind.PATH), *sides, Column("DVs", Kind.COUNTS_CHANGED)]
+    rows = [
         [
-            ("version", str(row["version"])),
-            ("committed", _with_age(row["timestamp"], now_ms)),
-            ("operation", row["operation"] or "-"),
-            ("by", _who(row) or "-"),
+            format_partition(part.partition_values),
+            *_counts(part.added),
+            *_counts(part.removed),
+            [("+", part.added.num_deletion_vectors), ("-", part.removed.num_deletion_vectors)],
         ]
-    )
-    page.line()
-    if not found.partitions:
-        page.line("no files added or removed")
-        return
-    columns = [Column("partition", elastic=True, is_path=True), *CHANGE_COLUMNS]
-    lines: list[list[Cell]] = [
-        [format_partition(part.partition_values), *change_cells(part)] for part in found.partitions
+        for part in parts
     ]
-    page.table(*drop_empty_columns(columns, lines))
+    table = Table(columns, rows, most=most, more="-o csv lists all")
+    return Section(Styled("Partitions", Tone.STRONG), table=table)
 
 
-def change_cells(part: PartitionChange) -> list[Cell]:
-    """Return the cells of ``CHANGE_COLUMNS``: what was added to and removed from a partition."""
-    vectors = (part.added.num_deletion_vectors, part.removed.num_deletion_vectors)
-    return [
-        *_counts(part.added.num_files, part.added.size_bytes, part.added.num_rows),
-        *_counts(part.removed.num_files, part.removed.size_bytes, part.removed.num_rows),
-        _signed(*vectors, str),
-    ]
-
-
-def format_partition(values: Any) -> str:
+def format_partition(values: Mapping[str, str | None] | None) -> str:
     """Return ``a=1/b=x``; a null value is ``null``."""
     if not values:
         return "(whole table)"
-    return "/".join(f"{k}={'null' if v is None else v[:_CUT]}" for k, v in values.items())
+    return "/".join(f"{k}={'null' if v is None else v}" for k, v in values.items())
 
 
-def _counts(files: int, size: int | None, rows: int | None) -> tuple[str, str, str]:
-    if not files:
-        return "", "", ""
-    return (
-        f"{files:,}",
-        "?" if size is None else format_size(size),
-        "?" if rows is None else f"{rows:,}",
-    )
+def _counts(counts: FileCounts) -> tuple[Any, Any, Any]:
+    if not counts.num_files:
+        return None, None, None
+    size, rows = ("?" if n is None else n for n in (counts.size_bytes, counts.num_rows))
+    return counts.num_files, size, rows

@@ -1,207 +1,191 @@
-"""Print the plan and the report of ``optimize`` as text."""
+"""The sections of the reports of ``optimize``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.pages.sizes import render_sizes_change
-from deltactl.cli.pages.skipping import render_skipping
-from deltactl.cli.parsing.argv import real_command
+from deltactl.cli.output.sections import (
+    Column,
+    Fact,
+    Kind,
+    Listed,
+    Section,
+    Styled,
+    Table,
+    Tone,
+)
+from deltactl.cli.pages.sizes import describe_sizes_change, describe_skipping
+from deltactl.cli.pages.vacuum import list_files
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize.copy_groups import RewriteCounts
     from deltactl.operations.optimize.layout.plan import LayoutPlan
-    from deltactl.operations.optimize.run import OptimizePlan, OptimizeReport
+    from deltactl.operations.optimize.run import BinFailure, OptimizePlan, OptimizeReport
 
-_SHOWN_PARTITIONS = 20
 _SHOWN_CLUSTERS = 4
+_VERIFIED = {
+    "rows": "every row compared, none changed",
+    "bytes": "copied byte for byte",
+    "counts": "row and null counts equal",
+}
 
 
-def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
-    """Render what would be done (dry run, check) or what was done; ``argv`` is the command."""
+def describe_optimize(report: OptimizeReport) -> Iterator[Section]:
+    """Return what would be done or what was done."""
     plan = report.plan
     if report.skipped is not None:
-        page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
+        yield Section((Styled("Not needed", Tone.GOOD), f": {report.skipped}"))
         return
     if plan.is_empty:
-        page.line(Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}")
+        yield Section((Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}"))
     elif report.dry_run:
-        _render_plan(page, report)
+        yield _describe_totals(report)
     else:
-        _render_result(page, report)
-    _render_left_alone(page, plan)
-    if report.dry_run and not plan.is_empty:
-        page.line()
-        page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {real_command(argv)}")
+        yield _describe_result(report)
+        yield from _list_bins("Not rewritten", report.failures)
+        yield from _list_bins("Not committed: changed by other writers", report.conflicts)
+        yield from list_files("Written, but neither committed nor removed", report.strays)
+        yield from list_files("Removed: output of lost workers", report.strays_removed, Tone.FAINT)
+    if not plan.is_empty:
+        yield _describe_partitions(plan, is_done=not report.dry_run)
+        if report.skipping is not None:
+            yield describe_skipping(report.skipping)
+        yield describe_sizes_change(plan.sizes_before, plan.sizes_after, is_done=not report.dry_run)
+    if plan.left_alone:
+        columns = [Column("files", Kind.NUMBER), Column("reason", Kind.TEXT)]
+        rows = [(count, reason) for reason, count in plan.left_alone.items()]
+        yield Section(Styled("Not rewritten", Tone.STRONG), table=Table(columns, rows))
 
 
-def _render_plan(page: Page, report: OptimizeReport) -> None:
+def _describe_totals(report: OptimizeReport) -> Section:
     plan = report.plan
-    files = format_count(plan.files.num_rows, "file", "files")
-    page.line(
-        Styled(f"Would rewrite {files}", Tone.STRONG),
-        f" ({format_size(plan.bytes_to_rewrite)}) into {plan.num_outputs}, "
-        f"target {format_size(plan.target_bytes)}, version {plan.version}",
+    size, considered = format_size(plan.bytes_to_rewrite), format_size(plan.considered_bytes)
+    files = plan.files.num_rows
+    facts: list[Fact] = [
+        *(_describe_rewrite(report.rewritten) if plan.layout is None else ()),
+    ]
+    if plan.layout is not None:
+        facts += _describe_layout(report, plan.layout)
+    return Section(
+        (
+            Styled(f"Would rewrite {format_count(files, 'file')}", Tone.STRONG),
+            f" ({size}) into {plan.num_outputs}, target {format_size(plan.target_bytes)}, "
+            f"version {plan.version}",
+        ),
+        figures=[
+            ("files to rewrite", f"{files:,}", f"into {plan.num_outputs:,}"),
+            ("to read and write", size, f"of {considered} considered"),
+            _count_files(plan),
+        ],
+        facts=facts,
     )
-    page.line()
-    _render_partitions(page, plan)
-    page.line()
-    if plan.layout is None:
-        page.fields(list(_rewrite_fields(report.rewritten)))
-    else:
-        _render_layout(page, report, plan.layout)
-    if report.skipping is not None:
-        render_skipping(page, report.skipping)
-    render_sizes_change(page, plan.sizes_before, plan.sizes_after)
 
 
-def _render_layout(page: Page, report: OptimizeReport, layout: LayoutPlan) -> None:
-    """Render the layout, and how many ranges of each column every cluster has."""
-    fields = list(_layout_fields(layout))
+def _count_files(plan: OptimizePlan) -> tuple[str, str, str]:
+    after = f"{plan.sizes_after.num_files:,} afterwards, as planned"
+    return ("files considered", f"{plan.sizes_before.num_files:,}", after)
+
+
+def _describe_layout(report: OptimizeReport, layout: LayoutPlan) -> Iterator[Fact]:
+    """Return the layout, and how many ranges of each column every cluster has."""
+    yield "layout", f"{layout.request.layout} by {', '.join(layout.request.names)}"
     if layout.placed_bytes:
-        fields.append(
-            ("also rewritten", f"{format_size(layout.placed_bytes)} of unfinished clusters")
-        )
+        yield "also rewritten", f"{format_size(layout.placed_bytes)} of unfinished clusters"
     for cluster in report.clusters[:_SHOWN_CLUSTERS]:
         ranges = " x ".join(f"{count:g}" for count in cluster.slices)
         files = format_count(cluster.files, "file")
         pieces = f", ranges per column: {ranges}" if layout.request.layout == "tile" else ""
-        fields.append((cluster.partition or "(whole table)", f"{files}{pieces}"))
-    page.fields(fields)
+        yield cluster.partition or "(whole table)", f"{files}{pieces}"
 
 
-def _layout_fields(layout: LayoutPlan) -> Iterator[tuple[str, str]]:
-    yield "layout", f"{layout.request.layout} by {', '.join(layout.request.names)}"
-
-
-def _render_partitions(page: Page, plan: OptimizePlan) -> None:
-    columns = [
-        Column("partition", elastic=True, is_path=True),
-        Column("files", right=True),
-        Column("after", right=True),
-        Column("size", right=True),
-        Column("to rewrite", right=True),
-    ]
-    rows = plan.partitions.slice(0, _SHOWN_PARTITIONS).to_pylist()
-    page.table(
-        columns,
-        [
-            [
-                row["partition"] or "(whole table)",
-                str(row["files_before"]),
-                str(row["files_after"]),
-                format_size(row["bytes_before"]),
-                format_size(row["bytes_to_rewrite"]),
-            ]
-            for row in rows
-        ],
-    )
-    more = plan.partitions.num_rows - len(rows)
-    if more > 0:
-        page.line(Styled(f"and {more} more partitions (-o csv lists all)", Tone.FAINT))
-
-
-def _render_result(page: Page, report: OptimizeReport) -> None:
-    if not report.versions:
-        page.line(Styled("Nothing was committed", Tone.CAUTION))
-        _render_races(page, report)
-        return
-    versions = ", ".join(map(str, report.versions))
-    removed = format_count(report.files_removed, "file", "files")
-    page.line(
-        Styled(f"{removed} became {report.files_added}", Tone.GOOD),
-        f" in version {versions}",
-    )
-    page.fields(
-        [
-            ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
-            ("rows", f"{report.rows_rewritten:,} rewritten: {describe_verified(report.verified)}"),
-            *(
-                _rewrite_fields(report.rewritten)
-                if report.plan.layout is None
-                else _layout_fields(report.plan.layout)
-            ),
-            ("engine", f"{report.engine} ({report.engine_reason})"),
-            ("undo", describe_undo(report.version_before)),
-        ]
-    )
-    _render_races(page, report)
-    for stray in report.strays:
-        page.line(Styled("not removed: ", Tone.CAUTION), stray)
-    for stray in report.strays_removed:
-        page.line(Styled("removed the output of a lost worker: ", Tone.FAINT), stray)
-
-
-def describe_verified(kinds: Sequence[str]) -> str:
-    """Return how rewritten rows were verified, as text; see ``OptimizeReport.verified``."""
-    texts = {
-        "rows": "every row compared, none changed",
-        "bytes": "copied byte for byte",
-        "counts": "row and null counts equal",
-    }
-    return ", or ".join(texts[kind] for kind in kinds)
-
-
-def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
+def _describe_rewrite(counts: RewriteCounts | None) -> Iterator[Fact]:
     if counts is None:
         return
-    groups = counts.groups_copied + counts.groups_encoded
-    size_bytes = counts.bytes_copied + counts.bytes_encoded
-    yield (
-        "copied",
-        f"{counts.groups_copied:,} of {format_count(groups, 'row group')}, "
-        f"{format_size(counts.bytes_copied)} of {format_size(size_bytes)}",
-    )
+    groups = format_count(counts.groups_copied + counts.groups_encoded, "row group")
+    size = format_size(counts.bytes_copied + counts.bytes_encoded)
+    copied = format_size(counts.bytes_copied)
+    yield "copied", f"{counts.groups_copied:,} of {groups}, {copied} of {size}"
     if counts.reasons:
         reasons = counts.reasons.most_common()
-        yield "encoded", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
+        yield "encoded", Listed([f"{reason} ({count:,})" for reason, count in reasons])
     if counts.estimated_from is not None:
-        yield "estimated", describe_estimate(counts.estimated_from)
+        yield "estimated", f"from the footers of {format_count(counts.estimated_from, 'file')}"
 
 
-def describe_estimate(files: int) -> str:
-    """Return from how many footers the row groups of a plan were estimated."""
-    return f"from the footers of {format_count(files, 'file')}"
+def _describe_result(report: OptimizeReport) -> Section:
+    notes = list(_describe_races(report))
+    if not report.versions:
+        return Section(Styled("Nothing was committed", Tone.CAUTION), notes=notes)
+    versions = ", ".join(map(str, report.versions))
+    before, after = format_size(report.bytes_removed), format_size(report.bytes_added)
+    verified = ", or ".join(_VERIFIED[kind] for kind in report.verified)
+    facts: list[Fact] = [
+        ("size", f"{before} -> {after}"),
+        ("rows", f"{report.rows_rewritten:,} rewritten: {verified}"),
+        ("target", f"{format_size(report.plan.target_bytes)}"),
+        *_describe_rewrite(report.rewritten if report.plan.layout is None else None),
+        *(() if report.plan.layout is None else _describe_layout(report, report.plan.layout)),
+    ]
+    if report.deletion_vectors_removed:
+        facts.append(("deletion vectors", f"{report.deletion_vectors_removed:,} applied"))
+    undo = f"the old files stay until a vacuum; version {report.version_before} can still be read"
+    facts += [("engine", f"{report.engine} ({report.engine_reason})"), ("undo", undo)]
+    removed, added = f"{report.files_removed:,}", f"{report.files_added:,}"
+    return Section(
+        (
+            Styled(f"{format_count(report.files_removed, 'file')} became {added}", Tone.GOOD),
+            f" in version {versions}",
+        ),
+        figures=[
+            ("files rewritten", removed, f"into {added}"),
+            ("size of these files", after, f"was {before}"),
+            ("rows", f"{report.rows_rewritten:,}", verified),
+            _count_files(report.plan),
+        ],
+        facts=facts,
+        notes=notes,
+    )
 
 
-def describe_groups(groups: int, size_bytes: int) -> str:
-    """Return the number and the size of row groups as text."""
-    return f"{format_count(groups, 'row group')}, {format_size(size_bytes)}"
+def _describe_partitions(plan: OptimizePlan, *, is_done: bool) -> Section:
+    columns = [
+        Column("partition", Kind.PATH, empty="(whole table)"),
+        Column("files", Kind.NUMBER, "files_before"),
+        Column("after", Kind.NUMBER, "files_after"),
+        Column("size", Kind.BYTES, "bytes_before", spare=1),
+        Column("to rewrite", Kind.BYTES, "bytes_to_rewrite"),
+    ]
+    more, largest = "-o csv lists all", "bytes_to_rewrite"
+    table = Table(columns, plan.partitions, more=more, largest=largest)
+    title = Styled("Partitions" if is_done else "Partitions to rewrite", Tone.STRONG)
+    return Section(title, table=table, is_aside=is_done)
 
 
-def _render_races(page: Page, report: OptimizeReport) -> None:
-    """Render which bins other writers changed during the run, and how the run handled it."""
+def _describe_races(report: OptimizeReport) -> Iterator[str]:
+    """Return which bins other writers changed during the run, and how the run handled it."""
     if report.carried_bins:
         bins = format_count(report.carried_bins, "bin")
-        page.line(
+        yield (
             f"other writers deleted {format_count(report.carried_rows, 'row')} of {bins} during "
             "the run: these rows are also deleted in the new files"
         )
     if report.dropped:
         left = format_count(len(report.conflicts), "bin is", "bins are")
-        page.line(
+        yield (
             f"other writers changed files of {format_count(len(report.dropped), 'bin')}, which "
             f"deltactl planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
         )
 
 
-def describe_undo(version_before: int) -> str:
-    """Return how to read the table as it was before."""
-    return f"the old files stay until a vacuum; version {version_before} can still be read"
-
-
-def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
-    if not plan.left_alone:
-        return
-    page.line()
-    page.line(Styled("Not rewritten", Tone.STRONG))
-    page.fields(
-        [
-            (f"  {format_count(count, 'file', 'files')}", reason)
-            for reason, count in plan.left_alone.items()
+def _list_bins(title: str, bins: Sequence[BinFailure]) -> Iterator[Section]:
+    if bins:
+        columns = [
+            Column("partition", Kind.PATH),
+            Column("files", Kind.NUMBER),
+            Column("size", Kind.BYTES),
+            Column("reason", Kind.DETAIL),
         ]
-    )
+        rows = [(it.partition or "(whole table)", it.files, it.bytes, it.reason) for it in bins]
+        yield Section(Styled(title, Tone.CAUTION), table=Table(columns, rows))

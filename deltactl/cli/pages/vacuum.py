@@ -1,12 +1,22 @@
-"""Print the plan and the report of ``vacuum`` as text."""
+"""The sections of the reports of ``vacuum``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.parsing.argv import real_command, typed_command
+from deltactl.cli.output.sections import (
+    Column,
+    Fact,
+    Kind,
+    Listed,
+    Section,
+    Strip,
+    Styled,
+    Table,
+    Tone,
+)
+from deltactl.cli.parsing.argv import typed_command
 from deltactl.units import format_count, format_duration, format_size, format_timestamp
 
 if TYPE_CHECKING:
@@ -15,193 +25,208 @@ if TYPE_CHECKING:
     from deltactl.operations.vacuum.run import VacuumPlan, VacuumReport
     from deltactl.operations.vacuum.undo import PurgeReport, UndoReport
 
-_SHOWN = 20
-_SHOWN_RANGES = 4
+_SHOWN_COSTS = 8
 
 
-def render_report(page: Page, report: VacuumReport, argv: Sequence[str], table: str) -> None:
-    """Render what would be done (dry run, check) or what was done; ``argv`` is the command."""
-    plan = report.plan
+def describe_vacuum(report: VacuumReport, table: str) -> Iterator[Section]:
+    """Return what would be done or what was done."""
+    plan, is_done = report.plan, not report.dry_run
     if report.skipped is not None:
-        page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
+        yield Section((Styled("Not needed", Tone.GOOD), f": {report.skipped}"))
         return
     if plan.is_empty:
-        page.line(Styled("Nothing to remove", Tone.GOOD), f" in version {plan.version}")
-    elif report.dry_run:
-        _render_totals(page, plan)
+        yield Section((Styled("Nothing to remove", Tone.GOOD), f" in version {plan.version}"))
+    elif is_done:
+        yield _describe_result(report, table)
+        yield from _describe_deviations(report)
     else:
-        _render_result(page, report, table)
-    page.line()
-    _render_rules(page, plan, is_done=not report.dry_run)
-    if report.dry_run and not plan.is_empty:
-        page.line()
-        page.line(Styled("DRY RUN - nothing was removed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {real_command(argv)}")
+        yield _describe_totals(plan)
+    yield from _describe_plan(plan, is_done=is_done)
 
 
-def render_plan(page: Page, plan: VacuumPlan) -> None:
-    """Render the plan, before the user confirms it."""
-    _render_totals(page, plan)
-    page.line()
-    _render_rules(page, plan, is_done=False)
-    page.line()
+def describe_plan(plan: VacuumPlan) -> Iterator[Section]:
+    """Return the plan, before the user confirms it."""
+    yield _describe_totals(plan)
+    yield from _describe_plan(plan, is_done=False)
 
 
-def _render_totals(page: Page, plan: VacuumPlan) -> None:
-    files = format_count(plan.files.num_rows, "file", "files")
+def _describe_totals(plan: VacuumPlan) -> Section:
+    files, size = plan.files.num_rows, format_size(plan.size_bytes)
     folders = len(plan.folders) + len(plan.old_folders)
-    and_directories = (
-        f" and {format_count(folders, 'empty directory', 'empty directories')}" if folders else ""
+    directories = format_count(folders, "empty directory", "empty directories")
+    left = f"{plan.left_over:,} more are left for the next run (--max-files)"
+    return Section(
+        (
+            Styled(f"Would remove {format_count(files, 'file')}", Tone.STRONG),
+            f" ({size}){f' and {directories}' if folders else ''}, version {plan.version}",
+        ),
+        figures=[
+            ("files to remove", f"{files:,}", left if plan.left_over else ""),
+            ("frees", size, "by the sizes in the listing or log"),
+            ("empty directories", f"{folders:,}", "to remove"),
+        ],
+        notes=[left] if plan.left_over else (),
     )
-    page.line(
-        Styled(f"Would remove {files}", Tone.STRONG),
-        f" ({format_size(plan.size_bytes)}){and_directories}, version {plan.version}",
-    )
-    if plan.left_over:
-        page.line(f"{plan.left_over:,} more would be left for the next run (--max-files)")
-    page.line()
-    columns = [
-        Column("reason"),
-        *(Column(name, right=True) for name in ("files", "size")),
-        *(Column(name) for name in ("oldest", "newest")),
-    ]
-    page.table(columns, [[str(row["reason"]), *_facts(row)] for row in plan.by_reason()])
-    page.line()
-    rows = plan.by_folder().slice(0, _SHOWN).to_pylist()
-    columns[0] = Column("directory", elastic=True, is_path=True)
-    page.table(columns, [[row["folder"] or "(root)", *_facts(row)] for row in rows])
-    more = plan.by_folder().num_rows - len(rows)
-    if more > 0:
-        page.line(Styled(f"and {more} more directories (-o csv lists all files)", Tone.FAINT))
 
 
-def _facts(row: dict[str, int]) -> list[str]:
-    return [
-        f"{row['files']:,}",
-        format_size(row["bytes"]),
-        format_timestamp(row["oldest_ms"])[:10],
-        format_timestamp(row["newest_ms"])[:10],
-    ]
-
-
-def _render_result(page: Page, report: VacuumReport, table: str) -> None:
-    moved = report.quarantined_until_ms is not None
-    verb = "moved to quarantine" if moved else "deleted"
-    tone = Tone.GOOD if not report.failures and not report.lost else Tone.CAUTION
-    files = format_count(report.files_removed, "file", "files")
-    page.line(Styled(f"{files} {verb}", tone), f" ({format_size(report.bytes_removed)})")
-    pairs = []
+def _describe_result(report: VacuumReport, table: str) -> Section:
+    plan, until_ms = report.plan, report.quarantined_until_ms
+    verb = "deleted" if until_ms is None else "moved to quarantine"
+    files, size = format_count(report.files_removed, "file"), format_size(report.bytes_removed)
+    facts: list[Fact] = []
     if report.folders_removed:
-        pairs.append(("directories", f"{report.folders_removed:,} empty ones removed"))
-    if report.changed or report.vanished:
-        pairs.append(
-            (
-                "not removed",
-                f"{len(report.changed):,} changed during the run, "
-                f"{report.vanished:,} already deleted",
-            )
-        )
-    if report.plan.left_over:
-        pairs.append(
-            (
-                "left",
-                f"{format_count(report.plan.left_over, 'file')} for the next run (--max-files)",
-            )
-        )
+        facts.append(("directories", f"{report.folders_removed:,} empty ones removed"))
+    if plan.left_over:
+        left = format_count(plan.left_over, "file")
+        facts.append(("left", f"{left} for the next run (--max-files)"))
+    if report.vanished:
+        facts.append(("already deleted", format_count(report.vanished, "file")))
     if report.run_id is not None:
-        pairs.append(("run", report.run_id))
-    if moved and report.quarantined_until_ms is not None:
-        pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
-    pairs.append(("undo", describe_undo(report.run_id, moved, table)))
-    page.fields(pairs)
-    for path in report.lost[:_SHOWN]:
-        page.line(Styled("missing: ", Tone.BAD), f"{path}: another writer started using it")
-    _render_more(page, len(report.lost))
-    for failure in report.failures[:_SHOWN]:
-        page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
-    _render_more(page, len(report.failures))
+        facts.append(("run", report.run_id))
+    if report.versions:
+        facts.append(("committed", f"versions {', '.join(map(str, report.versions))}"))
+    undo = "possible only if the store keeps old object versions: --quarantine was not used"
+    if until_ms is not None:
+        facts.append(("kept until", f"{format_timestamp(until_ms)}, at least"))
+        undo = typed_command(["vacuum", table, "--undo", str(report.run_id)])
+    facts.append(("undo", undo))
+    return Section(
+        (
+            Styled(
+                f"{files} {verb}",
+                Tone.CAUTION if report.failures or report.lost else Tone.GOOD,
+            ),
+            f" ({size})",
+        ),
+        figures=[
+            (f"files {verb}", f"{report.files_removed:,}", f"of {plan.files.num_rows:,} planned"),
+            ("size", size, f"of {format_size(plan.size_bytes)} planned"),
+            ("empty directories removed", f"{report.folders_removed:,}", ""),
+        ],
+        facts=facts,
+    )
 
 
-def _render_more(page: Page, count: int) -> None:
-    if count > _SHOWN:
-        page.line(Styled(f"and {count - _SHOWN:,} more (-o json lists all)", Tone.FAINT))
+def _describe_deviations(report: VacuumReport) -> Iterator[Section]:
+    """Return the files that were not removed as planned."""
+    yield from list_files("Removed, but another writer started using them", report.lost, Tone.BAD)
+    failures = [(failure.path, failure.reason) for failure in report.failures]
+    yield from list_files("Not removed", failures)
+    yield from list_files("Kept: another writer started using them", report.came_back)
+    yield from list_files("Kept: they changed during the run", report.changed)
 
 
-def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
+def list_files(
+    title: str, files: Iterable[str | tuple[str, str]], tone: Tone = Tone.CAUTION
+) -> Iterator[Section]:
+    """Return files, and reasons if there are any, under a title; nothing if there are no files."""
+    rows = [(it, "") if isinstance(it, str) else it for it in files]
+    if rows:
+        columns = [Column("file", Kind.PATH), Column("reason", Kind.DETAIL)]
+        yield Section(Styled(f"{title} ({len(rows):,})", tone), table=Table(columns, rows))
+
+
+def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
+    if not plan.is_empty:
+        yield _sum_up("Files by reason", "reason", plan.by_reason())
+        yield _sum_up("Directories", "folder", plan.by_folder(), is_aside=is_done)
     retention = plan.retention
     kept_for = format_duration(retention.retain_ms)
-    pairs = [
+    facts: list[Fact] = [
         ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
-        ("mode", describe_mode(plan.mode, plan.complete_since, plan.listed_files)),
+        ("mode", _describe_mode(plan)),
     ]
+    facts += [("shallow clone", f"{note.clone_uri}: its files are kept") for note in plan.clones]
+    facts += [("other table", f"in {path}: files there are kept") for path in plan.foreign]
+    facts += [("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()]
+    yield Section(facts=facts)
     if plan.horizon is not None:
-        pairs += _horizon_fields(plan.horizon, is_done)
-    pairs += [("shallow clone", f"{note.clone_uri}: its files are kept") for note in plan.clones]
-    pairs += [("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()]
-    page.fields(pairs)
+        yield _describe_horizon(plan.horizon, is_done)
 
 
-def describe_mode(mode: str, complete_since: int | None, listed_files: int | None) -> str:
-    """Return how a vacuum searched for files, and how many it listed."""
-    if mode == "lite":
-        return (
-            f"lite, finds only files that commits removed since version {complete_since}; --mode "
-            "full finds more files"
-        )
-    return f"{mode}: {format_count(listed_files or 0, 'file', 'files')} under the root"
-
-
-def describe_undo(run_id: str | None, was_moved: bool, table: str) -> str:
-    """Return how to restore the files."""
-    if was_moved:
-        return typed_command(["vacuum", table, "--undo", str(run_id)])
-    return "possible only if the store keeps old object versions: --quarantine was not used"
-
-
-def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:
-    pairs = [
-        (
-            "readable before" if is_done else "readable now",
-            _ranges(horizon.readable) or "no version",
-        )
+def _sum_up(title: str, key: str, rows: Any, *, is_aside: bool = False) -> Section:
+    columns = [
+        Column(key.replace("folder", "directory"), Kind.PATH, key, empty="(root)"),
+        Column("files", Kind.NUMBER),
+        Column("size", Kind.BYTES, "bytes"),
+        Column("oldest", Kind.DAY, "oldest_ms", spare=1),
+        Column("newest", Kind.DAY, "newest_ms"),
     ]
+    table = Table(columns, rows, more="-o csv lists all files", largest="bytes")
+    return Section(Styled(title, Tone.STRONG), table=table, is_aside=is_aside)
+
+
+def _describe_mode(plan: VacuumPlan) -> str:
+    if plan.mode == "lite":
+        return (
+            f"lite, finds only files that commits removed since version {plan.complete_since}; "
+            "`--mode full` finds more files"
+        )
+    return f"{plan.mode}: {format_count(plan.listed_files or 0, 'file')} under the root"
+
+
+def _describe_horizon(horizon: Horizon, is_done: bool) -> Section:
+    label = "readable before" if is_done else "readable now"
+    gone = "expired" if is_done else "would expire"
+    whole = (horizon.first_version, horizon.last_version)
+    facts: list[Fact] = [(label, _list_ranges(horizon.readable))]
     if horizon.ends:
-        label, verb = ("expired", "took") if is_done else ("would expire", "takes")
-        cost = f"keeping them {verb} {format_size(horizon.cost_bytes)}"
-        pairs.append((label, f"{_ranges(horizon.ends)}; {cost}"))
-    return pairs
-
-
-def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in ranges[-_SHOWN_RANGES:]]
-    more = len(ranges) - len(shown)
-    return f"versions {'... ' if more else ''}{', '.join(shown)}" if shown else ""
-
-
-def render_undo(page: Page, report: UndoReport) -> None:
-    """Render the files that were restored, and those that cannot be."""
-    verb = "Would restore" if report.dry_run else "Restored"
-    files = format_count(len(report.restored), "file", "files")
-    page.line(Styled(f"{verb} {files}", Tone.GOOD), f" of run {report.run_id}")
-    for path, reason in list(report.impossible.items())[:_SHOWN]:
-        page.line(Styled("cannot be restored: ", Tone.CAUTION), f"{path}: {reason}")
-    _render_more(page, len(report.impossible))
-
-
-def render_forgotten_clone(page: Page, note: CloneNote, *, dry_run: bool) -> None:
-    """Render the record of a shallow clone that was deleted."""
-    verb = "Would delete" if dry_run else "Deleted"
-    page.line(Styled(f"{verb} the record of the shallow clone", Tone.GOOD), f" {note.clone_uri}")
-    page.line(
-        f"recorded at {format_timestamp(note.noted_ms)}, clone of version {note.source_version}; "
-        "a vacuum no longer keeps the files of the clone"
+        cost = format_size(horizon.cost_bytes)
+        facts.append((gone, _list_ranges(horizon.ends)))
+        facts.append(("cost of keeping them", cost))
+    columns = [
+        Column("version", Kind.NUMBER),
+        Column("size of files that only this version needs", Kind.BYTES),
+    ]
+    costs = [] if is_done else [cost for cost in horizon.costs if cost[1]][:_SHOWN_COSTS]
+    return Section(
+        Styled("Versions that can be read", Tone.STRONG),
+        facts=facts,
+        chart=Strip(
+            *whole,
+            [
+                (Tone.FAINT, "in the log", [whole]),
+                (Tone.GOOD, label, horizon.readable),
+                (Tone.CAUTION, gone, horizon.ends),
+            ],
+        ),
+        table=Table(columns, costs, most=None) if costs else None,
     )
 
 
-def render_purge(page: Page, report: PurgeReport) -> None:
-    """Render the quarantined files that were deleted, and the runs that are still kept."""
+def _list_ranges(ranges: Sequence[tuple[int, int]]) -> Listed:
+    """Return ranges of versions, the newest first."""
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in reversed(ranges)]
+    return Listed(shown or ["none"], "versions " if shown else "")
+
+
+def describe_undo(report: UndoReport) -> Iterator[Section]:
+    """Return the files that were restored, and those that cannot be."""
+    verb = "Would restore" if report.dry_run else "Restored"
+    files = format_count(len(report.restored), "file")
+    yield Section((Styled(f"{verb} {files}", Tone.GOOD), f" of run {report.run_id}"))
+    yield from list_files("Cannot be restored", report.impossible.items())
+
+
+def describe_forgotten_clone(note: CloneNote, *, dry_run: bool) -> Iterator[Section]:
+    """Return the record of a shallow clone that was deleted."""
+    verb = "Would delete" if dry_run else "Deleted"
+    yield Section(
+        (Styled(f"{verb} the record of the shallow clone", Tone.GOOD), f" {note.clone_uri}"),
+        notes=[
+            f"recorded at {format_timestamp(note.noted_ms)}, clone of version "
+            f"{note.source_version}; a vacuum no longer keeps the files of the clone"
+        ],
+    )
+
+
+def describe_purge(report: PurgeReport) -> Iterator[Section]:
+    """Return the quarantined files that were deleted, and the runs that are still kept."""
     verb = "Would delete" if report.dry_run else "Deleted"
-    files = format_count(report.files, "quarantined file", "quarantined files")
-    page.line(Styled(f"{verb} {files}", Tone.GOOD), f" ({format_size(report.bytes)})")
-    for run_id, until in report.waiting:
-        page.line(f"{run_id} is kept until {format_timestamp(until)}")
+    files = format_count(report.files, "quarantined file")
+    yield Section(
+        (Styled(f"{verb} {files}", Tone.GOOD), f" ({format_size(report.bytes)})"),
+        facts=[("run", run_id) for run_id in report.runs]
+        + [("kept", f"{run_id} until {format_timestamp(at)}") for run_id, at in report.waiting],
+    )
+    yield from list_files("Not deleted", report.failures.items())

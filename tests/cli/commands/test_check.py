@@ -50,19 +50,23 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
     edit_stats(table, 1, maxValues={"id": 1})
     ran = cli("check", "events", "--files", "footers")
     assert (ran.code, ran.err) == (3, "")
-    assert ran.out == (
+    meaning = load_findings()["STATS_BOUNDS"].effect
+    repair = load_findings()["STATS_BOUNDS"].repair.replace("{file}", "f00001.parquet")
+    assert ran.out.startswith(
         "2 findings in version 2\n"
         "\n"
         "FILE_MISSING (1): queries that need the file fail\n"
         "  f\\x1b[31m00002.parquet\n"
-        "    it is not in the store\n"
-        "    cannot be repaired: restore f\\x1b[31m00002.parquet from a backup\n"
+        "      problem: it is not in the store\n"
+        "      repair: cannot be repaired: restore f\\x1b[31m00002.parquet from a backup\n"
         "\n"
-        f"STATS_BOUNDS (1): {load_findings()['STATS_BOUNDS'].effect}\n"
-        "  f00001.parquet\n"
-        "    column 'id': the maximum is 1, but a live row has a value beyond this bound\n"
-        f"    {load_findings()['STATS_BOUNDS'].repair.replace('{file}', 'f00001.parquet')}\n"
-        "\n"
+    )
+    assert " ".join(ran.out.split("\n\n")[2].split()) == (
+        f"STATS_BOUNDS (1): {meaning} f00001.parquet problem: column 'id': the maximum is 1, but "
+        f"a live row has a value beyond this bound repair: {repair}"
+    )
+    assert ran.out.endswith(
+        "\n\n"
         "log      3 commits\n"
         f"table    2 files, {_size(table)}\n"
         "checked  1 file: footers\n"

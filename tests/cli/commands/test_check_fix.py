@@ -35,12 +35,14 @@ def test_a_dry_run_shows_the_pair(cli: RunCli, table: TextTable) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
         "Would remove 1 file from version 2\n"
+        f"  files      1 ({size} B)\n"
+        "  live rows  2: readers will no longer return them\n"
         f"  {RAW}\n"
-        f"    version 2 (DELETE) removed it as '{ENCODED}', but it is live as '{RAW}': readers "
-        "still return 2 rows\n"
+        f"      problem: version 2 (DELETE) removed it as '{ENCODED}', but it is\n"
+        f"               live as '{RAW}': readers still return 2 rows\n"
         "\n"
-        f"files      1 ({size} B)\n"
-        "live rows  2: readers will no longer return them\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl check events --fix path-encoding\n"
     )
     assert version_of(table) == 2
 

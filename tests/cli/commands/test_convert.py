@@ -37,17 +37,17 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
     assert ran.out == (
         f"Would create a table of 3 files ({size / 1024:.1f} KiB, 3 rows)\n"
         "\n"
-        "column  type\n"
-        "id      long\n"
-        "v       string\n"
-        "day     date    partition, type guessed\n"
-        "Use --partition-by to set the types of partition columns.\n"
+        "Columns (3)\n"
+        "  column  type\n"
+        "  id      long\n"
+        "  v       string\n"
+        "  day     date    partition, type guessed\n"
+        "  Use --partition-by to set the types of partition columns.\n"
         "\n"
-        "Left out\n"
-        "  1 file, hidden: a name on its path begins with '_' or '.'\n"
-        "    _SUCCESS\n"
-        "  1 file, not Parquet, by its name\n"
-        "    day=2024-01-02/notes.txt\n"
+        "Left out (2)\n"
+        "  file                      reason\n"
+        "  _SUCCESS                  hidden: a name on its path begins with '_' or '.'\n"
+        "  day=2024-01-02/notes.txt  not Parquet, by its name\n"
         "\n"
         "Nothing was changed. To do it:\n"
         "  deltactl convert events\n"
@@ -65,15 +65,15 @@ def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "events", "--partition-by", "day string", "--name", "e")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Created a table of 3 files")
-    assert "day     string  partition\n" in ran.out
+    assert "  day     string  partition\n" in ran.out
     again = cli("convert", "events")
     assert (again.code, again.err) == (0, "")
     assert again.out == ("Already a Delta table, version 0: nothing was changed\n")
     for number in range(2):
         (events / f"{number}.parquet").touch()
     assert cli("convert", "events").out.splitlines()[1:] == [
-        "2 Parquet files are in the directory, but in no action of the log.",
-        "They are not part of the table. `deltactl vacuum` keeps them.",
+        "  2 Parquet files are in the directory, but in no action of the log. They are",
+        "  not part of the table. `deltactl vacuum` keeps them.",
     ]
     result = json.loads(cli("convert", "events", "-o", "json").out)["result"]
     assert result == {"already_a_table": True, "files_added": 0, "unnamed_files": 2}
@@ -104,8 +104,11 @@ def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> No
     ran = cli("convert", "events")
     assert ran.code == 6
     assert ran.out == (
-        "day=2024-01-01/text\\x1b.parquet  is not a Parquet file, or is truncated\n"
-        "day=2024-01-01/zero.parquet  is empty (0 bytes)\n"
+        "Problems (2)\n"
+        "  day=2024-01-01/text\\x1b.parquet\n"
+        "      problem: is not a Parquet file, or is truncated\n"
+        "  day=2024-01-01/zero.parquet\n"
+        "      problem: is empty (0 bytes)\n"
     )
     assert (
         "cannot become a table because of 2 problems" in ran.err
@@ -126,7 +129,11 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
     for number in range(50):
         (events / f"{number:02}.parquet").touch()
     lines = cli("convert", "events").out.splitlines()
-    assert lines[-2:] == ["39.parquet  is empty (0 bytes)", "and 10 more: -o json lists all"]
+    assert lines[-3:] == [
+        "  39.parquet",
+        "      problem: is empty (0 bytes)",
+        "  and 10 more (-o json lists all)",
+    ]
     envelope = json.loads(cli("convert", "events", "-o", "json").out)
     assert len(envelope["result"]["problems"]) == 50
 

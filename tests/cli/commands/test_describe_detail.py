@@ -43,23 +43,23 @@ def test_the_page_shows_each_fact_on_a_line(cli: RunCli, table: str) -> None:
         "partitioned by  p\n"
         "protocol        reader 1, writer 7\n"
         "\n"
-        "file sizes  files   size\n"
-        "  < 64 KiB      1  2 KiB  ####################################\n"
+        "Files by size\n"
+        "  size of a file  files   size\n"
+        "  < 64 KiB            1  2 KiB  ########################################\n"
         "  small: 1 of 1 file (100%), 2 KiB; small is below 192 MiB\n"
         "\n"
-        "columns  type\n"
-        "  id     long\n"
-        "  p      string  partition\n"
+        "Columns (2)\n"
+        "  column  type\n"
+        "  id      long\n"
+        "  p       string  partition\n"
         "\n"
-        "properties\n"
-        "  user.key = v\\x1b[1m\n"
+        "Properties\n"
+        "  user.key  v\\x1b[1m\n"
         "\n"
-        "features\n"
-        "  appendOnly\n"
-        "  novelFeature\n"
-        "\n"
-        "yes  deltactl can read this table\n"
-        "no   cannot rewrite files of this table: unsupported table feature: novelFeature\n"
+        "features                  appendOnly, novelFeature\n"
+        "deltactl can read it      yes\n"
+        "deltactl can optimize it  no: cannot rewrite files of this table: unsupported\n"
+        "                          table feature: novelFeature\n"
     )
 
 
@@ -116,10 +116,10 @@ def test_a_table_with_little_to_say(cli: RunCli, tmp_path: Path) -> None:
     write_commit(tmp_path, 0, info(), protocol, action)
     out = cli("describe-detail", str(tmp_path)).out
     assert "created        -\n" in out
-    assert "  c0     long  not null\n" in out
-    assert "  and 10 more\n" in out
-    assert "features\n  none\n" in out
-    assert "yes  deltactl can optimize this table\n" in out
+    assert "  c0      long  not null\n" in out
+    assert "  and 10 more (-o json has the schema)\n" in out
+    assert "features                  none\n" in out
+    assert "deltactl can optimize it  yes\n" in out
 
 
 def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path: Path) -> None:
@@ -145,8 +145,9 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
     ran = cli("describe-detail", root, "--layout")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.split("\n\n")[2] == (
-        "lookups skip  now           after\n"
-        "  id          33%  #######     0%\n"
+        "Files that a lookup of one value skips\n"
+        "  column  now             after\n"
+        "  id      33%  #########     0%\n"
         "  now: 4 files; after: 1 file, hilbert by id\n"
         "  1 file has no statistics of id, so lookups never skip them"
     )

@@ -45,7 +45,7 @@ def test_a_check_tells_by_its_status(lake: Path, cli: RunCli) -> None:
     assert cli("maintain", "a", "b").code == 0
     done = cli("maintain", "a", "b", "--check")
     assert done.code == 0
-    assert "nothing to do" in done.out
+    assert "Nothing to do" in done.out
 
 
 def test_a_dry_run_gives_the_reasons_by_rank(lake: Path, cli: RunCli) -> None:
@@ -55,7 +55,7 @@ def test_a_dry_run_gives_the_reasons_by_rank(lake: Path, cli: RunCli) -> None:
     ranks = [line.split()[0] for line in lines if "checkpoint  " in line or "optimize  " in line]
     assert ranks == ["1", "2", "3", "4"]
     assert any(" a " in line and "optimize" in line for line in lines)
-    assert any(line.startswith("12 small files become 1") for line in lines)
+    assert any(line.startswith("reason: 12 small files become 1") for line in lines)
     assert any("commits since the last checkpoint; the interval is 10" in line for line in lines)
     assert "  deltactl maintain a b" in ran.out.splitlines()
     assert len(list((lake / "a/_delta_log").iterdir())) == 13
@@ -204,5 +204,5 @@ def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:
         page = parse_page((lake / name).read_text())
         assert page is not None
     text = (lake / "done.html").read_text()
-    assert "Predicted and measured" in text
+    assert "Measured and predicted" in text
     assert "Actions by rank" in (lake / "planned.html").read_text()

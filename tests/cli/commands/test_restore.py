@@ -32,9 +32,9 @@ def version() -> int:
 def test_the_plan_and_the_restore_as_text(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("restore", "events", "--to-version", "1", "--dry-run")
     assert ran.code == 0
-    assert ran.out.startswith("Would restore version 1\n\nfrom     version 3, ")
-    assert "added    1 file, " in ran.out
-    assert "DRY RUN - nothing was restored. To do it:" in ran.out
+    assert ran.out.startswith("Would restore version 1\n  from         version 3, ")
+    assert "  added        1 file, " in ran.out
+    assert "Nothing was changed. To do it:" in ran.out
     assert ran.out.endswith("  deltactl restore events --to-version 1\n")
     assert version() == 3
     ran = cli("restore", "events", "--to-version", "1")
@@ -107,7 +107,7 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     assert version() == 3
     ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")
     assert (ran.code, version()) == (0, 4)
-    assert f"missing: p=a/{path.name}: it does not exist" in ran.out
+    assert f"Missing (1)\n  p=a/{path.name}\n      reason: it does not exist\n" in ran.out
 
 
 def test_files_that_a_vacuum_takes_meanwhile(

@@ -8,6 +8,7 @@ import time
 
 import deltactl
 from deltactl.cli.options.common import TableArgument
+from deltactl.cli.output.sections import Section
 from deltactl.cli.session import Session
 from deltactl.engine.local import LocalEngine
 
@@ -53,7 +54,7 @@ def _act(session: Session, word: str) -> None:
                 "interrupted; half is done", is_part_done=rest != "idle", hint="Rerun."
             )
     session.present(
-        lambda page: page.line(f"{word} is [good]"),
+        lambda: [Section(f"{word} is [good]")],
         is_work_needed=verb == "needed",
         version_before=1,
         version_after=2,

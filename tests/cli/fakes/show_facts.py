@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import typer
 
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field
-from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
 from deltactl.cli.session import Session
 from deltactl.option_fields import output_option
 
@@ -30,15 +30,11 @@ def command(session: Session, table: TableArgument, flags: Flags) -> None:
     logging.getLogger("deltactl.fake").info("looked closely")
     rows = [{"key": key, "value": value} for key, value in session.storage_options.items()]
 
-    def render(page: Page) -> None:
-        page.fields([("table", Styled(table, Tone.GOOD))])
-        page.table(
-            [Column("key"), Column("value", elastic=True)], [(r["key"], r["value"]) for r in rows]
-        )
-
+    columns = [Column("key"), Column("value", Kind.TEXT)]
+    section = Section(facts=[("table", Styled(table, Tone.GOOD))], table=Table(columns, rows))
     envelope = session.envelope(
         version_before=3, version_after=3, dry_run=flags.dry_run, result=rows
     )
-    session.output.emit(envelope, render_table=render, rows=rows)
+    session.output.emit(envelope, sections=lambda: [section], rows=rows)
     if flags.check:
         raise typer.Exit(3)

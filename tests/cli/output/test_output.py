@@ -14,7 +14,7 @@ import pytest
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
 from deltactl.cli.output.output import Output, OutputFormat
-from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
 from deltactl.cli.output.terminal import has_color, terminal_width
 from deltactl.errors import TableError
 
@@ -39,7 +39,7 @@ def emit(form: OutputFormat, rows: Any = None, stdout: io.StringIO | None = None
     stdout = stdout or io.StringIO()
     output = Output(form, environ={}, stdout=stdout, stderr=io.StringIO())
     envelope = Envelope("show", "/t", result={"n": 1})
-    output.emit(envelope, render_table=lambda page: page.line("hello"), rows=rows)
+    output.emit(envelope, sections=lambda: [Section("hello")], rows=rows)
     return stdout.getvalue()
 
 
@@ -99,7 +99,7 @@ def test_warnings_are_said_once_and_kept() -> None:
     output = Output(OutputFormat.JSON, environ={}, stdout=out, stderr=err)
     output.warn("odd")
     output.warn("odd")
-    output.emit(Envelope("show", None), render_table=lambda page: None)
+    output.emit(Envelope("show", None))
     assert err.getvalue() == "warning: odd\n"
     assert json.loads(out.getvalue())["warnings"] == ["odd"]
 
@@ -144,13 +144,14 @@ def test_the_width_is_taken_from_columns(columns: str, width: int) -> None:
 
 
 def test_color_changes_no_word() -> None:
-    def render(page: Page) -> None:
-        page.line(Styled("[bold]gone[/]", Tone.BAD), " plain :smile: http://x")
-        page.table([Column("name"), Column("n", right=True)], [("a", "1"), ("b" * 200, "22")])
-
+    columns = [Column("name"), Column("n", Kind.NUMBER)]
+    section = Section(
+        (Styled("[bold]gone[/]", Tone.BAD), " plain :smile: http://x"),
+        table=Table(columns, [("a", 1), ("b" * 200, 22)]),
+    )
     plain, colored = io.StringIO(), Screen()
     for stream in (plain, colored):
-        Output(environ={}, stdout=stream).emit(Envelope("show", None), render_table=render)
+        Output(environ={}, stdout=stream).emit(Envelope("show", None), sections=lambda: [section])
     assert "\x1b[1;31m[bold]gone[/]\x1b[0m plain :smile: http://x\n" in colored.getvalue()
     stripped = colored.getvalue()
     for code in ("\x1b[1;31m", "\x1b[1m", "\x1b[0m"):
