@@ -97,5 +97,13 @@ GLUE: Final = CatalogKind(
     ),
 )
 
-KINDS: Final[dict[str, CatalogKind]] = {"uc": UNITY, "glue": GLUE}
+HIVE: Final = CatalogKind(
+    title="the Hive metastore",
+    module="deltactl.catalog.hive",
+    place="HOST:PORT",
+    parts=("DATABASE", "TABLE"),
+    settings=(Setting("uris"), Setting("conf-dir", ("HIVE_CONF_DIR",))),
+)
+
+KINDS: Final[dict[str, CatalogKind]] = {"uc": UNITY, "glue": GLUE, "hive": HIVE}
 """The row of each scheme."""

@@ -42,14 +42,16 @@ def read_table(
     serde = (storage.get("SerdeInfo") or {}).get("Parameters") or {}
     marks = [properties[mark] for mark in _MARKS if properties.get(mark)]
     reader, location = str(storage.get("InputFormat") or ""), storage.get("Location")
-    kind = "DELTA" if is_delta(*marks) else (marks or [reader.rpartition(".")[2]])[0].upper()
+    table_type = str(found.get("TableType") or "")
+    others = [table_type] if table_type.endswith("VIEW") else [*marks, reader.rpartition(".")[2]]
+    kind = "DELTA" if is_delta(*marks) else others[0].upper()
     place = choose_location(serde.get("path"), properties.get("path"), location)
     is_symlink = reader.endswith(_SYMLINK) and place.rstrip("/").endswith("/" + MANIFEST_DIR)
     return TableAddress(
         name,
         catalog,
         None,
-        str(found.get("TableType") or ""),
+        table_type,
         "DELTA" if is_symlink else kind,
         place.rstrip("/").removesuffix("/" + MANIFEST_DIR) if is_symlink else place,
         found.get("Owner"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from deltactl.catalog.kinds import KINDS, CatalogKind
+from deltactl.catalog.kinds import KINDS
 from deltactl.errors import UsageError
 
 
@@ -42,7 +42,7 @@ class TableName:
         return all(fnmatchcase(part.lower(), pattern.lower()) for pattern, part in pairs)
 
 
-def parse_name(address: str, kinds: Mapping[str, CatalogKind] = KINDS) -> TableName:
+def parse_name(address: str) -> TableName:
     """Return the parts of a name or pattern.
 
     Raises:
@@ -50,7 +50,7 @@ def parse_name(address: str, kinds: Mapping[str, CatalogKind] = KINDS) -> TableN
     """
     scheme, _, rest = address.partition("://")
     scheme = scheme.lower()
-    kind = kinds[scheme]
+    kind = KINDS[scheme]
     place, slash, words = rest.rpartition("/")
     parts = tuple(words.split("."))
     hint = f"Write {kind.syntax(scheme)}; * in a part matches any characters."

@@ -119,7 +119,7 @@ def is_local_uri(uri: str) -> bool:
     return parse_scheme(uri) in (None, "file")
 
 
-CATALOG_SCHEMES: Final = frozenset({"uc", "glue"})
+CATALOG_SCHEMES: Final = frozenset({"uc", "glue", "hive"})
 """The schemes of names of tables in catalogs; ``catalog`` has a row for each."""
 OWN_DIR: Final = "_deltactl"
 """The directory of journals and quarantined files; hidden, because its name begins with ``_``."""

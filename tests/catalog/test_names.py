@@ -1,19 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from deltactl.catalog.kinds import KINDS as ALL_KINDS
-from deltactl.catalog.kinds import UNITY, CatalogKind
+from deltactl.catalog.kinds import KINDS
 from deltactl.catalog.names import nearest_names, parse_name
 from deltactl.errors import UsageError
 from deltactl.storage.names import CATALOG_SCHEMES, is_table_name
-
-KINDS: dict[str, CatalogKind] = {
-    **ALL_KINDS,
-    "hive": replace(UNITY, place="HOST:PORT", parts=("DATABASE", "TABLE")),
-}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +20,7 @@ KINDS: dict[str, CatalogKind] = {
     ],
 )
 def test_names(address: str, place: str, parts: tuple[str, ...]) -> None:
-    name = parse_name(address, KINDS)
+    name = parse_name(address)
     assert (name.place, name.parts) == (place, parts)
     assert str(name) == address.replace("UC", "uc")
 
@@ -51,7 +43,7 @@ def test_names(address: str, place: str, parts: tuple[str, ...]) -> None:
 )
 def test_what_is_no_name_is_refused(address: str) -> None:
     with pytest.raises(UsageError) as raised:
-        parse_name(address, KINDS)
+        parse_name(address)
     assert "Write" in str(raised.value.hint)
     assert "secret" not in f"{raised.value.message} {raised.value.hint}"
 
@@ -62,7 +54,7 @@ def test_paths_are_no_names(address: str) -> None:
 
 
 def test_the_schemes_have_rows() -> None:
-    assert set(ALL_KINDS) == CATALOG_SCHEMES
+    assert set(KINDS) == CATALOG_SCHEMES
     assert is_table_name("uc://a.b.c")
     assert is_table_name("UC://a.b.c")
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import io
 import json
 import tomllib  # noqa: F401 - loaded late by the program: here it is watched from the start
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from deltactl.catalog.hive import HiveCatalog
+from deltactl.catalog.names import parse_name
+from deltactl.catalog.thrift import Kind, Typed, encode, read_reply
 from deltactl.cli.settings.file import load_config_file
-from deltactl.errors import DataFileError, UsageError
+from deltactl.errors import DataFileError, DeltactlError, StorageError, UsageError
 from deltactl.operations.optimize.copy_groups import (
     CopyRule,
     RewriteCounts,
@@ -318,6 +323,48 @@ def _data_files() -> list[bytes]:
     )
 
 
+# -- answers of a Hive metastore ----------------------------------------------------------------
+
+
+class _Metastore(HiveCatalog):
+    """Answers each call with the same bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__([("localhost", 9083)])
+        self._answer = answer
+
+    def _call(self, method: str, *arguments: Typed) -> Any:
+        try:
+            return read_reply(io.BytesIO(self._answer), method)
+        except OSError as error:
+            raise StorageError(str(error)) from error
+
+
+def run_thrift(data: bytes) -> None:
+    """An answer to the look-up of a table, and to all calls of a listing."""
+    metastore, name = _Metastore(data), parse_name("hive://sales.orders")
+    for ask in (lambda: metastore.resolve(name), lambda: list(metastore.list(name))):
+        with suppress(DeltactlError):
+            ask()
+
+
+def _answers() -> list[bytes]:
+    column = {1: (Kind.STRING, "id"), 2: (Kind.STRING, "bigint")}
+    marks = (Kind.STRING, Kind.STRING, [("spark.sql.sources.provider", "delta"), ("path", "/t")])
+    storage = {1: (Kind.LIST, (Kind.STRUCT, [column])), 2: (Kind.STRING, "file:/t"),
+               7: (Kind.STRUCT, {3: (Kind.MAP, marks)})}  # fmt: skip
+    table = {1: (Kind.STRING, "orders"), 4: (Kind.I32, 7), 7: (Kind.STRUCT, storage),
+             9: (Kind.MAP, marks), 14: (Kind.BOOL, True)}  # fmt: skip
+    results = (
+        {0: (Kind.STRUCT, {1: (Kind.STRUCT, table)})},
+        {0: (Kind.STRUCT, {1: (Kind.LIST, (Kind.STRUCT, [table]))})},
+        {0: (Kind.LIST, (Kind.STRING, ["orders", "sales"]))},
+        {2: (Kind.STRUCT, {1: (Kind.STRING, "there is none")})},
+    )
+    begin = b"\x80\x01\x00\x02" + encode(Kind.STRING, "m") + encode(Kind.I32, 1)
+    return [begin + encode(Kind.STRUCT, result) for result in results]
+
+
 TARGETS = (
     Target(
         "units",
@@ -376,6 +423,7 @@ TARGETS = (
         ("fileSchema", "files", "key", "report_shards_file_names", ".."),
         by_arrow=True,
     ),
+    Target("thrift", run_thrift, _answers, 500_000, "bytes"),
     Target("footer", run_footer, _data_files, 100_000, "parquet", max_length=16384, by_arrow=True),
     Target(
         "splice", run_splice, _spliced_files, 100_000, "parquet", max_length=16384, by_arrow=True

@@ -24,7 +24,7 @@ _MINIO: Final = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 _ACTIONLINT: Final = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 _FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 _AZURITE: Final = "azurite@3.35.0"
-_SECONDS_TO_START: Final = 60
+_SECONDS_TO_START: Final = 120
 # Looked up once, before tests are put into a world without such variables.
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltactl-tests"
 _HOME: Final = str(Path.home())

@@ -1,0 +1,143 @@
+"""Tables by their names in a Hive metastore, as Spark puts them there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deltactl import Table
+from deltactl.catalog.base import TableAddress
+from deltactl.catalog.open import list_tables, locate
+from deltactl.errors import (
+    DeltactlError,
+    NotATableError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from tests.cli.conftest import RunCli
+from tests.support.hive_metastore import HiveSpark, hive_metastore
+from tests.support.unity_stub import unity_stub
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("hive")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hive")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with hive_metastore(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark(folder: Path, address: str) -> Iterator[HiveSpark]:
+    running = HiveSpark(folder, address)
+    running.sql(
+        "CREATE DATABASE sales",
+        "CREATE TABLE sales.managed USING delta AS SELECT 1L AS id, 'a' AS day",
+        "INSERT INTO sales.managed VALUES (2L, 'b')",
+        f"CREATE TABLE sales.external (id BIGINT, day STRING) USING delta PARTITIONED BY (day) "
+        f"LOCATION '{folder}/external'",
+        "INSERT INTO sales.external VALUES (1L, 'a')",
+        "INSERT INTO sales.external VALUES (2L, 'a')",
+        "CREATE TABLE sales.pq USING parquet AS SELECT 1L AS id",
+        "CREATE VIEW sales.seen AS SELECT 1L AS id",
+    )
+    yield running
+    running.stop()
+
+
+@pytest.fixture(autouse=True)
+def settings(folder: Path, spark: HiveSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_CONF_DIR", str(folder))
+
+
+def entry(name: str) -> TableAddress:
+    found = locate(name, {}, read_only=True)
+    assert found.entry is not None
+    return found.entry
+
+
+def test_tables_of_spark(folder: Path, address: str) -> None:
+    external = entry("hive://Sales.EXTERNAL")
+    assert external.location.replace("file://", "file:") == f"file:{folder}/external"
+    assert (external.table_type, external.catalog) == (
+        "EXTERNAL_TABLE", f"Hive metastore at {address}",
+    )  # fmt: skip
+    managed = entry(f"hive://{address}/sales.managed")
+    assert managed.table_type == "MANAGED_TABLE"
+    assert Table("hive://sales.managed").scan().read_all().num_rows == 2
+
+
+def test_commands(cli: RunCli) -> None:
+    ran = cli("optimize", "hive://sales.*", "-v", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert [run["table"] for run in json.loads(ran.out)["runs"]] == [
+        "hive://sales.external", "hive://sales.managed",
+    ]  # fmt: skip
+    assert "2 tables left out" in ran.err
+    assert "hive://sales.seen is left out" in ran.err
+    assert "credentials" not in ran.err
+    assert cli("check", "hive://*.ext*").code == 0
+    assert cli("maintain", "hive://sales.external", "--dry-run").code == 0
+
+
+def test_spark_reads_what_was_optimized(cli: RunCli, spark: HiveSpark) -> None:
+    assert cli("optimize", "hive://sales.external").code == 0
+    assert spark.sql("SELECT id FROM sales.external ORDER BY id") == [["1"], ["2"]]
+
+
+def refusal(name: str, **options: str) -> DeltactlError:
+    with pytest.raises(DeltactlError) as raised:
+        locate(name, options, read_only=True)
+    return raised.value
+
+
+def test_errors(cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    error = refusal("hive://sales.manged")
+    assert isinstance(error, NotATableError)
+    assert "Did you mean hive://sales.managed?" in error.message
+    assert isinstance(refusal("hive://gone.t"), NotATableError)
+    assert list(list_tables("hive://gone.*", {})) == []
+    for name, kind in (("seen", "VIRTUAL_VIEW"), ("pq", "PARQUET")):
+        error = refusal(f"hive://sales.{name}")
+        assert isinstance(error, UnsupportedFeatureError)
+        assert kind in error.message
+    assert cli("optimize", "hive://127.0.0.1:1/sales.managed").code == 8
+
+
+def test_the_next_address_is_used(address: str) -> None:
+    uris = {"catalog.hive.uris": f"thrift://127.0.0.1:1, thrift://{address}"}
+    assert locate("hive://sales.managed", uris, read_only=True).uri
+
+
+def test_hive_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    assert isinstance(refusal("hive://sales.managed"), UsageError)
+    site = tmp_path / "hive-site.xml"
+    site.write_text("<configuration><property>")
+    assert isinstance(refusal("hive://sales.managed"), UsageError)
+    template = "<property><name>{}</name><value>{}</value></property>"
+    uris = template.format("hive.metastore.uris", "thrift://127.0.0.1:1")
+    kerberos = template.format("hive.metastore.sasl.enabled", "true")
+    site.write_text(f"<configuration>{uris}{kerberos}</configuration>")
+    assert isinstance(refusal("hive://sales.managed"), UnsupportedFeatureError)
+    # Another address than that of the file.
+    assert entry(f"hive://{address}/sales.managed").is_delta
+    for uri in ("https://x/y", "thrift://h:port", "thrift://"):
+        assert isinstance(refusal("hive://sales.managed", **{"catalog.hive.uris": uri}), UsageError)
+
+
+def test_another_service_at_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltactl.catalog.thrift._ANSWER_SECONDS", 0.2)
+    with unity_stub() as stub:
+        error = refusal(f"hive://{stub.address.removeprefix('http://')}/sales.managed")
+    assert isinstance(error, StorageError)
+    assert "port of a Hive metastore" in str(error.hint)
