@@ -25,7 +25,8 @@ from deltactl.errors import (
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.explorer.world import CLONE, Call, Reply, Rules, Worlds
-from tests.support.stores import put_each, register_scheme
+from tests.support.forwarding import put_each
+from tests.support.stores import register_scheme
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -1,10 +1,10 @@
-"""Define the base class of stores that wrap another store."""
+"""Define the base classes of stores that wrap another store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from deltactl.errors import StorageError
 from deltactl.storage.file_copies import CopiedFile, FileCopies, FileCopy, Origin, StoredFacts
@@ -156,6 +156,68 @@ class ForwardingStore:
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return self._inner.real_names(names)
+
+
+class InterceptingStore(ForwardingStore):
+    """Give each call about files to ``_intercept``; those of ``put_many`` one after the other."""
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        return put_each(self, files)
+
+    def _intercept(
+        self,
+        method: str,
+        names: Sequence[str],
+        call: Callable[..., Any],
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        """Answer a call about ``names``; ``call(*args, **options)`` lets the inner store do it."""
+        return call(*args, **options)
+
+
+_INTERCEPTED: Final = (
+    "abandoned_files", "copy_files", "delete_many", "facts_of", "list_from", "move_many",
+    "old_directories", "open_input", "open_output", "open_replacement", "put",
+    "put_if_absent", "read", "read_many", "read_ranges", "read_tail", "real_names",
+    "remove_directories", "stat_many", "sync_directories", "undelete_many", "walk", "walk_tree",
+)  # fmt: skip
+
+
+def _intercepted(method: str) -> Callable[..., Any]:
+    def intercept(store: InterceptingStore, *args: Any, **options: Any) -> Any:
+        if method == "sync_directories":
+            args = (list(args[0]),)
+        subject = next(iter((*args, *options.values())), "")
+        call = getattr(super(InterceptingStore, store), method)
+        return store._intercept(method, _names_of(subject), call, *args, **options)
+
+    return intercept
+
+
+def _names_of(subject: Any) -> list[str]:
+    """The names that the first argument of a method gives."""
+    if isinstance(subject, str):
+        return [subject]
+    if callable(subject):  # of walk_tree, which is about everything
+        return [""]
+    return [
+        item.target_path if isinstance(item, FileCopy) else item[0] if type(item) is tuple else item
+        for item in subject
+    ]
+
+
+for _method in _INTERCEPTED:
+    setattr(InterceptingStore, _method, _intercepted(_method))
+
+
+def put_each(store: Store, files: Iterable[tuple[str, bytes]]) -> int:
+    """``put_many`` of a store that has no faster way, or where each put may go wrong by itself."""
+    count = 0
+    for name, data in files:
+        store.put(name, data)
+        count += 1
+    return count
 
 
 def _present(capability: C | None) -> C:

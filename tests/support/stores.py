@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeVar, cast
 
 from deltactl.errors import (
     ObjectExistsError,
@@ -33,7 +33,7 @@ from deltactl.storage.file_copies import (
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import OPENERS, Opener
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
-from tests.support.forwarding import ForwardingStore
+from tests.support.forwarding import InterceptingStore, put_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -281,15 +281,6 @@ class _MemoryReplacement(_MemoryWriter):
         io.BytesIO.close(self)
 
 
-def put_each(store: Store, files: Iterable[tuple[str, bytes]]) -> int:
-    """``put_many`` of a store that has no faster way, or where each put may go wrong by itself."""
-    count = 0
-    for name, data in files:
-        store.put(name, data)
-        count += 1
-    return count
-
-
 class Crash(BaseException):
     """The process dies here: nothing may catch this, and no clean-up is to be relied on."""
 
@@ -330,6 +321,9 @@ _READS: Final = frozenset(
     ]
 )
 
+_LAZY: Final = frozenset(["list_from", "read_many", "walk", "walk_tree"])
+_IN_PARTS: Final = frozenset(["copy_files", "delete_many", "move_many", "put", "put_if_absent"])
+
 
 def fault_points(
     calls: Sequence[tuple[str, str]], when: Literal["before", "after"]
@@ -344,7 +338,7 @@ def fault_points(
             yield at
 
 
-class FaultyStore(ForwardingStore):
+class FaultyStore(InterceptingStore):
     """Fails as ``faults`` say. Threads and stores opened later by address share one count."""
 
     def __init__(self, inner: Store, *faults: Fault) -> None:
@@ -353,124 +347,41 @@ class FaultyStore(ForwardingStore):
         self._lock = threading.Lock()
         self.calls: list[tuple[str, str]] = []
 
-    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        return iter(
-            self._do("list_from", prefix, lambda: list(self._inner.list_from(prefix, start)))
-        )
-
-    def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        return iter(self._do("walk", prefix, lambda: list(self._inner.walk(prefix))))
-
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        return iter(self._do("walk_tree", "", lambda: list(self._inner.walk_tree(enter))))
-
-    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        return self._do("stat_many", _some(names), lambda: self._inner.stat_many(names))
-
-    def read(self, name: str) -> bytes:
-        return self._do("read", name, lambda: self._inner.read(name))
-
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        return iter(self._do("read_many", _some(names), lambda: list(self._inner.read_many(names))))
-
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._do("read_ranges", name, lambda: self._inner.read_ranges(name, ranges))
-
-    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        return self._do("read_tail", name, lambda: self._inner.read_tail(name, length))
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        return self._do("open_input", name, lambda: self._inner.open_input(name))
-
-    def open_output(self, name: str) -> BinaryIO:
-        opened = self._do("open_output", name, lambda: self._inner.open_output(name))
-        return cast("BinaryIO", _FaultyWriter(self, name, opened))
-
-    def open_replacement(self, name: str) -> Replacement:
-        opened = self._do("open_replacement", name, lambda: self._inner.open_replacement(name))
-        return _FaultyWriter(self, name, opened)
-
-    def put(self, name: str, data: bytes) -> None:
-        def tear() -> None:
-            self._inner.put(name, data[: len(data) // 2])
-
-        self._do("put", name, lambda: self._inner.put(name, data), tear)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        return put_each(self, files)
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        def tear() -> None:
-            self._inner.put_if_absent(name, data[: len(data) // 2])
-
-        self._do("put_if_absent", name, lambda: self._inner.put_if_absent(name, data), tear)
-
-    def sync_directories(self, names: Iterable[str]) -> None:
-        found = list(names)
-        self._do("sync_directories", _some(found), lambda: self._inner.sync_directories(found))
-
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        def tear() -> None:
-            self._inner.delete_many(names[: len(names) // 2])
-
-        return self._do("delete_many", _some(names), lambda: self._inner.delete_many(names), tear)
-
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        undelete = super().undelete_many
-        return self._do("undelete_many", _some(names), lambda: undelete(names, dry_run=dry_run))
-
-    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        def tear() -> None:
-            self._inner.move_many(pairs[: len(pairs) // 2])
-
-        shown = _some([old for old, _ in pairs])
-        return self._do("move_many", shown, lambda: self._inner.move_many(pairs), tear)
-
-    def remove_directories(self, names: Sequence[str]) -> list[str]:
-        remove = super().remove_directories
-        return self._do("remove_directories", _some(names), lambda: remove(names))
-
-    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
-        find = super().old_directories
-        return self._do("old_directories", _some(names), lambda: find(names, before_ms))
-
-    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
-        find = super().abandoned_files
-        return self._do("abandoned_files", prefix, lambda: find(prefix, before_ms))
-
-    def facts_of(self, name: str) -> StoredFacts | None:
-        find = super().facts_of
-        return self._do("facts_of", name, lambda: find(name))
-
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
-        copy_all = super().copy_files
+    def _intercept(
+        self,
+        method: str,
+        names: Sequence[str],
+        call: Callable[..., Any],
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        def effect() -> Any:
+            found = call(*args, **options)
+            return iter(list(found)) if method in _LAZY else found
 
         def tear() -> None:
-            copy_all(copies[: len(copies) // 2], replace=replace)
+            """Do half of it: half the bytes, or the first half of the names."""
+            if method in _IN_PARTS:
+                *others, last = args
+                call(*others, last[: len(last) // 2], **options)
 
-        shown = _some([copy.target_path for copy in copies])
-        return self._do("copy_files", shown, lambda: copy_all(copies, replace=replace), tear)
-
-    def real_names(self, names: Sequence[str]) -> list[str | None]:
-        return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
+        done = self._do(method, ", ".join(names[:3]), effect, tear)
+        if method in ("open_output", "open_replacement"):
+            return _FaultyWriter(self, names[0], done)
+        return done
 
     def _do(
         self,
         method: str,
         name: str,
         effect: Callable[[], R],
-        tear: Callable[[], None] | None = None,
+        tear: Callable[[], None],
     ) -> R:
         fault = self._next_fault(method, name)
         if fault is None:
             return effect()
         if fault.action == "tear":
-            if tear is not None:
-                tear()
+            tear()
             raise Crash(f"truncated in {method} of {name}")
         if fault.action != "lie" and fault.when == "before":
             raise self._raised(fault, method, name)
@@ -542,7 +453,7 @@ class _FaultyWriter(io.BufferedIOBase):
         self._file.close()
 
 
-class CountingStore(ForwardingStore):
+class CountingStore(InterceptingStore):
     """Counts the calls by method, and keeps the names each was about."""
 
     def __init__(self, inner: Store) -> None:
@@ -550,124 +461,39 @@ class CountingStore(ForwardingStore):
         self.calls: Counter[str] = Counter()
         self.names: dict[str, list[str]] = {}
 
-    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        self._count("list_from", [prefix])
-        return super().list_from(prefix, start)
-
-    def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        self._count("walk", [prefix])
-        return super().walk(prefix)
-
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        self._count("walk_tree", [""])
-        return super().walk_tree(enter)
-
-    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        self._count("stat_many", names)
-        return super().stat_many(names)
-
-    def read(self, name: str) -> bytes:
-        self._count("read", [name])
-        return super().read(name)
-
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        self._count("read_many", names)
-        return super().read_many(names)
-
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        self._count("read_ranges", [name])
-        return super().read_ranges(name, ranges)
-
-    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        self._count("read_tail", [name])
-        return super().read_tail(name, length)
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        self._count("open_input", [name])
-        return super().open_input(name)
-
-    def open_output(self, name: str) -> BinaryIO:
-        self._count("open_output", [name])
-        return super().open_output(name)
-
-    def open_replacement(self, name: str) -> Replacement:
-        self._count("open_replacement", [name])
-        return super().open_replacement(name)
-
-    def put(self, name: str, data: bytes) -> None:
-        self._count("put", [name])
-        super().put(name, data)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        def counted() -> Iterator[tuple[str, bytes]]:
-            for name, data in files:
-                self._count("put", [name])
-                yield name, data
-
-        return super().put_many(counted())
-
-    def facts_of(self, name: str) -> StoredFacts | None:
-        self._count("facts_of", [name])
-        return super().facts_of(name)
-
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
-        self._count("copy_files", [copy.target_path for copy in copies])
-        return super().copy_files(copies, replace=replace)
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        self._count("put_if_absent", [name])
-        super().put_if_absent(name, data)
-
-    def sync_directories(self, names: Iterable[str]) -> None:
-        found = list(names)
-        self._count("sync_directories", found)
-        super().sync_directories(found)
-
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        self._count("delete_many", names)
-        return super().delete_many(names)
-
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        self._count("undelete_many", names)
-        return super().undelete_many(names, dry_run=dry_run)
-
-    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        self._count("move_many", [old for old, _ in pairs])
-        return super().move_many(pairs)
-
-    def remove_directories(self, names: Sequence[str]) -> list[str]:
-        self._count("remove_directories", names)
-        return super().remove_directories(names)
+    def _intercept(
+        self,
+        method: str,
+        names: Sequence[str],
+        call: Callable[..., Any],
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        self.calls[method] += 1
+        self.names.setdefault(method, []).extend(names)
+        return call(*args, **options)
 
     def touched(self, name: str) -> list[str]:
         """The methods that were called about ``name``."""
         return sorted(method for method, names in self.names.items() if name in names)
 
-    def _count(self, method: str, names: Sequence[str]) -> None:
-        self.calls[method] += 1
-        self.names.setdefault(method, []).extend(names)
-
 
 class ListOnceStore(CountingStore):
     """Fails the test when a folder is listed twice."""
 
-    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        self._once(prefix)
-        return super().list_from(prefix, start)
-
-    def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        self._once(prefix)
-        return super().walk(prefix)
-
-    def _once(self, prefix: str) -> None:
-        folder = posixpath.normpath(prefix)
-        listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
-        if folder in map(posixpath.normpath, listed):
-            raise AssertionError(f"{prefix!r} was listed twice")
+    def _intercept(
+        self,
+        method: str,
+        names: Sequence[str],
+        call: Callable[..., Any],
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        if method in ("list_from", "walk"):
+            listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
+            if posixpath.normpath(names[0]) in map(posixpath.normpath, listed):
+                raise AssertionError(f"{names[0]!r} was listed twice")
+        return super()._intercept(method, names, call, *args, **options)
 
 
 def register_scheme(scheme: str, opener: Opener) -> Opener | None:
@@ -705,10 +531,6 @@ def opened_as(store: Store) -> Iterator[Store]:
             _stand_ins[store.uri] = outer
         if before is not None:
             register_scheme(scheme, before)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3])
 
 
 register_scheme("memory", lambda uri, options: MemoryStore(uri))

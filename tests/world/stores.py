@@ -51,14 +51,15 @@ class WorldStore(FaultyStore):
             self._world.fail("commit lost", f"{name} was acknowledged, and is another writer's")
 
     def open_assembly(self, name: str) -> Assembly:
-        return self._do("open_assembly", name, lambda: super(FaultyStore, self).open_assembly(name))
+        forward = super().open_assembly
+        return self._do("open_assembly", name, lambda: forward(name), lambda: None)
 
     def _do(
         self,
         method: str,
         name: str,
         effect: Callable[[], R],
-        tear: Callable[[], None] | None = None,
+        tear: Callable[[], None],
     ) -> R:
         return self._world.call(self, method, name, effect, tear)
 
