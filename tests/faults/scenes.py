@@ -136,6 +136,7 @@ SCENES = (
         [["--cleanup"], ["--compact-log"]],
         _checkpointed,
     ),
+    Scene("maintain", "maintain", build_table, [[]], _optimized),
     Scene("convert", "convert", build_directory, [["--partition-by", "p int"]], _is_converted),
     Scene(
         "generate-manifest",

@@ -93,7 +93,7 @@ def _check(data: st.DataObject) -> None:
     assert [f for f in repaired.findings if "_last_checkpoint" not in f.name] == []
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_checkpoint_and_its_tail_equal_replay_from_zero(data: st.DataObject) -> None:
     _check(data)

@@ -371,7 +371,7 @@ _changes = given(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @_changes
 def test_live_rows_are_those_of_the_model(
     before: Any, rounds: Any, options: OptimizeOptions, tracked: bool

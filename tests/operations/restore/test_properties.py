@@ -51,7 +51,7 @@ def state_of(builder: TableBuilder, version: int | None = None) -> tuple[Any, An
     return rows, keys(builder.store, version), dict(metadata.configuration)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEP, min_size=1, max_size=6), st.data())
 def test_restore_and_restore_back(steps: list[tuple[str, int, str]], data: st.DataObject) -> None:
     columns = [Column("p", "string"), Column("id")]
@@ -75,7 +75,7 @@ def test_restore_and_restore_back(steps: list[tuple[str, int, str]], data: st.Da
         assert state_of(builder, there.version_after) == before[target]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEP, min_size=1, max_size=6), st.data())
 def test_some_partitions_and_back(steps: list[tuple[str, int, str]], data: st.DataObject) -> None:
     columns = [Column("p", "string"), Column("id")]

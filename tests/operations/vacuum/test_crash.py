@@ -9,8 +9,9 @@ import pytest
 from deltactl.errors import DeltactlError
 from deltactl.operations.vacuum.journal import list_runs
 from deltactl.operations.vacuum.undo import undo_vacuum
+from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, fault_points
-from tests.support.vacuum_scenes import Scene
+from tests.support.vacuum_scenes import NOW, Scene
 
 pytestmark = pytest.mark.thorough
 
@@ -38,8 +39,17 @@ class Stage:
         self.cloned_rows = len(self.clone.live_rows())
         self.needed = scene.needed(scene.builder.version) | {cloned, vector}
         self.planned = set(scene.plan())
+        self.seen = set[frozenset[tuple[str, bytes]]]()
+
+    def is_new(self) -> bool:
+        """Whether no earlier fault left the same files."""
+        found = frozenset(self.scene.store.contents().items())
+        known = found in self.seen
+        self.seen.add(found)
+        return not known
 
     def reset(self) -> None:
+        self.scene.clock = FixedClock(NOW)  # for the same ids again
         self.scene.store.restore(self.before)
         for name, modified_ms in self.times.items():
             self.scene.store.set_modified(name, modified_ms)
@@ -77,14 +87,14 @@ def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -
             stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "crash", when)), **options
             )
-        stage.assert_valid()
-        if options.get("quarantine"):
-            if list_runs(stage.scene.store):
+        if stage.is_new():
+            stage.assert_valid()
+            if not options.get("quarantine"):
+                stage.scene.vacuum()
+                assert stage.planned.isdisjoint(stage.scene.names())
+            elif list_runs(stage.scene.store):
                 undo_vacuum(stage.scene.store, "last")
                 assert stage.planned <= stage.scene.names()
-        else:
-            stage.scene.vacuum()
-            assert stage.planned.isdisjoint(stage.scene.names())
         stage.reset()
 
 
@@ -107,7 +117,8 @@ def test_an_error_at_any_call_is_reported_and_harms_nothing(
         else:
             gone = {n for n in stage.before if n not in stage.scene.store.contents()}
             assert report.files_removed <= len(gone), calls[at - 1]
-        stage.assert_valid()
+        if stage.is_new():
+            stage.assert_valid()
         stage.reset()
 
 

@@ -109,7 +109,7 @@ class Life:
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(SEEDS, st.integers(3, 25), st.sampled_from([1, 7, 10, 30]), st.booleans())
 @example(68980, 47, 30, False)  # a checkpoint of the run let go of tombstones that it had kept
 @example(8929354, 12, 1, False)  # log cleanup after the run took the commit of a kept version
@@ -156,7 +156,7 @@ def lite_plan(scene: Scene, **options: Any) -> dict[str, str]:
         return {}
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(SEEDS, st.integers(3, 25))
 def test_what_is_old_and_not_needed_goes(seed: int, steps: int) -> None:
     """All there is, but what some version in the log and inside the retention speaks of."""

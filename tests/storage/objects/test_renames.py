@@ -19,7 +19,7 @@ from deltactl.storage.store import Store
 from tests.storage import conformance
 from tests.storage.file_servers import sftp_server, webhdfs_server
 
-WRITERS, VERSIONS = 8, 200
+WRITERS, VERSIONS = 4, 20
 _numbers = itertools.count()
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from deltactl.units import MIB
 
 pytestmark = pytest.mark.thorough
 
-ROWS, FILES = 300_000, 8
+ROWS, FILES = 150_000, 8
 
 # A limit for each file, of which only the one for spilled rows is so large.
 _LIMITED = """
 import resource, runpy
-resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))
+resource.setrlimit(resource.RLIMIT_FSIZE, (10 << 20, 10 << 20))
 runpy.run_module("deltactl", run_name="__main__")
 """
 
@@ -64,7 +65,7 @@ runpy.run_module("deltactl", run_name="__main__")
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a table of 55 MiB that compression does not make smaller."""
+    """Return a table of 27 MiB that compression does not make smaller."""
     root = tmp_path_factory.mktemp("disk") / "t"
     generator = np.random.default_rng(1)
     for _ in range(FILES):
@@ -77,6 +78,9 @@ def total(root: Path) -> list[int]:
     table = DeltaTable(str(root)).to_pyarrow_table()
     products = np.asarray(table["a"]) * np.asarray(table["b"]) + np.asarray(table["c"])
     return [table.num_rows, int(products.sum())]
+
+
+total_of = cache(total)
 
 
 def start(root: Path, spill: Path, *limit: str) -> Any:
@@ -118,7 +122,7 @@ def test_rows_beyond_the_memory_are_on_disk(
     assert spool.most_held <= 16 * MIB
     assert spool.spilled_bytes > 24 * ROWS * FILES - 16 * MIB
     assert report.rows_rewritten == ROWS * FILES
-    assert total(root) == total(template)
+    assert total(root) == total_of(template)
 
 
 def test_a_run_that_is_stopped_while_it_writes(template: Path, tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_a_run_that_is_stopped_while_it_writes(template: Path, tmp_path: Path) -
     assert "or divide clusters with --max-bytes." in error
     assert names(root) == before
     assert not list(spill.iterdir())
-    assert total(root) == total(template)
+    assert total(root) == total_of(template)
 
 
 def test_a_kill_leaves_the_table_and_no_spilled_rows(template: Path, tmp_path: Path) -> None:
@@ -147,9 +151,9 @@ def test_a_kill_leaves_the_table_and_no_spilled_rows(template: Path, tmp_path: P
     assert process.returncode < 0
     assert names(root / "_delta_log") == before
     assert not list(spill.iterdir())
-    assert total(root) == total(template)
+    assert total(root) == total_of(template)
     assert Table(str(root)).optimize(OptimizeOptions(cluster_by="a,b")).files_removed == FILES
-    assert total(root) == total(template)
+    assert total(root) == total_of(template)
 
 
 def test_a_full_disk_leaves_the_table_and_no_outputs(template: Path, tmp_path: Path) -> None:
@@ -166,10 +170,10 @@ def test_a_full_disk_leaves_the_table_and_no_outputs(template: Path, tmp_path: P
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 90 MiB: room for the table, and not for a second copy of it."""
+    """A file system of 45 MiB: room for the table, and not for a second copy of it."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=90m", "none", str(disk)]
+    options = ["-t", "tmpfs", "-o", "size=45m", "none", str(disk)]
     mounted = subprocess.run(["mount", *options], capture_output=True, check=False)
     if mounted.returncode != 0:
         pytest.skip("only root may mount the small file system of this test")
@@ -190,7 +194,7 @@ def test_a_table_on_a_disk_that_becomes_full(
     assert "hint: Free space on the disk, which is full; then rerun." in error
     assert names(root) == before
     assert not list(spill.iterdir())
-    assert total(root) == total(template)
+    assert total(root) == total_of(template)
 
 
 def test_a_disk_that_is_too_small_for_spilled_rows_is_refused_first(
@@ -213,11 +217,11 @@ def test_a_disk_for_spilled_rows_that_others_fill_meanwhile(
     """There is room when the run begins, and none when it spills."""
     root = Path(shutil.copytree(template, tmp_path / "t"))
     before = names(root)
-    subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
     process = start(root, small_disk, "-c", _FILLED.format(disk=str(small_disk)))
     _, error = process.communicate()
     assert process.returncode == 8
     assert f"of rows to '{small_disk}', which has only" in error
     assert names(root) == before
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
-    assert total(root) == total(template)
+    assert total(root) == total_of(template)

@@ -95,7 +95,7 @@ def test_every_feature_in_every_layout_of_directories(features: str, layout: str
     assert run(builder.store, dry_run=True).plan.is_empty  # a plain run leaves them alone
 
 
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_table_keeps_its_rows(data: st.DataObject) -> None:
     builder = data.draw(tables())
