@@ -733,102 +733,49 @@ def parse_partition(text: str | None, type_: str) -> Any:
 
 
 _MAP = pa.map_(pa.string(), pa.string())
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-        ("maxRowIndex", pa.int64()),
-    ]
+
+
+def _struct(text: str, **types: pa.DataType) -> pa.StructType:
+    """The type of a struct with these members, each a name and an alias of Arrow or of ours."""
+    pairs = (member.split() for member in text.split(", "))
+    known = {"map": _MAP, "texts": pa.list_(pa.string()), **types}
+    return pa.struct(
+        [(name, known.get(alias) or pa.type_for_alias(alias)) for name, alias in pairs]
+    )
+
+
+_VECTOR = _struct(
+    "storageType string, pathOrInlineDv string, offset int32, sizeInBytes int32, "
+    "cardinality int64, maxRowIndex int64"
 )
-_IDS = [("baseRowId", pa.int64()), ("defaultRowCommitVersion", pa.int64())]
 CHECKPOINT_SCHEMA = pa.schema(
-    [
-        (
-            "txn",
-            pa.struct(
-                [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
-            ),
+    {
+        "txn": _struct("appId string, version int64, lastUpdated int64"),
+        "add": _struct(
+            "path string, partitionValues map, size int64, modificationTime int64, "
+            "dataChange bool, tags map, deletionVector vector, baseRowId int64, "
+            "defaultRowCommitVersion int64, clusteringProvider string, stats string",
+            vector=_VECTOR,
         ),
-        (
-            "add",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("partitionValues", _MAP),
-                    ("size", pa.int64()),
-                    ("modificationTime", pa.int64()),
-                    ("dataChange", pa.bool_()),
-                    ("tags", _MAP),
-                    ("deletionVector", _VECTOR),
-                    *_IDS,
-                    ("clusteringProvider", pa.string()),
-                    ("stats", pa.string()),
-                ]
-            ),
+        "remove": _struct(
+            "path string, deletionTimestamp int64, dataChange bool, extendedFileMetadata bool, "
+            "partitionValues map, size int64, deletionVector vector, baseRowId int64, "
+            "defaultRowCommitVersion int64",
+            vector=_VECTOR,
         ),
-        (
-            "remove",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("deletionTimestamp", pa.int64()),
-                    ("dataChange", pa.bool_()),
-                    ("extendedFileMetadata", pa.bool_()),
-                    ("partitionValues", _MAP),
-                    ("size", pa.int64()),
-                    ("deletionVector", _VECTOR),
-                    *_IDS,
-                ]
-            ),
+        "metaData": _struct(
+            "id string, name string, description string, format format, schemaString string, "
+            "partitionColumns texts, configuration map, createdTime int64",
+            format=_struct("provider string, options map"),
         ),
-        (
-            "metaData",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("name", pa.string()),
-                    ("description", pa.string()),
-                    ("format", pa.struct([("provider", pa.string()), ("options", _MAP)])),
-                    ("schemaString", pa.string()),
-                    ("partitionColumns", pa.list_(pa.string())),
-                    ("configuration", _MAP),
-                    ("createdTime", pa.int64()),
-                ]
-            ),
+        "protocol": _struct(
+            "minReaderVersion int32, minWriterVersion int32, readerFeatures texts, "
+            "writerFeatures texts"
         ),
-        (
-            "protocol",
-            pa.struct(
-                [
-                    ("minReaderVersion", pa.int32()),
-                    ("minWriterVersion", pa.int32()),
-                    ("readerFeatures", pa.list_(pa.string())),
-                    ("writerFeatures", pa.list_(pa.string())),
-                ]
-            ),
-        ),
-        (
-            "domainMetadata",
-            pa.struct(
-                [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
-            ),
-        ),
-        ("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", _MAP)])),
-        (
-            "sidecar",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("sizeInBytes", pa.int64()),
-                    ("modificationTime", pa.int64()),
-                    ("tags", _MAP),
-                ]
-            ),
-        ),
-    ]
+        "domainMetadata": _struct("domain string, configuration string, removed bool"),
+        "checkpointMetadata": _struct("version int64, tags map"),
+        "sidecar": _struct("path string, sizeInBytes int64, modificationTime int64, tags map"),
+    }
 )
 
 
