@@ -284,17 +284,10 @@ _deltactl() {
         convert:--max-requests-per-second) kind=nothing ;;
         convert:--log-format) kind=choices values='text json' ;;
         convert:--progress) kind=choices values='auto none plain json' ;;
-        explain:--storage-option) kind=nothing ;;
-        explain:-o | explain:--output) kind=choices values='table json ndjson csv github junit' ;;
-        explain:--max-requests-per-second) kind=nothing ;;
         explain:--log-format) kind=choices values='text json' ;;
-        explain:--progress) kind=choices values='auto none plain json' ;;
         config:--command) kind=nothing ;;
         config:--storage-option) kind=nothing ;;
-        config:-o | config:--output) kind=choices values='table json ndjson csv github junit' ;;
-        config:--max-requests-per-second) kind=nothing ;;
         config:--log-format) kind=choices values='text json' ;;
-        config:--progress) kind=choices values='auto none plain json' ;;
     esac
     if [[ $kind == options ]]; then
         case $command in
@@ -310,8 +303,8 @@ _deltactl() {
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             clone) values='--deep --version --timestamp --where --property --sync --full --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            explain) values='-q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
+            config) values='--command --storage-option -q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi

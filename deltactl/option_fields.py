@@ -40,6 +40,7 @@ class Option:
     Without ``flag``, it is named as the field; without ``default``, help shows that of the field.
     Options that control how a run works may be set for all runs (``is_settable``). Options that
     select what a run changes, or that disable a safety rule, must be given on each command line.
+    Those without ``has_flag`` are settings only.
     ``--help`` shows those that most people need (``is_basic``), ``--help-all`` and the manual all.
     ``table_property`` applies if nothing else sets the value. ``alone_with``: the option starts
     another task, and no other options of the command may be given with it.
@@ -54,6 +55,7 @@ class Option:
     least: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
+    has_flag: bool = True
     is_settable: bool = False
     is_basic: bool = False
     is_repeated: bool = False
@@ -63,9 +65,9 @@ class Option:
     alone_with: Collection[str] | None = None
 
 
-def _field_of(group: Group, make: Callable[P, Option]) -> Callable[Concatenate[T, P], T]:
+def _field_of(make: Callable[P, Option], **fixed: Any) -> Callable[Concatenate[T, P], T]:
     def declare(default: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        metadata = {METADATA: replace(make(*args, **kwargs), group=group)}
+        metadata = {METADATA: replace(make(*args, **kwargs), **fixed)}
         if isinstance(default, dict):
             return field(default_factory=lambda: copy(default), metadata=metadata)
         return field(default=default, metadata=metadata)
@@ -74,11 +76,12 @@ def _field_of(group: Group, make: Callable[P, Option]) -> Callable[Concatenate[T
 
 
 # Each returns a field, of its default and the parts of its ``Option``.
-selection_option = _field_of(Group.SELECTION, Option)
-layout_option = _field_of(Group.LAYOUT, Option)
-execution_option = _field_of(Group.EXECUTION, Option)
-safety_option = _field_of(Group.SAFETY, Option)
-output_option = _field_of(Group.OUTPUT, Option)
+selection_option = _field_of(Option, group=Group.SELECTION)
+layout_option = _field_of(Option, group=Group.LAYOUT)
+execution_option = _field_of(Option, group=Group.EXECUTION)
+safety_option = _field_of(Option, group=Group.SAFETY)
+output_option = _field_of(Option, group=Group.OUTPUT)
+setting = _field_of(Option, is_settable=True, has_flag=False)
 
 
 def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:

@@ -186,6 +186,18 @@ def to_duration_ms(duration: timedelta | str) -> int:
     return duration // timedelta(milliseconds=1)
 
 
+def to_timedelta(duration: timedelta | str) -> timedelta:
+    """Return a duration, also that of a text for ``parse_duration``.
+
+    Raises:
+        UsageError: the text is not valid, or the duration is too long.
+    """
+    try:
+        return timedelta(milliseconds=to_duration_ms(duration))
+    except OverflowError as error:
+        raise UsageError(f"{duration!r} is more than {timedelta.max.days} days") from error
+
+
 def to_timestamp_ms(timestamp: datetime | str) -> int:
     """Return milliseconds since 1970 UTC; a time without a zone is UTC; "2h" is two hours ago."""
     if isinstance(timestamp, str):
@@ -199,6 +211,7 @@ def to_timestamp_ms(timestamp: datetime | str) -> int:
 
 SizeBytes: TypeAlias = Annotated[int, to_bytes]
 DurationMs: TypeAlias = Annotated[int, to_duration_ms]
+Duration: TypeAlias = Annotated[timedelta, to_timedelta]
 TimestampMs: TypeAlias = Annotated[int, to_timestamp_ms]
 """Types of options: the library takes the argument of the function instead of the number."""
 

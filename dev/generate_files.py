@@ -1,7 +1,7 @@
 """``python -m dev.generate_files``: write what is made from commands, options and the README.
 
-These are completions/, man/, the types of keyword arguments, texts with the address of the project,
-the table of packages, and the table of findings.
+These are completions/, man/, the types of keyword arguments, the schema of settings, texts with the
+address of the project, the table of packages, and the table of findings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.install import COMPLETION_FILES
 from deltactl.cli.reference.program import describe_program
-from dev import finding_table, keyword_types
+from dev import finding_table, keyword_types, settings_schema
 from dev.completions import render_completion
 from dev.finding_table import render_finding_table
 from dev.hosting import read_repository, render_hosted
@@ -28,6 +28,7 @@ def render_files() -> dict[str, str]:
         for shell, name in COMPLETION_FILES.items()
     }
     files[keyword_types.FILE] = keyword_types.render_keyword_types()
+    files[settings_schema.FILE] = settings_schema.render_settings_schema()
     return files | {f"man/{name}": text for name, text in render_manual(program).items()}
 
 

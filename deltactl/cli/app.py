@@ -18,7 +18,7 @@ from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure, show_traceback
-from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup
+from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, by_field
 from deltactl.cli.help import help_all_option
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import sign, take_options
@@ -109,10 +109,11 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
         context_settings=CONTEXT_SETTINGS,
         invoke_without_command=True,
     )
-    app.callback()(sign(root, (GlobalOptions, RootOptions), help_all=help_all_option()))
+    declared = by_field((GlobalOptions, RootOptions))
+    app.callback()(sign(root, (), declared.values(), help_all=help_all_option()))
     group = typer.main.get_command(app)
     assert isinstance(group, LazyGroup)
-    group.register(specs, root, (GlobalOptions, RootOptions))
+    group.register(specs, root, declared)
     return group
 
 

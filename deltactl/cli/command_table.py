@@ -30,6 +30,9 @@ class CommandSpec:
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
 
+    omits: tuple[str, ...] = ()
+    """Fields of the options of all commands that it does not take."""
+
     @property
     def only_shows(self) -> bool:
         """Return whether its page is all that it does, so that ``--quiet`` hides no page."""
@@ -120,7 +123,15 @@ COMMANDS: Final = (
         commits=True,
         has_time_limit=True,
     ),
-    CommandSpec("explain", "Explain an error code: causes, and what to do"),
-    CommandSpec("config", "Show every setting, and where its value comes from"),
+    CommandSpec(
+        "explain",
+        "Explain an error code: causes, and what to do",
+        omits=("output", "max_requests_per_second", "progress", "storage_option"),
+    ),
+    CommandSpec(
+        "config",
+        "Show every setting, and where its value comes from",
+        omits=("output", "max_requests_per_second", "progress"),
+    ),
     CommandSpec("complete", "Print completions for a command line", is_hidden=True),
 )

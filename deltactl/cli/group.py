@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -33,11 +33,13 @@ class LazyGroup(TyperGroup):
     declared: Mapping[str, Declared]
 
     def register(
-        self, specs: Sequence[CommandSpec], root: Callable[[Any], None], classes: Sequence[type]
+        self,
+        specs: Sequence[CommandSpec],
+        root: Callable[[Any], None],
+        declared: Mapping[str, Declared],
     ) -> None:
         """Fill in the command table, and the function and the options before a command."""
-        self._root = root
-        self.declared = _by_field(classes)
+        self._root, self.declared = root, declared
         self.specs = {spec.name: spec for spec in specs}
         for spec in specs:
             row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
@@ -86,7 +88,8 @@ def load_command(spec: CommandSpec) -> Command:
             hint="See `deltactl --help`.",
         )
     module = import_module(spec.module)
-    command = build_command(module.command, spec.name, options_of(spec))
+    shared = (*options_of(spec), *getattr(module, "SETTINGS", ()))
+    command = build_command(module.command, spec.name, shared, spec.omits)
     command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
     command.needs_arrow, command.only_shows = spec.needs_arrow, spec.only_shows
     command.plan_ahead = getattr(module, "plan_ahead", None)
@@ -114,22 +117,27 @@ def find_group(ctx: typer.Context) -> LazyGroup:
     return group
 
 
-def build_command(function: Any, name: str, shared: Sequence[type] = ()) -> Command:
+def build_command(
+    function: Any, name: str, shared: Sequence[type] = (), omits: Collection[str] = ()
+) -> Command:
     """Build a command from a function whose parameters are its arguments and options.
 
-    ``shared`` are the classes of options that the function does not take itself.
+    ``shared`` are the classes of options that the function does not take itself, without the
+    fields ``omits``.
     """
     classes = option_classes(function)
+    own = by_field(classes.values())
+    declared = own | {name: it for name, it in by_field(shared).items() if name not in omits}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    signed = sign(function, (*classes.values(), *shared), help_all=help_all_option())
+    signed = sign(function, shared, declared.values(), help_all=help_all_option())
     app.command(name, cls=Command, context_settings=CONTEXT_SETTINGS)(signed)
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
     command.function, command.classes = function, classes
-    command.own = _by_field(classes.values())
-    command.declared = {**command.own, **_by_field(shared)}
+    command.own, command.declared = own, declared
     return command
 
 
-def _by_field(classes: Iterable[type]) -> dict[str, Declared]:
+def by_field(classes: Iterable[type]) -> dict[str, Declared]:
+    """Return the options of classes by their fields."""
     return {option.field: option for kind in classes for option in declared_options(kind)}

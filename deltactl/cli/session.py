@@ -21,7 +21,7 @@ from deltactl.cli.options.common import (
     exposed_secrets,
     resolve_references,
 )
-from deltactl.cli.options.declared import is_typed, take_options
+from deltactl.cli.options.declared import is_typed, spell_flag, take_options
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.envelope import Envelope
@@ -145,11 +145,14 @@ class Session:
         return take_options(self.ctx, kind, self.sources)
 
     def ensure_alone(self) -> None:
-        """Refuse options that have no effect with an option for another task.
+        """Refuse options that have no effect with an option for another task, or at all.
 
         Raises:
             UsageError: there is one.
         """
+        for name, it in self.ctx.parent.command.declared.items():
+            if name not in self.ctx.command.declared and is_typed(self.ctx.parent, name):
+                raise UsageError(f"{self.command} has no option --{it.name}")
         own = self.ctx.command.own.values()
         typed = [it for it in own if is_typed(self.ctx, it.field)]
         for task in typed:
@@ -185,8 +188,6 @@ class Session:
 
     def spell_option(self, name: str, value: object) -> str:
         """Return an option of the command that runs, as it is typed."""
-        from deltactl.cli.options.flags import spell_flag
-
         return spell_flag(self.ctx.command.declared.values(), name, value)
 
     def limit_time(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
@@ -60,6 +62,33 @@ def cli(capsys: pytest.CaptureFixture[str]) -> RunCli:
             command = next((word for word in args if word in NAMES), None)
             validate_output(guess_format(args), command, captured.out)
         return Ran(code, captured.out, captured.err)
+
+    return call
+
+
+class Shown(NamedTuple):
+    """A row that ``deltactl config`` shows."""
+
+    value: str
+    origin: str
+    where: str = ""
+
+
+@pytest.fixture
+def settings(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Shown]]:
+    """Run ``deltactl config``, and return what it shows of each setting."""
+
+    def call(*args: str, specs: Sequence[CommandSpec] = COMMANDS) -> dict[str, Shown]:
+        monkeypatch.setenv("COLUMNS", "500")
+        ran = cli("config", *args, specs=specs)
+        assert ran.code == 0, ran.err
+        table, _, places = ran.out.partition("\n\n")
+        cells = (re.split("  +", line.strip()) for line in table.splitlines()[1:])
+        where = dict(line.split(" ", 1) for line in places.splitlines())
+        rows = {setting: Shown(*rest) for _, setting, *rest in cells}
+        return {
+            key: row._replace(where=where.get(row.where, row.where)) for key, row in rows.items()
+        }
 
     return call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import deltalake
@@ -14,7 +14,7 @@ import pytest
 
 from deltactl import Table, maintain
 from deltactl.errors import UnsupportedFeatureError
-from tests.cli.conftest import RunCli
+from tests.cli.conftest import RunCli, Shown
 from tests.support.unity_stub import TOKEN, UnityStub, unity_stub
 
 NAME = "uc://main.sales.orders"
@@ -59,7 +59,6 @@ def version(folder: Path) -> int:
         ("describe-history", NAME),
         ("restore", NAME, "--to-version", "0", "--yes"),
         ("maintain", NAME),
-        ("config", NAME),
         ("optimize", NAME, "--dry-run"),
     ],
     ids=" ".join,
@@ -69,7 +68,7 @@ def test_commands_take_names(
 ) -> None:
     ran = cli(*words, "-o", "json")
     assert ran.code == 0, ran.err
-    if words[0] not in ("config", "maintain"):
+    if words[0] != "maintain":
         assert json.loads(ran.out)["table"] == NAME
     # A table on this machine needs no credentials: reading and writing may be two look-ups.
     assert 1 <= len(unity.requests) <= 2
@@ -168,7 +167,12 @@ def test_the_library_takes_names(unity: UnityStub, orders: Path) -> None:
 
 
 def test_settings_in_a_file(
-    cli: RunCli, unity: UnityStub, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli,
+    settings: Callable[..., dict[str, Shown]],
+    unity: UnityStub,
+    orders: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "deltactl.toml"
     file.write_text(f'[catalog.uc]\nhost = "{unity.address}"\ntoken = "env:MINE"\n')
@@ -178,16 +182,10 @@ def test_settings_in_a_file(
     monkeypatch.setenv("MINE", TOKEN)
     assert cli("describe-detail", NAME).code == 0
     assert cli("optimize", str(orders)).code == 0
-    shown = cli("config", NAME, "-o", "json")
-    rows = {
-        row["setting"]: (row["value"], row["origin"], row["name"])
-        for row in json.loads(shown.out)["result"]
-        if row["command"] == "catalog.uc"
-    }
-    assert rows["host"] == (unity.address, "file", f"{file}: catalog.uc.host")
-    assert rows["token"] == ("***", "file", f"{file}: catalog.uc.token")
-    assert rows["profile"] == (None, "default", None)
-    assert TOKEN not in shown.out
+    shown = settings(NAME)
+    assert shown["host"] == (unity.address, "file", f"{file}: [catalog.uc]")
+    assert shown["token"] == ("***", "file", f"{file}: [catalog.uc]")
+    assert shown["profile"] == ("-", "default", "")
     assert TOKEN not in cli("config").out
     file.write_text('[catalog.uc]\nhots = "x"\n')
     ran = cli("describe-detail", NAME)

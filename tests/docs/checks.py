@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import dropwhile, groupby
@@ -18,6 +19,7 @@ from tests.conftest import REPOSITORY
 from tests.docs import airflow_stub
 from tests.docs.blocks import Block
 from tests.docs.sandbox import Sandbox, is_shown, read_commands, read_screen, without_comment
+from tests.support.json_schema import problems
 
 SPECS = {spec.name: spec for spec in COMMANDS}
 _ROOT_OPTIONS = ("--version", "--help", "--install-completion", "--show-completion", "-v", "-h")
@@ -133,6 +135,7 @@ def check_python(block: Block, box: Sandbox) -> None:
 def check_toml(block: Block, box: Sandbox) -> None:
     (box.folder / "deltactl.toml").write_text(box.place(block.text))
     run(block, box, "deltactl config")
+    assert problems(tomllib.loads(block.text), "settings.json") == []
 
 
 _OF_CRON = "$HOME/deltactl/bin/"  # where the README installs the program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ def test_a_lake_read_by_spark(
     monkeypatch.setattr(candidates, "_MIN_FILES_FEWER", 1)
     monkeypatch.setattr(upkeep, "is_due", lambda *_: True)
     tables = [table for table in build_lake(tmp_path, 7, seed=3) if table.kind != "broken"]
-    policy = MaintainPolicy(skip_hot_ms=0)
+    policy = MaintainPolicy(skip_hot=timedelta())
     report = maintain([str(tmp_path / t.name) for t in tables], policy)
     assert not report.errors
     done = {outcome.name for table in report.tables for outcome in table.outcomes}

@@ -256,7 +256,7 @@ def test_maintain_says_what_waits_for_a_commit(tmp_path: Path) -> None:
     paths = machine.append(2)
     machine.builder.remove(*paths)
     machine.builder.checkpoint(2)
-    policy = MaintainPolicy.of({"list-files": "always"})
+    policy = MaintainPolicy(list_files="always")
     with machine.running() as disk:
         facts = observe_table(
             "t", DeltaLog(disk, machine.said.append), policy, machine.context()

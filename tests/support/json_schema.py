@@ -37,7 +37,7 @@ def load_schema(name: str) -> Schema:
 
 def command_schemas() -> list[str]:
     names = sorted(path.stem for path in SCHEMAS.glob("*.json"))
-    return [name for name in names if name not in ("envelope", "runs")]
+    return [name for name in names if name not in ("envelope", "runs", "settings")]
 
 
 def row_schema(command: str) -> Schema | None:
@@ -135,6 +135,9 @@ _CHECKS: dict[str, Callable[[Any, Any, Schema, str, str], Iterator[str]]] = {
     ),
     "minimum": lambda v, w, s, f, at: _fails(
         isinstance(v, int) and v < w, f"{at}: {v!r} is less than {w}"
+    ),
+    "maximum": lambda v, w, s, f, at: _fails(
+        isinstance(v, int) and v > w, f"{at}: {v!r} is more than {w}"
     ),
     "minItems": lambda v, w, s, f, at: _fails(len(v) < w, f"{at}: fewer than {w} items"),
     "maxItems": lambda v, w, s, f, at: _fails(len(v) > w, f"{at}: more than {w} items"),

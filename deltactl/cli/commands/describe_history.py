@@ -199,29 +199,36 @@ def command(
     if not flags.is_plain or options.restorable or is_table:
         load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
     log = session.open_log(table, may_be_behind=True)
-    if flags.diff is not None:
+    if flags.is_list:
+        _show_list(session, log, options, flags, now_ms)
+    elif flags.diff is not None:
         show_diff(session, log, *flags.diff)
     elif flags.follow:
         show_follow(session, log, flags.since_version, flags.poll_ms or DEFAULT_POLL_MS)
     elif flags.at_ms is not None:
         _show_version_at(session, log, flags.at_ms, now_ms)
-    elif flags.files and flags.version is not None:
+    elif flags.version is not None:
         _show_files(session, log, flags.version, now_ms)
+
+
+def _show_list(
+    session: Session, log: DeltaLog, options: HistoryOptions, flags: HistoryFlags, now_ms: int
+) -> None:
+    output = session.output
+    first, last = flags.versions or (flags.version or 0, flags.version)
+    # The default is for terminals only: a script must not miss a commit.
+    limit = options.limit or (DEFAULT_LIMIT if output.stdout.isatty() else None)
+    options = replace(
+        options,
+        limit=None if flags.every else limit,
+        first_version=first,
+        last_version=last,
+        changes=output.form is OutputFormat.TABLE,
+    )
+    if flags.blame is not None:
+        show_blame(session, log, flags.blame, options, now_ms)
     else:
-        first, last = flags.versions or (flags.version or 0, flags.version)
-        limit = None if flags.every else options.limit or _default_limit(session)
-        options = replace(
-            options, limit=limit, first_version=first, last_version=last, changes=is_table
-        )
-        if flags.blame is not None:
-            show_blame(session, log, flags.blame, options, now_ms)
-        else:
-            _show_history(session, log, options, now_ms)
-
-
-def _default_limit(session: Session) -> int | None:
-    """Return a limit for terminals only: a script must not miss a commit."""
-    return DEFAULT_LIMIT if session.output.stdout.isatty() else None
+        _show_history(session, log, options, now_ms)
 
 
 def _show_history(session: Session, log: DeltaLog, options: HistoryOptions, now_ms: int) -> None:

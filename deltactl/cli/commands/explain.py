@@ -37,7 +37,7 @@ def command(
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if code is None:
         rows = describe_codes()
-        session.present(lambda: [_list_all(rows)], rows=rows, result=rows)
+        session.present(lambda: [_list_all(rows)])
         return
     found = find_code(code)
     if found is None:
@@ -47,7 +47,7 @@ def command(
             hint="Run `deltactl explain` for a list.",
         )
     row = describe_code(found)
-    session.present(lambda: _describe(row), rows=[row], result=row)
+    session.present(lambda: _describe(row))
 
 
 def _list_all(rows: list[dict[str, Any]]) -> Section:

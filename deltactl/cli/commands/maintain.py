@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -44,6 +44,10 @@ class _Fleet:
     warnings: dict[str, list[str]] = field(default_factory=dict)
     reports: dict[str, TableReport] = field(default_factory=dict)
     samples: dict[str, TableSample] = field(default_factory=dict)
+
+
+SETTINGS: Final = (MaintainPolicy,)
+"""Options that only settings have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +177,8 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     run = Maintenance(options, SystemClock())
     fleet = session.shared = _Fleet(run)
     session.sum_up = lambda: _sum_up(fleet)
-    policies = {table: _policy_of(session, table) for table in tables}
     with session.cancellation():
-        _observe(session, fleet, policies)
+        _observe(session, fleet, tables)
     ordered = run.decide(tables)
     if run.decision.note is not None:
         session.output.warn(run.decision.note)
@@ -210,21 +213,17 @@ def _parse_metrics(name: str | None) -> Path | None:
     return choose_output_file("--metrics", name, "/var/lib/node_exporter/deltactl.prom")
 
 
-def _policy_of(session: Session, table: str) -> MaintainPolicy:
-    sources = session.sources_for("maintain", table)
-    return MaintainPolicy.resolve(
-        lambda key: next((hit for source in sources if (hit := source.find(key))), None)
-    )
-
-
-def _observe(session: Session, fleet: _Fleet, policies: dict[str, MaintainPolicy]) -> None:
+def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
     from deltactl.operations.run_context import RunContext
+
+    jobs = fleet.run.options.jobs
+    children = {table: session.for_table(table, session.output, jobs) for table in tables}
+    policies = {table: child.take(MaintainPolicy) for table, child in children.items()}
 
     def look(table: str) -> None:
         session.raise_if_cancelled()
-        warn = fleet.warnings.setdefault(table, []).append
+        child, warn = children[table], fleet.warnings.setdefault(table, []).append
         try:
-            child = session.for_table(table, session.output, fleet.run.options.jobs)
             log = child.open_table(table, read_only=True)
         except DeltactlError as error:
             fleet.run.errors[table] = error
@@ -232,8 +231,8 @@ def _observe(session: Session, fleet: _Fleet, policies: dict[str, MaintainPolicy
         context = RunContext.of(warn, storage_options=child.storage_options)
         fleet.run.observe(table, log, policies[table], context)
 
-    with ThreadPoolExecutor(fleet.run.options.jobs, thread_name_prefix="deltactl-look") as pool:
-        list(pool.map(look, policies))
+    with ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-look") as pool:
+        list(pool.map(look, tables))
 
 
 def _sum_up(fleet: _Fleet) -> dict[str, Any]:

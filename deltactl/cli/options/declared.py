@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache
 from inspect import Parameter, Signature
+from math import inf
 from typing import (
     Annotated,
     Any,
@@ -26,17 +27,18 @@ from typing import (
 
 import typer
 
-from deltactl.cli.parsing.usage_errors import restate_usage_error
 from deltactl.cli.settings.sources import Setting, Source, find_setting, parse_flag
 from deltactl.errors import UsageError
 from deltactl.keywords import find_converter, keyword_of, without_none
 from deltactl.option_fields import METADATA, Option
+from deltactl.option_names import NAME_ONLY
 from deltactl.suggest import with_suggestion
 from deltactl.units import (
     format_compact_size,
     format_duration,
     to_bytes,
     to_duration_ms,
+    to_timedelta,
     to_timestamp_ms,
 )
 
@@ -49,11 +51,13 @@ _PLACEHOLDERS: Final[Mapping[Any, str]] = {
     float: "X",
     to_bytes: "SIZE",
     to_duration_ms: "TIME",
+    to_timedelta: "TIME",
     to_timestamp_ms: "WHEN",
 }
-_FORMATS: Final[Mapping[Any, Callable[[int], str]]] = {
+_FORMATS: Final[Mapping[Any, Callable[[Any], str]]] = {
     to_bytes: format_compact_size,
     to_duration_ms: format_duration,
+    to_timedelta: lambda duration: format_duration(to_duration_ms(duration)),
 }
 
 
@@ -91,6 +95,15 @@ class Declared:
         return get_args(self.hint) if get_origin(self.hint) is Literal else self.option.choices
 
     @property
+    def kind(self) -> Any:
+        """Return the type of one value on the command line."""
+        of = get_args(self.hint)
+        kind = of[0] if self.is_repeated and of else self.hint
+        if self.choices:
+            return Literal[self.choices]
+        return kind if kind in (bool, int, float) else str
+
+    @property
     def is_repeated(self) -> bool:
         """Return whether the option may be given several times."""
         return self.option.is_repeated or get_origin(self.hint) in (tuple, frozenset)
@@ -113,26 +126,24 @@ class Declared:
         return self.option.metavar or "|".join(self.choices) or _PLACEHOLDERS[kind]
 
     @property
+    def limits(self) -> str:
+        """Return the limits of a number; empty without any."""
+        least, most = self.option.least, self.option.most
+        if least is None:
+            return ""
+        return f"x>={least:g}" if most is None else f"{least:g}<=x<={most:g}"
+
+    @property
     def help(self) -> str:
         """Return the text of help, with the default and the limits of a number."""
-        least, most = self.option.least, self.option.most
-        limits = [] if least is None else [f"x>={least:g}"]
-        if least is not None and most is not None:
-            limits = [f"{least:g}<=x<={most:g}"]
-        default = [] if not self.default else [f"default: {self.default}"]
-        extra = "; ".join(default + limits)
+        default = f"default: {self.default}" if self.default else ""
+        extra = "; ".join(filter(None, (default, self.limits)))
         return f"{self.option.help}  [{extra}]" if extra else self.option.help
 
     @property
     def parameter(self) -> Parameter:
         """Return the parameter of a function from which Typer builds the option."""
-        of = get_args(self.hint)
-        kind: Any = of[0] if self.is_repeated and of else self.hint
-        kind = kind if kind in (bool, int, float) else str
-        if self.choices:
-            kind = Literal[self.choices]
-        if self.is_repeated:
-            kind = list[kind]
+        kind = list[self.kind] if self.is_repeated else self.kind  # type: ignore[name-defined]
         about = self.option
         info = typer.Option(
             *reversed(self.names),
@@ -160,34 +171,38 @@ class Declared:
         converter = find_converter(self.hint)
         return value if converter is None else converter(value)
 
-    def parse(self, ctx: Any, setting: Setting) -> Any:
+    def parse(self, setting: Setting) -> Any:
         """Return the value of the field for a setting.
 
         Raises:
             UsageError: the text is not valid; the message says where it is.
         """
         with error_at(setting.place):
-            return self._parse(ctx, setting.text)
+            texts = setting.text.split(",") if self.is_repeated else [setting.text]
+            values = [self._parse_one(text.strip()) for text in texts]
+            return self.convert(values if self.is_repeated else values[0])
 
-    def _parse(self, ctx: Any, text: str) -> Any:
-        if self.is_flag:
-            return self.convert(parse_flag(text))
-        texts = [part.strip() for part in text.split(",")] if self.is_repeated else [text.strip()]
-        if self.choices:
-            texts = [self._choose(each) for each in texts]
-        param = next(it for it in ctx.command.params if it.name == self.field)
+    def _parse_one(self, text: str) -> Any:
+        """Return a value as Typer would: for flags, choices and numbers it is not a text."""
+        kind = self.kind
+        if kind is bool:
+            return parse_flag(text)
+        if self.choices and text.lower() not in self.choices:
+            name = f"--{self.name}" if self.option.has_flag else self.name
+            raise UsageError(
+                with_suggestion(f"{text!r} is not a value of {name}", text, self.choices),
+                hint=f"Use one of: {', '.join(self.choices)}.",
+            )
+        if kind not in (int, float):
+            return text.lower() if self.choices else text
         try:
-            return self.convert(param.process_value(ctx, texts if self.is_repeated else texts[0]))
-        except typer.TyperException as error:
-            raise restate_usage_error(error, "") from error
-
-    def _choose(self, text: str) -> str:
-        if text.lower() in self.choices:
-            return text.lower()
-        raise UsageError(
-            with_suggestion(f"{text!r} is not a value of --{self.name}", text, self.choices),
-            hint=f"Use one of: {', '.join(self.choices)}.",
-        )
+            value = kind(text)
+        except ValueError:
+            raise UsageError(f"{text!r} is not a {'whole ' * (kind is int)}number") from None
+        least, most = self.option.least, self.option.most
+        if not (-inf if least is None else least) <= value <= (inf if most is None else most):
+            raise UsageError(f"{text} is not in the range {self.limits}")
+        return value
 
 
 @contextmanager
@@ -216,9 +231,13 @@ def declared_options(kind: Any) -> tuple[Declared, ...]:
 
 
 def sign(
-    function: Callable[..., Any], kinds: Iterable[type], *, help_all: Any
+    function: Callable[..., Any],
+    kinds: Iterable[type],
+    options: Iterable[Declared],
+    *,
+    help_all: Any,
 ) -> Callable[..., None]:
-    """Return a function with the arguments of ``function`` and the options of classes.
+    """Return a function with the arguments of ``function`` and of classes, and with options.
 
     Its signature is the only form that Typer reads; it is not called.
     """
@@ -226,10 +245,12 @@ def sign(
     def declaration(**_: Any) -> None:
         raise NotImplementedError
 
-    parameters = {name: _argument(name, hint) for name, hint in _arguments(function).items()}
-    for kind in kinds:
-        parameters |= {name: _argument(name, hint) for name, hint in _arguments(kind).items()}
-        parameters |= {it.field: it.parameter for it in declared_options(kind)}
+    parameters = {
+        name: _argument(name, hint)
+        for owner in (function, *kinds)
+        for name, hint in _arguments(owner).items()
+    }
+    parameters |= {it.field: it.parameter for it in options if it.option.has_flag}
     parameters["help_all"] = Parameter(
         "help_all", Parameter.KEYWORD_ONLY, default=False, annotation=_ANNOTATED[bool, help_all]
     )
@@ -289,7 +310,7 @@ def take_options(ctx: Any, kind: type[T], sources: Sequence[Source]) -> T:
             continue
         origins[option.field] = place = f"--{option.name}" if found is None else found.place
         if found is not None:
-            values[option.field] = option.parse(ctx, found)
+            values[option.field] = option.parse(found)
             continue
         with error_at(place):
             values[option.field] = option.convert(typed)
@@ -310,3 +331,12 @@ def _find_typed(ctx: Any, option: Declared) -> Any:
     if option.option.is_counted and given:
         return sum(given)
     return given[-1] if given else None
+
+
+def spell_flag(options: Iterable[Declared], name: str, value: object = NAME_ONLY) -> str:
+    """Return an option with its value as it is typed, for a keyword of the library."""
+    if name == "deep" and value is False:
+        return "--shallow"
+    flag = name.replace("_", "-")
+    flag = next((it.name for it in options if keyword_of(it.field) == name), flag)
+    return f"--{flag}" if value is NAME_ONLY or isinstance(value, bool) else f"--{flag} {value}"

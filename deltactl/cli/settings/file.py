@@ -26,14 +26,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
 from deltactl.errors import UsageError
 from deltactl.suggest import with_suggestion
-
-if TYPE_CHECKING:
-    from deltactl.operations.maintain.policy import PolicyKey
 
 FILE_NAME: Final = "deltactl.toml"
 _VARIABLE: Final = "DELTACTL_CONFIG"
@@ -90,7 +87,7 @@ class ConfigSource:
         for place, name, section in self._all_sections():
             for key, value in section.items():
                 at = ".".join(filter(None, (place, key)))
-                known = {*settings, *policy_keys(name)}
+                known = set(settings)
                 if key not in known and name != command:
                     known |= set(every())
                 if key not in known:
@@ -203,15 +200,6 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
             )
         _ensure_sections(path, f"{place}.", profile, commands)
     return ConfigSource(path, content, frozenset(commands))
-
-
-def policy_keys(command: str) -> Mapping[str, PolicyKey]:
-    """Return the keys that a section of a command may have and that are not options."""
-    if command != "maintain":
-        return {}
-    from deltactl.operations.maintain.policy import KEYS
-
-    return KEYS
 
 
 def _ensure_sections(

@@ -255,9 +255,7 @@ def _run_manifest(work: TableWork, base: Outcome) -> Outcome:
 
 
 def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
-    policy = work.policy
-    options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
-    report = vacuum_table(work.log, options, work.stoppable())
+    report = vacuum_table(work.log, vacuum_options(work.policy), work.stoppable())
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
     if report.plan.is_empty:  # the vacuum is recorded all the same
         return _was_done(base)

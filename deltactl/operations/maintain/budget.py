@@ -6,12 +6,20 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import timedelta
+from typing import Any, Final
 
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken
 from deltactl.errors import UsageError
-from deltactl.units import format_count, format_duration, format_size, parse_duration, parse_size
+from deltactl.units import (
+    format_count,
+    format_duration,
+    format_size,
+    parse_size,
+    to_duration_ms,
+    to_timedelta,
+)
 
 _REQUESTS: Final = re.compile(r"(\d{1,15})\s*requests?", re.IGNORECASE)
 
@@ -21,11 +29,11 @@ class Budget:
     """The limits of a run; ``None``: no limit.
 
     ``bytes`` are bytes of data files and log files to read, as in ``optimize --max-bytes``;
-    ``time_ms`` counts from the start of the run, in ms; ``requests`` are those to object stores.
+    ``time`` counts from the start of the run; ``requests`` are those to object stores.
     """
 
     bytes: int | None = None
-    time_ms: int | None = None
+    time: timedelta | None = None
     requests: int | None = None
 
     def __str__(self) -> str:
@@ -33,8 +41,8 @@ class Budget:
         parts = []
         if self.bytes is not None:
             parts.append(format_size(self.bytes))
-        if self.time_ms is not None:
-            parts.append(format_duration(self.time_ms))
+        if self.time is not None:
+            parts.append(format_duration(to_duration_ms(self.time)))
         if self.requests is not None:
             parts.append(format_count(self.requests, "request"))
         return ", ".join(parts) or "no limit"
@@ -48,7 +56,7 @@ def to_budget(limits: Budget | Sequence[str]) -> Budget:
     """
     if isinstance(limits, Budget):
         return limits
-    found: dict[str, int] = {}
+    found: dict[str, Any] = {}
     for text in limits:
         kind, amount = _parse_limit(text.strip())
         if kind in found:
@@ -57,14 +65,14 @@ def to_budget(limits: Budget | Sequence[str]) -> Budget:
                 hint="Give at most one size, one time and one number of requests.",
             )
         found[kind] = amount
-    return Budget(found.get("bytes"), found.get("time"), found.get("requests"))
+    return Budget(**found)
 
 
-def _parse_limit(text: str) -> tuple[str, int]:
+def _parse_limit(text: str) -> tuple[str, Any]:
     if match := _REQUESTS.fullmatch(text):
         return "requests", int(match[1])
     try:
-        return "time", parse_duration(text)
+        return "time", to_timedelta(text)
     except UsageError:
         pass
     try:
@@ -101,9 +109,10 @@ class Spending:
     @property
     def seconds_left(self) -> float | None:
         """Return the remaining seconds; ``None`` without a limit."""
-        if self.budget.time_ms is None:
+        limit = self.budget.time
+        if limit is None:
             return None
-        return max(self.budget.time_ms / 1000 - (self._clock.monotonic() - self._began), 0.0)
+        return max(limit.total_seconds() - (self._clock.monotonic() - self._began), 0.0)
 
     @property
     def is_time_over(self) -> bool:

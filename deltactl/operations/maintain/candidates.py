@@ -24,7 +24,15 @@ from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats_columns import list_leaves
-from deltactl.units import DAY_MS, GIB, format_age, format_count, format_duration, format_size
+from deltactl.units import (
+    DAY_MS,
+    GIB,
+    format_age,
+    format_count,
+    format_duration,
+    format_size,
+    to_duration_ms,
+)
 
 _REQUESTS_A_RUN: Final = 12  # leases, the log, the commit
 _REQUESTS_A_FILE: Final = 2
@@ -71,7 +79,8 @@ class HotRule:
         is_ours = lookup_map(files["tags"], TARGET_TAG).is_valid().to_numpy()
         written = np.where(is_ours, 0, times)
         newest = groups.newest(written)
-        hot = np.flatnonzero(newest > now_ms - policy.skip_hot_ms) if policy.skip_hot_ms else ()
+        skip_ms = to_duration_ms(policy.skip_hot)
+        hot = np.flatnonzero(newest > now_ms - skip_ms) if skip_ms else ()
         labels = {groups.label(int(group)): int(newest[group]) for group in hot}
         return cls(labels, groups.num_groups, int((written > now_ms - DAY_MS).sum()))
 
@@ -214,5 +223,5 @@ def _block_hot(action: Action, hot: HotRule, subject: TableSubject) -> Action:
     if newest_ms is None:
         return action
     age = format_age(subject.now_ms - newest_ms)
-    limit = format_duration(subject.policy.skip_hot_ms)
+    limit = format_duration(to_duration_ms(subject.policy.skip_hot))
     return replace(action, blocked=f"recently written: last commit {age}, skip-hot {limit}")

@@ -12,6 +12,7 @@ from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.facts import TableFacts
 from deltactl.operations.maintain.policy import ActionName
 from deltactl.operations.short_repr import ShortRepr
+from deltactl.units import to_duration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,13 @@ class TableReport(ShortRepr):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times in seconds."""
+        budget = self.budget
         return {
             "facts": self.facts.to_dict(),
             "budget": {
-                "bytes": self.budget.bytes,
-                "time_ms": self.budget.time_ms,
-                "requests": self.budget.requests,
+                "bytes": budget.bytes,
+                "time_ms": None if budget.time is None else to_duration_ms(budget.time),
+                "requests": budget.requests,
             },
             "due": self.is_due,
             "actions": [action.to_dict() for action in self.actions],

@@ -57,7 +57,7 @@ class Maintenance:
     ) -> None:
         """Observe a table; an error is stored for ``act`` and does not stop the others."""
         if self.options.only is not None:
-            policy = replace(policy, actions=policy.actions & self.options.only)
+            policy = replace(policy, actions=self.options.only.intersection(policy.actions))
         try:
             self.observations[table] = observe_table(table, log, policy, context)
         except Exception as error:

@@ -10,6 +10,7 @@ from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect
 from deltactl.operations.maintain.facts import TableSubject
+from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED, is_seen
@@ -22,7 +23,7 @@ from deltactl.operations.vacuum.run import find_refusal
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import ensure_valid_property
-from deltactl.units import format_count, format_size
+from deltactl.units import format_count, format_size, to_duration_ms
 
 _FIRST_CHECKPOINT_BYTES: Final = 15_000
 _BYTES_A_FILE: Final = 250  # of a checkpoint, compressed
@@ -139,9 +140,12 @@ def find_manifest(subject: TableSubject) -> list[Action]:
     ]
 
 
-def vacuum_options(retain_ms: int | None, *, lists: bool) -> VacuumOptions:
+def vacuum_options(policy: MaintainPolicy) -> VacuumOptions:
     """Return the options of vacuum; the retention is never shorter than that of the table."""
-    return VacuumOptions(retain_ms=retain_ms, mode="full" if lists else "auto")
+    return VacuumOptions(
+        retain_ms=None if policy.retain is None else to_duration_ms(policy.retain),
+        mode="full" if policy.list_files == "always" else "auto",
+    )
 
 
 def find_vacuum(subject: TableSubject) -> list[Action]:
@@ -155,9 +159,9 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
         SafetyError: the policy's retention is less than the table's, or a rule refuses the vacuum.
         UnsupportedFeatureError: a table feature forbids it.
     """
-    snapshot, policy, context = subject.snapshot, subject.policy, subject.context
+    snapshot, context = subject.snapshot, subject.context
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
-    options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
+    options = vacuum_options(subject.policy)
     retention = resolve_retention(snapshot.properties, options, subject.expiry_ms)
     clones = read_notes(snapshot.store)
     planner = Planner(subject.log, snapshot, options, retention, context, clones, subject.events)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
+from deltactl.cli.options.declared import declared_options
 from deltactl.cli.settings.file import find_config_files, load_config_file, matches_table
 from deltactl.errors import UsageError
+from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.storage.open import open_store
-from tests.cli.conftest import RunCli
+from tests.cli.conftest import RunCli, Shown
 from tests.cli.test_help import SHOWN, doc_of
 from tests.support.table_builder import Column, TableBuilder
 
 NAMES = [spec.name for spec in COMMANDS]
+Settings = Callable[..., dict[str, Shown]]
 
 
 @pytest.fixture
@@ -42,14 +45,8 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def settings(cli: RunCli, *args: str) -> dict[str, Any]:
-    ran = cli("config", "--command", "optimize", "-o", "json", *args)
-    assert ran.code == 0, ran.err
-    return {row["setting"]: row for row in json.loads(ran.out)["result"]}
-
-
 def test_the_nearest_source_of_a_setting_wins(
-    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = write(
         folder.parents[1] / "xdg/deltactl/deltactl.toml", 'memory = "1GiB"\ncodec = "gzip"'
@@ -60,14 +57,13 @@ def test_the_nearest_source_of_a_setting_wins(
     make_table(
         table, {"delta.targetFileSize": "4194304", "delta.parquet.compression.codec": "zstd"}
     )
-    found = settings(cli, str(table))
-    shown = {k: (found[k]["value"], found[k]["origin"], found[k]["name"]) for k in found}
+    shown = settings(str(table), "--command", "optimize")
     assert shown["max-bytes"] == ("3GiB", "environment", "DELTACTL_MAX_BYTES")
-    assert shown["memory"] == ("2GiB", "file", f"{near}: memory")
-    assert shown["codec"] == ("gzip", "file", f"{users}: codec")
+    assert shown["memory"] == ("2GiB", "file", str(near))
+    assert shown["codec"] == ("gzip", "file", str(users))
     assert shown["target-size"] == ("4194304", "table property", "delta.targetFileSize")
-    assert shown["verify"] == ("counts", "default", None)
-    assert shown["master"] == ("local[*]", "default", None)
+    assert shown["verify"] == ("counts", "default", "")
+    assert shown["master"] == ("local[*]", "default", "")
 
 
 def test_on_a_screen_of_80_columns_files_and_sections_are_whole(cli: RunCli, folder: Path) -> None:
@@ -117,14 +113,14 @@ def test_a_run_follows_the_settings(
     assert json.loads(ran.out)["result"]["target_size_bytes"] == target
 
 
-def test_a_table_that_no_profile_matches_gets_the_rest(cli: RunCli, folder: Path) -> None:
+def test_a_table_that_no_profile_matches_gets_the_rest(settings: Settings, folder: Path) -> None:
     write(
         folder / "deltactl.toml",
         '[optimize]\ntarget-size = "128MiB"\n'
         '[profiles.mine]\ntables = ["/elsewhere/*"]\n[profiles.mine.optimize]\ncodec = "gzip"\n',
     )
-    assert settings(cli)["target-size"]["value"] == "128MiB"
-    assert settings(cli)["codec"]["origin"] == "default"
+    shown = settings("optimize")
+    assert (shown["target-size"].value, shown["codec"].origin) == ("128MiB", "default")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +135,7 @@ def test_a_table_that_no_profile_matches_gets_the_rest(cli: RunCli, folder: Path
         ("[profiles.x]\nengine = 'local'", "section [profiles.x] has no list of table patterns"),
         ("[profiles.x]\ntables = ['*']\nmemry = '1'", "Did you mean 'memory'?"),
         ("memory = ", "not valid TOML"),
+        ("[maintain]\nwindow = '6h'", "there is no setting 'maintain.window' any more"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_reported_with_its_place(
@@ -227,17 +224,16 @@ def test_patterns_match_tables_in_any_spelling_of_their_address(
     assert matches_table([str(tmp_path / "t")], f"file:{tmp_path}/t")
 
 
-def test_a_token_is_not_shown(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_not_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://host:15002/;token=hunter2")
-    for form in ("table", "json", "csv"):
-        ran = cli("config", "-o", form)
-        assert form == "table" or "sc://host:15002/;..." in ran.out
-        assert "hunter2" not in ran.out + ran.err
+    assert settings()["spark-remote"].value == "sc://host:15002/;..."
 
 
 def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
     settings = build_group().list_settings()
-    assert settings == {it.name for spec in SHOWN for it in doc_of(spec).options if it.is_settable}
+    flags = {it.name for spec in SHOWN for it in doc_of(spec).options if it.is_settable}
+    policy = {option.name for option in declared_options(MaintainPolicy)}
+    assert settings == flags | policy
     harmful = {"yes", "force-retention", "include-unknown", "ignore-manifests", "purge"}
     assert not settings & (harmful | {"max-orphan-fraction", "dry-run", "check"})
 
@@ -272,5 +268,16 @@ def test_what_was_changed_comes_first(cli: RunCli, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_command_can_be_named_instead_of_a_table(cli: RunCli) -> None:
-    rows = json.loads(cli("config", "vacuum", "-o", "json").out)["result"]
-    assert {row["command"] for row in rows} == {"vacuum"}
+    rows = cli("config", "vacuum").out.splitlines()[1:]
+    assert {row.split()[0] for row in rows} == {"vacuum"}
+
+
+def test_the_policy_of_maintain_is_among_the_settings(
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder / "deltactl.toml", '[maintain]\nlist-files = "never"\n')
+    monkeypatch.setenv("DELTACTL_CLUSTER_COLUMNS", "a")
+    shown = settings("maintain")
+    assert shown["list-files"] == ("never", "file", "deltactl.toml: [maintain]")
+    assert shown["cluster-columns"] == ("a", "environment", "DELTACTL_CLUSTER_COLUMNS")
+    assert shown["skip-hot"] == ("30min", "default", "")

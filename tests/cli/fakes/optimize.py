@@ -16,6 +16,9 @@ class MoreOptions(OptimizeOptions):
     spare_bytes: SizeBytes = layout_option(
         4096, "Leave this much room", flag="spare-size", is_settable=True
     )
+    spare_share: float = layout_option(
+        0.5, "Leave this share", least=0, most=1, is_basic=True, table_property="spare.share"
+    )
 
 
 def command(session: Session, table: TableArgument, options: MoreOptions) -> None:

@@ -11,8 +11,7 @@ import pytest
 from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import load_command
-from deltactl.cli.options.declared import Declared
-from deltactl.cli.options.flags import spell_flag
+from deltactl.cli.options.declared import Declared, spell_flag
 from deltactl.cli.reference.program import describe_program
 from deltactl.errors import UsageError
 from deltactl.keywords import keyword_types

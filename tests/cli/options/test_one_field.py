@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from dev.completions import render_completion
 from dev.keyword_types import render_class
 from dev.manual import render_manual
 from dev.reference_pages import render_command
-from tests.cli.conftest import RunCli
+from dev.settings_schema import render_settings_schema
+from tests.cli.conftest import RunCli, Shown
 from tests.cli.fakes.optimize import MoreOptions
 
 SPECS = (
@@ -57,21 +60,27 @@ def test_a_file_of_settings_sets_it(
     assert cli("optimize", "u", specs=SPECS).err == "warning: 4096 bytes in u\n"
 
 
-def test_config_shows_it(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def shown() -> list[str]:
-        lines = cli("config", specs=SPECS).out.splitlines()
-        return next(line.split() for line in lines if "spare-size" in line)
-
-    assert shown() == ["optimize", "spare-size", "4KiB", "default"]
+def test_config_shows_it(
+    settings: Callable[..., dict[str, Shown]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings(specs=SPECS)["spare-size"] == ("4KiB", "default", "")
     monkeypatch.setenv("DELTACTL_SPARE_SIZE", "2KiB")
-    where = ["environment", "DELTACTL_SPARE_SIZE"]
-    assert shown() == ["optimize", "spare-size", "2KiB", *where]
+    expected = ("2KiB", "environment", "DELTACTL_SPARE_SIZE")
+    assert settings(specs=SPECS)["spare-size"] == expected
+
+
+def test_the_schema_of_settings_has_it() -> None:
+    schema = json.loads(render_settings_schema(SPECS))
+    about = {"description": "Leave this much room  [default: 4KiB]", "type": "string"}
+    assert schema["$defs"]["spare-size"] == about
+    for section in (schema, schema["$defs"]["optimize"]):
+        assert section["properties"]["spare-size"] == {"$ref": "#/$defs/spare-size"}
 
 
 def test_help_pages_and_completions_have_it(cli: RunCli) -> None:
     assert "--spare-size SIZE" in cli("optimize", "--help-all", specs=SPECS).out
+    assert "--spare-size" not in cli("optimize", "--help", specs=SPECS).out
+    assert "--spare-share X" in cli("optimize", "--help", specs=SPECS).out
     program = describe_program(build_group(SPECS))
     manual = render_manual(program)["deltactl-optimize.1"]
     assert "Leave this much room [default: 4KiB]" in manual

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,7 +13,7 @@ import pytest
 
 from deltactl.cli.app import build_group
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.reference.code_rows import load_error_classes
+from deltactl.cli.reference.code_rows import describe_codes, load_error_classes
 from deltactl.codes import find_code, load_codes, load_findings
 from deltactl.operations.vacuum import candidates as vacuum
 from deltactl.parquet.splice.copy_conditions import CopyRefusal
@@ -127,7 +126,7 @@ def test_commands_and_options_in_the_registry_exist() -> None:
 
 
 def test_explain_shows_every_code(cli: RunCli) -> None:
-    rows = [json.loads(line) for line in cli("explain", "-o", "ndjson").out.splitlines()]
+    rows = describe_codes()
     assert {row["code"] for row in rows} == set(load_codes())
     assert len(cli("explain").out.splitlines()) == len(rows) + 1
     for row in rows:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,7 +78,7 @@ class Fleet:
         return sum(_count_small(self.store(table)) for table in self.sound())
 
     def maintain(self, budget: int | None, *, dry_run: bool = False) -> MaintainReport:
-        policy = MaintainPolicy(skip_hot_ms=12 * 3_600_000)  # however long this takes
+        policy = MaintainPolicy(skip_hot=timedelta(hours=12))  # however long this takes
         return maintain_tables(
             [self.addresses[table.name] for table in self.tables],
             lambda _: policy,

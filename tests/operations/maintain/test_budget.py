@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.clock import FixedClock
 
 def test_limits_of_each_kind_make_one_budget() -> None:
     found = to_budget(["20GiB", "30min", "5000requests"])
-    assert found == Budget(20 << 30, 30 * 60_000, 5000)
+    assert found == Budget(20 << 30, timedelta(minutes=30), 5000)
     assert str(found) == "20 GiB, 30min, 5,000 requests"
     assert str(to_budget([])) == "no limit"
     assert to_budget(["1 request"]).requests == 1
@@ -27,7 +28,7 @@ def test_what_is_no_budget_is_refused(texts: list[str]) -> None:
 
 def test_a_budget_names_the_limit_that_is_used_up() -> None:
     clock = FixedClock()
-    spending = Spending(Budget(100, 60_000, 10), clock)
+    spending = Spending(Budget(100, timedelta(minutes=1), 10), clock)
     assert spending.find_used_up(100, 10) is None
     spending.add(bytes_read=60, requests=4)
     assert (spending.bytes_left, spending.requests_left) == (40, 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_of_a_partition_the_bins_that_fit_are_taken() -> None:
 def test_requests_and_time_cut_too() -> None:
     actions = [rewrite(f"t{n}", (100, 100)) for n in range(4)]
     assert len(choose(*actions, budget=Budget(requests=450)).chosen) == 2
-    assert len(choose(*actions, budget=Budget(time_ms=3_000)).chosen) == 3
+    assert len(choose(*actions, budget=Budget(time=timedelta(seconds=3))).chosen) == 3
 
 
 def test_a_budget_below_the_smallest_action_is_said() -> None:

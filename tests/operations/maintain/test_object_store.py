@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_lake_on_an_object_store(server: ObjectServer, root: str, tmp_path: Pa
     def run(requests: int | None, *, dry_run: bool = False) -> MaintainReport:
         return maintain_tables(
             addresses,
-            lambda _: MaintainPolicy(skip_hot_ms=0),
+            lambda _: MaintainPolicy(skip_hot=timedelta()),
             MaintainOptions(budget=Budget(requests=requests)),
             context,
             dry_run=dry_run,

@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from datetime import timedelta
 
 import pytest
 
+from deltactl.cli.options.declared import declared_options
+from deltactl.cli.settings.sources import Origin, Setting
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.policy import (
-    ACTIONS,
-    KEYS,
-    OLD_KEYS,
-    MaintainPolicy,
-    to_actions,
-)
+from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, to_actions
 from tests.conftest import REPOSITORY
 
 
-def test_the_texts_of_the_defaults_are_the_defaults() -> None:
-    texts = {key: about.default for key, about in KEYS.items()}
-    assert MaintainPolicy.of(texts) == MaintainPolicy()
+def read(**texts: str) -> MaintainPolicy:
+    """The policy of some settings, of which each variable or line of a file is one."""
+    options = {option.name: option for option in declared_options(MaintainPolicy)}
+    settings = ((options[key.replace("_", "-")], text) for key, text in texts.items())
+    values = {it.field: it.parse(Setting("here", text, Origin.FILE)) for it, text in settings}
+    return MaintainPolicy(**values)
 
 
-def test_each_field_has_a_key() -> None:
-    assert {about.field for about in KEYS.values()} == {it.name for it in fields(MaintainPolicy)}
+def test_each_field_is_a_setting_and_not_a_flag() -> None:
+    options = declared_options(MaintainPolicy)
+    assert [option.field for option in options] == [it.name for it in fields(MaintainPolicy)]
+    assert all(it.option.is_settable and not it.option.has_flag for it in options)
 
 
 def test_texts_become_the_values_of_a_policy() -> None:
-    policy = MaintainPolicy.of(
-        {
-            "actions": "vacuum, optimize",
-            "target-size": "128MiB",
-            "retain": "30d",
-            "list-files": "Never",
-        }
+    policy = read(
+        actions="vacuum, optimize", target_size="128MiB", retain="30d", list_files="Never"
     )
     assert policy.actions == {"optimize", "vacuum"}
-    assert (policy.target_bytes, policy.retain_ms) == (128 << 20, 30 * 86_400_000)
+    assert (policy.target_bytes, policy.retain) == (128 << 20, timedelta(days=30))
     assert policy.list_files == "never"
 
 
@@ -45,28 +42,18 @@ def test_texts_become_the_values_of_a_policy() -> None:
     ("key", "text"),
     [
         ("actions", "optimise"),
-        ("skip-hot", "6"),
-        ("max-deleted-rows-ratio", "2"),
-        ("max-deleted-rows-ratio", "nan"),
-        ("list-files", "sometimes"),
+        ("skip_hot", "6"),
+        ("retain", "9999999999d"),
+        ("max_deleted_rows_ratio", "2"),
+        ("max_deleted_rows_ratio", "-0.1"),
+        ("max_deleted_rows_ratio", "nan"),
+        ("max_deleted_rows_ratio", "few"),
+        ("list_files", "sometimes"),
     ],
 )
 def test_an_error_names_its_source(key: str, text: str) -> None:
     with pytest.raises(UsageError, match="^here: "):
-        MaintainPolicy.resolve(lambda name: ("here", text) if name == key else None)
-
-
-def test_an_unknown_key_is_refused() -> None:
-    with pytest.raises(UsageError, match="colour"):
-        MaintainPolicy.of({"colour": "red"})
-
-
-def test_an_old_key_is_refused_with_what_replaces_it() -> None:
-    assert not OLD_KEYS.keys() & KEYS.keys()
-    for key, hint in OLD_KEYS.items():
-        with pytest.raises(UsageError) as refused:
-            MaintainPolicy.of({key: "1"})
-        assert refused.value.hint == hint
+        read(**{key: text})
 
 
 def test_the_safe_order_deletes_last() -> None:
@@ -78,7 +65,8 @@ def test_the_page_has_each_key_in_this_order() -> None:
     page = (REPOSITORY / "docs/maintain.md").read_text("utf-8")
     table = page.partition("| key | default |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \|", table, re.MULTILINE)
-    assert [key for key, _ in rows] == list(KEYS)
+    options = {option.name: option for option in declared_options(MaintainPolicy)}
+    assert [key for key, _ in rows] == list(options)
     for key, default in rows:
         if default.startswith("`"):
-            assert default == f"`{KEYS[key].default}`"
+            assert default == f"`{options[key].default}`"

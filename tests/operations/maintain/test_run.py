@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from tests.support.table_builder import START_MS, Column, TableBuilder, commit_p
 HOUR_MS = 3_600_000
 COLUMNS = (Column("id"), Column("part", "string"))
 NOW_MS = START_MS + 30 * DAY_MS
-QUICK = MaintainPolicy(skip_hot_ms=HOUR_MS)
+QUICK = MaintainPolicy(skip_hot=timedelta(hours=1))
 
 
 def build(
@@ -209,7 +210,7 @@ def test_the_time_of_the_budget_ends_what_runs(tmp_path: Path) -> None:
     for root in roots:
         build(root)
     clock = FixedClock(NOW_MS, step_ms=1000)
-    report = run(*roots, clock=clock, budget=Budget(time_ms=12_000))
+    report = run(*roots, clock=clock, budget=Budget(time=timedelta(seconds=12)))
     reasons = {a.why_left for table in report.tables for a in table.left}
     assert any("time" in str(reason) or "stopped" in str(reason) for reason in reasons)
     assert any(o.measured for table in report.tables for o in table.outcomes)
@@ -229,7 +230,7 @@ def test_only_partitions_that_are_left_count_as_left(tmp_path: Path) -> None:
         root = tmp_path / str(seconds)
         build(root, commits=3, parts="abcdef")
         clock = TickingClock(NOW_MS)
-        budget = Budget(time_ms=seconds * 1000)
+        budget = Budget(time=timedelta(seconds=seconds))
         # One bin after the other: the clock moves with each call.
         engine = LocalEngine(1, max_unfinished=1)
         only_optimize = frozenset({"optimize"})
@@ -307,12 +308,12 @@ def test_never_below_the_retention_of_the_table(tmp_path: Path) -> None:
     gone = next(iter(builder.state.files))[0]
     builder.remove(gone)
     age(tmp_path, NOW_MS - 3 * DAY_MS)
-    for policy in (QUICK, replace(QUICK, retain_ms=DAY_MS)):
+    for policy in (QUICK, replace(QUICK, retain=timedelta(days=1))):
         report = run(tmp_path, policy=policy)
         assert (tmp_path / gone).exists()
     assert [error.code for error in report.tables[0].errors] == ["SAFETY"]
     age(tmp_path, NOW_MS - 9 * DAY_MS)
-    run(tmp_path, policy=replace(QUICK, retain_ms=20 * DAY_MS))
+    run(tmp_path, policy=replace(QUICK, retain=timedelta(days=20)))
     assert (tmp_path / gone).exists()
     run(tmp_path)
     assert not (tmp_path / gone).exists()

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -200,7 +201,7 @@ def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
     plant(root, "landed.parquet", LEFTOVER)
     done: list[str] = []
     for _ in range(2):  # the second run removes what the optimize of the first replaced
-        [table] = maintain([str(root)], MaintainPolicy.of({"skip-hot": "0s"})).tables
+        [table] = maintain([str(root)], MaintainPolicy(skip_hot=timedelta())).tables
         assert all(outcome.error is None for outcome in table.outcomes)
         done += (outcome.name for outcome in table.outcomes)
     assert {"optimize", "vacuum"} <= set(done)
