@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from deltactl.cli.help import CommandDoc, OptionDoc
+from deltactl.cli.help import CommandDoc
+from deltactl.cli.options.declared import Declared
 from deltactl.cli.reference.install import Shell
 from deltactl.cli.reference.program import ProgramDoc
 from dev.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
@@ -195,7 +196,7 @@ def _bash_options(doc: CommandDoc) -> str:
 def _bash_values(doc: CommandDoc) -> list[str]:
     lines = []
     for option in doc.options:
-        if not option.value:
+        if not option.placeholder:
             continue
         patterns = " | ".join(f"{doc.name}:{name}" for name in option.names)
         kind = kind_of(option)
@@ -223,7 +224,7 @@ def _render_zsh(program: ProgramDoc) -> str:
     for _, doc in program.commands:
         specs = [_zsh_option(option) for option in doc.options]
         specs += [
-            f"'{'*' * a.is_repeatable}:{a.value}:{_zsh_action(kind_of(a), choices_of(a))}'"
+            f"'{'*' * a.is_repeated}:{a.placeholder}:{_zsh_action(kind_of(a), choices_of(a))}'"
             for a in doc.arguments
         ]
         body = " \\\n".join(f"                        {spec}" for spec in specs)
@@ -246,14 +247,16 @@ def _zsh_text(text: str) -> str:
     return text.replace("'", "'\\''")
 
 
-def _zsh_option(option: OptionDoc) -> str:
+def _zsh_option(option: Declared) -> str:
     value = ""
-    if option.value:
+    if option.placeholder:
         action = _zsh_action(kind_of(option), choices_of(option))
-        value = f":{_zsh_text(option.value)}:{action}"
+        value = f":{_zsh_text(option.placeholder)}:{action}"
     rest = f"[{_zsh_text(_brief(option.help))}]{value}'"
-    names = [f"{name}=" if option.value and name[:2] == "--" else name for name in option.names]
-    if option.is_repeatable:
+    names = [
+        f"{name}=" if option.placeholder and name[:2] == "--" else name for name in option.names
+    ]
+    if option.is_repeated or option.option.is_counted:
         names = [f"*{name}" for name in names]
         return " ".join(f"'{name}{rest}" for name in names)
     excluded = f"({' '.join(option.names)})"
@@ -291,10 +294,10 @@ def _fish_text(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def _fish_option(condition: str, option: OptionDoc) -> str:
+def _fish_option(condition: str, option: Declared) -> str:
     words = [f"complete -c deltactl -n '{condition}'"]
     words += [f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names]
-    if option.value:
+    if option.placeholder:
         words.append(f"-r {_fish_action(kind_of(option), choices_of(option))}".rstrip())
     return " ".join((*words, f"-d '{_fish_text(_brief(option.help))}'"))
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from deltactl import __version__
 from deltactl.cli.exits import MEANINGS
-from deltactl.cli.help import CommandDoc, OptionDoc
+from deltactl.cli.help import CommandDoc
+from deltactl.cli.options.declared import Declared
 from deltactl.cli.reference.program import ProgramDoc
 from deltactl.cli.settings.sources import variable_name
 
@@ -100,7 +101,7 @@ def _tail(doc: CommandDoc) -> list[str]:
     """Return the sections for options, statuses, examples, files and environment."""
     lines = [".SH OPTIONS"]
     if doc.arguments:
-        lines += [".SS Arguments", *_terms((a.value, f"{a.help}.") for a in doc.arguments)]
+        lines += [".SS Arguments", *_terms((a.placeholder, f"{a.help}.") for a in doc.arguments)]
     for group, options in doc.groups():
         lines += [f".SS {group}", *_terms((o.heading, _sentence(o.help)) for o in options)]
     lines += [".SH EXIT STATUS"]
@@ -114,15 +115,17 @@ def _tail(doc: CommandDoc) -> list[str]:
             f"{_describe_setting(o)}, if the command line does not have this option.",
         )
         for o in doc.options
-        if o.is_settable
+        if o.option.is_settable
     )
     return [*lines, *_terms((*variables, *_ENVIRONMENT))]
 
 
-def _describe_setting(option: OptionDoc) -> str:
+def _describe_setting(option: Declared) -> str:
     """Return what a variable contains: for a flag, a number, because a flag has no value."""
     return (
-        f"Value of --{option.name}" if option.value else f"Whether to use --{option.name} (1 or 0)"
+        f"Value of --{option.name}"
+        if option.placeholder
+        else f"Whether to use --{option.name} (1 or 0)"
     )
 
 

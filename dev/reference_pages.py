@@ -11,7 +11,8 @@ from typing import Any, Final
 import deltactl
 from deltactl.cli.app import build_group
 from deltactl.cli.exits import MEANINGS
-from deltactl.cli.help import CommandDoc, OptionDoc
+from deltactl.cli.help import CommandDoc
+from deltactl.cli.options.declared import Declared
 from deltactl.cli.reference.code_rows import describe_codes
 from deltactl.cli.reference.program import describe_program
 
@@ -47,7 +48,7 @@ def render_command(doc: CommandDoc) -> str:
         lines += ["```sh", *doc.examples, "```", ""]
     if doc.arguments:
         lines += ["## Arguments", "", "| argument | meaning |", "|---|---|"]
-        lines += [f"| `{it.value}` | {_plain(it.help)} |" for it in doc.arguments]
+        lines += [f"| `{it.placeholder}` | {_plain(it.help)} |" for it in doc.arguments]
         lines += [""]
     for group, options in doc.groups():
         lines += [f"## {group.value}", "", "| option | meaning |", "|---|---|"]
@@ -56,11 +57,11 @@ def render_command(doc: CommandDoc) -> str:
     return "\n".join(lines)
 
 
-def _option(option: OptionDoc) -> str:
+def _option(option: Declared) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
-    value = f" `{option.value}`" if option.value else ""
+    value = f" `{option.placeholder}`" if option.placeholder else ""
     variable = f"<br>`DELTACTL_{option.name.upper().replace('-', '_')}`"
-    shown = variable if option.is_settable else ""
+    shown = variable if option.option.is_settable else ""
     return f"| {names}{value} | {_plain(option.help)}{shown} |"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from deltactl.cli.help import ArgumentDoc, OptionDoc
+from deltactl.cli.help import ArgumentDoc
+from deltactl.cli.options.declared import Declared
 from deltactl.codes import load_codes
 
 
@@ -40,15 +41,15 @@ _KINDS: Final = {
 }
 
 
-def kind_of(doc: OptionDoc | ArgumentDoc) -> ValueKind:
+def kind_of(doc: Declared | ArgumentDoc) -> ValueKind:
     """Return the kind of value for a placeholder."""
     if choices_of(doc):
         return ValueKind.CHOICES
-    return _KINDS.get(doc.value, ValueKind.NOTHING)
+    return _KINDS.get(doc.placeholder, ValueKind.NOTHING)
 
 
-def choices_of(doc: OptionDoc | ArgumentDoc) -> tuple[str, ...]:
+def choices_of(doc: Declared | ArgumentDoc) -> tuple[str, ...]:
     """Return all values, if they can be listed."""
-    if doc.value != "CODE":
+    if doc.placeholder != "CODE":
         return doc.choices
     return tuple(name for name, code in load_codes().items() if not code.printed_by)

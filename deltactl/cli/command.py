@@ -15,12 +15,14 @@ from typer.core import TyperCommand
 from deltactl.cli.help import ALL, describe_command, write_help
 from deltactl.cli.html_report.write import Report, write_at_end
 from deltactl.cli.leases import take_lease
+from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.options.declared import Declared
 from deltactl.cli.options.fleet import (
     FleetOptions,
     asks_for_text,
     refuse_options_for_one_table,
 )
+from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
@@ -40,7 +42,7 @@ def _missing_value(ctx: Any, name: str) -> UsageError:
     option = known.get(name.removeprefix("--"))
     hint = f"See `{ctx.command_path} --help`."
     if option is not None:
-        value = "|".join(option.choices) or option.value
+        value = "|".join(option.choices) or option.placeholder
         hint = f"Write `{name} {value}`: {option.help.rstrip('.')}. {hint}"
     return UsageError(f"{name} needs a value", hint=hint)
 
@@ -57,10 +59,9 @@ class Command(TyperCommand):
     """All options, those that commands share included."""
     all_settings: Callable[[], Collection[str]] = staticmethod(lambda: ())
     """The settings of all commands of the program."""
-    takes_tables = False
-    takes_lease = False
+    shared: Collection[type] = ()
+    """The classes of the other options."""
     needs_arrow = True
-    only_shows = True
     plan_ahead: PlanAhead | None = None
 
     @property
@@ -93,11 +94,13 @@ class Command(TyperCommand):
         session.check_settings(self.name or "", self.settings, self.all_settings)
         session.ensure_alone()
         session.output.shows_success = (
-            not session.options.quiet or self.only_shows or asks_for_text(ctx.params)
+            not session.options.quiet
+            or TimeLimit not in self.shared  # the page is all that it does
+            or asks_for_text(ctx.params)
         )
         session.limit_time()
         with write_at_end(session, Report.take(session)):
-            if self.takes_tables:
+            if FleetOptions in self.shared:
                 options = replace(session.take(FleetOptions), table=ctx.params["table"] or [])
                 return self._invoke_tables(ctx, session, options)
             if session.output.form in CI_FORMATS:
@@ -110,7 +113,7 @@ class Command(TyperCommand):
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None and self.needs_arrow:
             load_arrow()
-        if not self.takes_lease:
+        if LeaseOptions not in self.shared:
             return self._call(ctx, session)
         with take_lease(session, ctx.params) as skipped:
             if skipped is None:

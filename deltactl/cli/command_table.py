@@ -5,38 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from deltactl.cli.options.common import ReportOptions, TimeLimit
+from deltactl.cli.options.engine import EngineOptions
+from deltactl.cli.options.fleet import FleetOptions
+from deltactl.cli.options.leases import LeaseOptions
+from deltactl.cli.options.log_store import LogStoreOptions
+
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A row of the table: enough for ``deltactl --help``, which loads no command."""
+    """A row of the table: enough for ``deltactl --help``, which loads no command.
+
+    ``shared`` are classes of options that its function does not take; ``omits`` are fields of the
+    options of all commands that it does not have.
+    """
 
     name: str
     help: str
+    shared: tuple[type, ...] = ()
+    omits: tuple[str, ...] = ()
     package: str = "deltactl.cli.commands"
-    has_engine: bool = False
-    """Whether it takes the options of ``cli/options/engine.py``."""
-    commits: bool = False
-    """Whether it takes the options of ``cli/options/log_store.py``."""
     is_hidden: bool = False
     """Whether it is for programs only, and hidden in help and manual pages."""
-    has_time_limit: bool = False
-    """Whether it takes the options of ``cli/options/time_limit.py``."""
-    takes_tables: bool = False
-    """Whether it takes several tables, and the options of ``cli/options/fleet.py``."""
-    has_report: bool = False
-    """Whether it takes the option of ``cli/options/report.py``."""
-    takes_lease: bool = False
-    """Whether its runs take a lease on the table; see the options of ``cli/options/leases.py``."""
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
-
-    omits: tuple[str, ...] = ()
-    """Fields of the options of all commands that it does not take."""
-
-    @property
-    def only_shows(self) -> bool:
-        """Return whether its page is all that it does, so that ``--quiet`` hides no page."""
-        return not self.has_time_limit
 
     @property
     def module(self) -> str:
@@ -44,85 +36,41 @@ class CommandSpec:
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 
-def _maintenance(
-    name: str,
-    text: str,
-    *,
-    has_engine: bool = True,
-    has_report: bool = False,
-) -> CommandSpec:
-    return CommandSpec(
-        name,
-        text,
-        has_engine=has_engine,
-        has_report=has_report,
-        commits=True,
-        has_time_limit=True,
-        takes_tables=True,
-        takes_lease=True,
-    )
-
+_COMMITS: Final = (LogStoreOptions, TimeLimit)
+_RUNS: Final = (EngineOptions, *_COMMITS)
 
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
+    CommandSpec("describe-detail", "Show schema, size, properties and features of a table"),
     CommandSpec(
-        "describe-detail",
-        "Show schema, size, properties and features of a table",
-    ),
-    _maintenance(
         "optimize",
         "Merge small files into larger ones",
-        has_report=True,
+        (*_RUNS, FleetOptions, ReportOptions, LeaseOptions),
     ),
-    _maintenance(
+    CommandSpec(
         "vacuum",
         "Remove files that no recent version of the table needs",
-        has_report=True,
+        (*_RUNS, FleetOptions, ReportOptions, LeaseOptions),
     ),
-    _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
+    CommandSpec(
+        "checkpoint",
+        "Write a checkpoint; clean up or repair the log",
+        (*_RUNS, FleetOptions, LeaseOptions),
+    ),
     CommandSpec(
         "maintain",
         "Maintain many tables within a budget, best actions first",
-        has_engine=True,
-        commits=True,
-        has_time_limit=True,
-        takes_tables=True,
-        has_report=True,
+        (*_RUNS, FleetOptions, ReportOptions),
     ),
+    CommandSpec("check", "Check whether log, files and statistics agree", (*_RUNS, FleetOptions)),
     CommandSpec(
-        "check",
-        "Check whether log, files and statistics agree",
-        has_engine=True,
-        commits=True,
-        has_time_limit=True,
-        takes_tables=True,
-    ),
-    _maintenance(
         "generate-manifest",
         "Write manifests for Athena, Trino, Hive, Redshift",
-        has_engine=False,
+        (*_COMMITS, FleetOptions, LeaseOptions),
     ),
-    CommandSpec(
-        "restore",
-        "Restore an earlier version of a table, as a new version",
-        has_engine=True,
-        commits=True,
-        has_time_limit=True,
-    ),
-    CommandSpec(
-        "clone",
-        "Clone a table: copy its files, or only refer to them",
-        has_engine=True,
-        commits=True,
-        has_time_limit=True,
-    ),
-    CommandSpec(
-        "convert",
-        "Convert a directory of Parquet files to a table, in place",
-        has_engine=True,
-        commits=True,
-        has_time_limit=True,
-    ),
+    CommandSpec("restore", "Restore an earlier version of a table, as a new version", _RUNS),
+    CommandSpec("clone", "Clone a table: copy its files, or only refer to them", _RUNS),
+    CommandSpec("convert", "Convert a directory of Parquet files to a table, in place", _RUNS),
     CommandSpec(
         "explain",
         "Explain an error code: causes, and what to do",

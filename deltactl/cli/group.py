@@ -13,12 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 from deltactl.cli.command import Command
 from deltactl.cli.command_table import CommandSpec
 from deltactl.cli.help import ALL, describe_command, help_all_option, write_help
-from deltactl.cli.options.common import GlobalOptions, ReportOptions, TimeLimit
+from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import Declared, declared_options, option_classes, sign
-from deltactl.cli.options.engine import EngineOptions
-from deltactl.cli.options.fleet import FleetOptions
-from deltactl.cli.options.leases import LeaseOptions
-from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.output import stdout_errors
 from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.errors import UsageError
@@ -88,26 +84,11 @@ def load_command(spec: CommandSpec) -> Command:
             hint="See `deltactl --help`.",
         )
     module = import_module(spec.module)
-    shared = (*options_of(spec), *getattr(module, "SETTINGS", ()))
+    shared = (*spec.shared, GlobalOptions, *getattr(module, "SETTINGS", ()))
     command = build_command(module.command, spec.name, shared, spec.omits)
-    command.takes_tables, command.takes_lease = spec.takes_tables, spec.takes_lease
-    command.needs_arrow, command.only_shows = spec.needs_arrow, spec.only_shows
+    command.needs_arrow = spec.needs_arrow
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
-
-
-def options_of(spec: CommandSpec) -> list[type]:
-    """Return the classes of shared options of a command, in the order of its help."""
-    groups: tuple[tuple[bool, type], ...] = (
-        (spec.has_engine, EngineOptions),
-        (spec.commits, LogStoreOptions),
-        (spec.has_time_limit, TimeLimit),
-        (spec.takes_tables, FleetOptions),
-        (spec.has_report, ReportOptions),
-        (spec.takes_lease, LeaseOptions),
-        (True, GlobalOptions),
-    )
-    return [options for is_taken, options in groups if is_taken]
 
 
 def find_group(ctx: typer.Context) -> LazyGroup:
@@ -133,7 +114,7 @@ def build_command(
     app.command(name, cls=Command, context_settings=CONTEXT_SETTINGS)(signed)
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
-    command.function, command.classes = function, classes
+    command.function, command.classes, command.shared = function, classes, shared
     command.own, command.declared = own, declared
     return command
 

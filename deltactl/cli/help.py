@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
-from typer.core import TyperArgument, TyperOption
+from typer.core import TyperArgument
 
 from deltactl.cli.exits import IN_SHORT, MEANINGS
 from deltactl.cli.options.declared import Declared
-from deltactl.option_fields import Group
+from deltactl.option_fields import Group, Option
 
 ALL: Final = "deltactl.help-all"
 """The key in the context of a command whose whole help is shown."""
@@ -22,40 +22,31 @@ _EXAMPLES: Final = "\b\nExamples:\n"
 _WIDEST_NAME: Final = 30  # a longer name has a line of its own
 
 
-@dataclass(frozen=True, slots=True)
-class OptionDoc:
-    """An option: its names, short ones first, and what ``--help`` says about it.
-
-    ``value`` is the placeholder of its value, empty for a flag.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    value: str
-    help: str
-    group: Group
-    choices: tuple[str, ...] = ()
-    is_repeatable: bool = False
-    default: str | None = None
-    is_settable: bool = False
-    table_property: str | None = None
-    is_basic: bool = True
-
-    @property
-    def heading(self) -> str:
-        """Return names and value as help shows them: ``-n, --limit N``."""
-        return " ".join(filter(None, (", ".join(self.names), self.value)))
+_HELP_OPTIONS: Final = (
+    Declared(
+        "help_all",
+        bool,
+        False,
+        Option("Show all options and the exit statuses.", group=Group.OUTPUT, is_basic=True),
+    ),
+    Declared(
+        "help",
+        bool,
+        False,
+        Option("Show this message and exit.", group=Group.OUTPUT, short="h", is_basic=True),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentDoc:
     """An argument: its placeholder, and what ``--help`` says about it."""
 
-    value: str
+    placeholder: str
     help: str
     is_required: bool
     choices: tuple[str, ...] = ()
-    is_repeatable: bool = False
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +57,17 @@ class CommandDoc:
     text: tuple[str, ...]
     examples: tuple[str, ...]
     arguments: tuple[ArgumentDoc, ...]
-    options: tuple[OptionDoc, ...]
+    options: tuple[Declared, ...]
 
     @property
     def usage(self) -> str:
         """Return the arguments as a usage line shows them after the name."""
-        shown = (a.value if a.is_required else f"[{a.value}]" for a in self.arguments)
+        shown = (a.placeholder if a.is_required else f"[{a.placeholder}]" for a in self.arguments)
         return " ".join(("[OPTIONS]", *shown))
 
-    def groups(self) -> list[tuple[Group, list[OptionDoc]]]:
+    def groups(self) -> list[tuple[Group, list[Declared]]]:
         """Return the options by group, without empty groups."""
-        by_group = [(g, [o for o in self.options if o.group is g]) for g in Group]
+        by_group = [(g, [o for o in self.options if o.option.group is g]) for g in Group]
         return [(group, options) for group, options in by_group if options]
 
 
@@ -84,13 +75,14 @@ def describe_command(ctx: Any) -> CommandDoc:
     """Describe the command of a context."""
     command = ctx.command
     text, examples = split_examples(command.help or "")
-    params = [p for p in command.get_params(ctx) if not p.hidden]
+    arguments = (p for p in command.get_params(ctx) if isinstance(p, TyperArgument))
+    options = (it for it in command.declared.values() if it.option.has_flag)
     return CommandDoc(
         name=command.name or "",
         text=text,
         examples=examples,
-        arguments=tuple(_describe_argument(p) for p in params if isinstance(p, TyperArgument)),
-        options=tuple(_describe_option(p, ctx) for p in params if isinstance(p, TyperOption)),
+        arguments=tuple(map(_describe_argument, arguments)),
+        options=(*options, *_HELP_OPTIONS),
     )
 
 
@@ -108,34 +100,7 @@ def _describe_argument(param: TyperArgument) -> ArgumentDoc:
         param.help or "",
         param.required,
         choices=_choices(param),
-        is_repeatable=param.nargs == -1,
-    )
-
-
-def _describe_option(param: TyperOption, ctx: Any) -> OptionDoc:
-    declared = ctx.command.declared.get(param.name)
-    if declared is not None:
-        return _describe_declared(declared)
-    record = param.get_help_record(ctx)  # only --help is not declared
-    assert record is not None
-    names = tuple(sorted(param.opts, key=len))
-    return OptionDoc(names[-1].lstrip("-"), names, "", record[1], Group.OUTPUT)
-
-
-def _describe_declared(declared: Declared) -> OptionDoc:
-    option = declared.option
-    return OptionDoc(
-        name=declared.name,
-        names=declared.names,
-        value=declared.placeholder,
-        help=declared.help,
-        group=option.group,
-        choices=declared.choices,
-        is_repeatable=declared.is_repeated or option.is_counted,
-        default=declared.default,
-        is_settable=option.is_settable,
-        table_property=option.table_property,
-        is_basic=option.is_basic,
+        is_repeated=param.nargs == -1,
     )
 
 
@@ -162,11 +127,11 @@ def write_help(
         for line in _wrap(paragraph, formatter.width - 2):
             formatter.write(f"  {line}\n")
     if doc.arguments:
-        _write_list(formatter, "Arguments", [(a.value, a.help) for a in doc.arguments])
+        _write_list(formatter, "Arguments", [(a.placeholder, a.help) for a in doc.arguments])
     if commands:
         _write_list(formatter, "Commands", commands)
     for group, options in doc.groups():
-        shown = [(o.heading, o.help) for o in options if o.is_basic or is_all]
+        shown = [(o.heading, o.help) for o in options if o.option.is_basic or is_all]
         if shown:
             _write_list(formatter, group.value, shown)
     if is_all:
@@ -183,7 +148,6 @@ def help_all_option() -> Any:
         is_eager=True,
         expose_value=False,
         callback=_show_all,
-        help="Show all options and the exit statuses.",
     )
 
 

@@ -14,6 +14,9 @@ import pytest
 
 from deltactl.cli.app import run
 from deltactl.cli.command_table import COMMANDS, CommandSpec
+from deltactl.cli.options.common import TimeLimit
+from deltactl.cli.options.engine import EngineOptions
+from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.output.output import guess_format
 from tests.support.json_schema import validate_output
 
@@ -32,10 +35,8 @@ FAKES = tuple(
     CommandSpec(
         "go-round",
         "fake: go-round",
+        (EngineOptions, TimeLimit, FleetOptions),
         package="tests.cli.fakes",
-        has_engine=True,
-        has_time_limit=True,
-        takes_tables=True,
     ),
 )
 

@@ -134,6 +134,11 @@ class Declared:
         return f"x>={least:g}" if most is None else f"{least:g}<=x<={most:g}"
 
     @property
+    def heading(self) -> str:
+        """Return names and placeholder as help shows them: ``-n, --limit N``."""
+        return " ".join(filter(None, (", ".join(self.names), self.placeholder)))
+
+    @property
     def help(self) -> str:
         """Return the text of help, with the default and the limits of a number."""
         default = f"default: {self.default}" if self.default else ""

@@ -1,7 +1,6 @@
 """Define options of all commands that run tasks: the engine and where it runs.
 
-``cli/group.py`` adds them to each command with ``has_engine`` in the command table. A command does
-not take them: it gets the engine from its session.
+A command does not take them: it gets the engine from its session.
 """
 
 from __future__ import annotations

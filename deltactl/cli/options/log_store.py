@@ -1,7 +1,4 @@
-"""Define options for commits through DynamoDB: ``--log-store``, ``--ddb-table-name``, ...
-
-``cli/group.py`` adds them to each command with ``commits`` in the command table.
-"""
+"""Define options for commits through DynamoDB: ``--log-store``, ``--ddb-table-name``, ..."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def test_a_token_is_not_shown(settings: Settings, monkeypatch: pytest.MonkeyPatc
 
 def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
     settings = build_group().list_settings()
-    flags = {it.name for spec in SHOWN for it in doc_of(spec).options if it.is_settable}
+    flags = {it.name for spec in SHOWN for it in doc_of(spec).options if it.option.is_settable}
     policy = {option.name for option in declared_options(MaintainPolicy)}
     assert settings == flags | policy
     harmful = {"yes", "force-retention", "include-unknown", "ignore-manifests", "purge"}

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from deltactl.cli.command_table import COMMANDS, CommandSpec
-from deltactl.cli.group import load_command, options_of
+from deltactl.cli.group import load_command
 from deltactl.cli.options.declared import declared_options, take_options
 from deltactl.errors import UsageError
 
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for spec in COMMANDS
-    for kind in (*load_command(spec).classes.values(), *options_of(spec))
+    for kind in (*load_command(spec).classes.values(), *load_command(spec).shared)
 }
 
 
@@ -33,7 +33,7 @@ def built(make: Callable[[], object]) -> object:
 def test_without_a_value_the_default_of_the_class_applies(spec: CommandSpec) -> None:
     command: Any = load_command(spec)
     ctx = command.make_context(spec.name, [], resilient_parsing=True)
-    for kind in (*command.classes.values(), *options_of(spec)):
+    for kind in (*command.classes.values(), *command.shared):
         expected = built(kind)
         assert expected is None or built(partial(take_options, ctx, kind, ())) == expected
 
@@ -41,7 +41,7 @@ def test_without_a_value_the_default_of_the_class_applies(spec: CommandSpec) -> 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
 def test_no_option_replaces_another(spec: CommandSpec) -> None:
     command: Any = load_command(spec)
-    classes = (*command.classes.values(), *options_of(spec))
+    classes = (*command.classes.values(), *command.shared)
     names = Counter(option.field for kind in classes for option in declared_options(kind))
     assert not names or max(names.values()) == 1
     flags = Counter(name for param in command.params for name in param.opts)
@@ -49,9 +49,9 @@ def test_no_option_replaces_another(spec: CommandSpec) -> None:
 
 
 def test_an_option_has_the_same_flag_and_meaning_in_the_settings_of_all_commands() -> None:
-    kinds: dict[str, set[Any]] = {}
+    kinds: dict[str, set[tuple[str, Any]]] = {}
     for kind in CLASSES.values():
         for option in declared_options(kind):
             if option.option.is_settable:
-                kinds.setdefault(option.name, set()).add(option.hint)
+                kinds.setdefault(option.name, set()).add((option.placeholder, option.kind))
     assert {name for name, hints in kinds.items() if len(hints) > 1} == set()

@@ -10,6 +10,7 @@ import pytest
 
 from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS, CommandSpec
+from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.reference.install import Shell
 from deltactl.cli.reference.program import describe_program
 from deltactl.errors import UsageError
@@ -23,7 +24,7 @@ from tests.cli.conftest import RunCli, Shown
 from tests.cli.fakes.optimize import MoreOptions
 
 SPECS = (
-    CommandSpec("optimize", "Leave room", package="tests.cli.fakes", has_engine=True),
+    CommandSpec("optimize", "Leave room", package="tests.cli.fakes", shared=(EngineOptions,)),
     *(spec for spec in COMMANDS if spec.name == "config"),
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deltactl.cli.command_table import COMMANDS
+from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
 from deltactl.operations.optimize.tasks import rewrite_files
@@ -74,7 +75,9 @@ def test_the_first_reason_to_stop_counts_and_a_signal_most() -> None:
     assert told == ["the time is up; stopping within 1min"]
 
 
-@pytest.mark.parametrize("spec", [s for s in COMMANDS if s.has_time_limit], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "spec", [s for s in COMMANDS if TimeLimit in s.shared], ids=lambda s: s.name
+)
 def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: Path) -> None:
     name = spec.name  # type: ignore[attr-defined]
     assert cli(name, str(tmp_path), "--timeout", "5").code == 2
