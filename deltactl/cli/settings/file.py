@@ -28,7 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
+from deltactl.cli.settings.sources import EnvironmentSource, Origin, Setting, Source
 from deltactl.errors import UsageError
 from deltactl.suggest import with_suggestion
 
@@ -49,17 +49,12 @@ class ConfigSource:
     command: str | None = None
     table: str | None = None
 
-    @property
-    def origin(self) -> Origin:
-        """Return the kind: a file."""
-        return Origin.FILE
-
-    def find(self, key: str) -> tuple[str, str] | None:
+    def find(self, key: str) -> Setting | None:
         """Return the place and the text of a setting; items of a list are joined with commas."""
         for name, section in self._sections():
             if key in section:
-                place = ".".join(filter(None, (name, key)))
-                return f"{self.path}: {place}", _as_text(section[key])
+                place = f"{self.path}: {_join(name, key)}"
+                return Setting(place, _as_text(section[key]), Origin.FILE)
         return None
 
     def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -86,13 +81,11 @@ class ConfigSource:
         """
         for place, name, section in self._all_sections():
             for key, value in section.items():
-                at = ".".join(filter(None, (place, key)))
-                known = set(settings)
-                if key not in known and name != command:
-                    known |= set(every())
+                at = _join(place, key)
+                known = _catalog_keys() if name == _CATALOG else set(settings)
+                if key not in known and name not in (command, _CATALOG):
+                    known |= {*every(), *(() if name else self.commands)}
                 if key not in known:
-                    if not name:
-                        known |= self.commands
                     raise _no_setting(self.path, at, key, known, name)
                 if isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
                     raise UsageError(f"{self.path}: {at} is neither a string nor a list of strings")
@@ -100,12 +93,14 @@ class ConfigSource:
     def _all_sections(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Return each section without those in it: its place, its command, its content."""
         profiles = self.content.get(_PROFILES, {})
-        places = {"": self.content, **{f"{_PROFILES}.{it}": profiles[it] for it in profiles}}
+        places = {"": self.content, **{_join(_PROFILES, it): profiles[it] for it in profiles}}
         inner = {*self.commands, _PROFILES, _CATALOG, _TABLES}
         for place, outer in places.items():
             yield place, "", {key: outer[key] for key in outer if key not in inner}
             for command in outer.keys() & self.commands:
-                yield ".".join(filter(None, (place, command))), command, outer[command]
+                yield _join(place, command), command, outer[command]
+        for name, section in self.content.get(_CATALOG, {}).items():
+            yield _join(_CATALOG, name), _CATALOG, section
 
 
 class Settings:
@@ -188,17 +183,17 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}", hint="See docs/config.md.") from error
-    profiles = content.get(_PROFILES, {})
+    catalogs, profiles = content.get(_CATALOG, {}), content.get(_PROFILES, {})
     _ensure_sections(path, "", content, {*commands, _PROFILES, _CATALOG})
-    _check_catalogs(path, content.get(_CATALOG, {}))
+    _ensure_sections(path, _CATALOG, catalogs, catalogs)
     for name, profile in profiles.items():
-        place = f"{_PROFILES}.{name}"
+        place = _join(_PROFILES, name)
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
             raise UsageError(
                 f"{path}: section [{place}] has no list of table patterns",
                 hint='Add tables = ["/data/events*"] to the section.',
             )
-        _ensure_sections(path, f"{place}.", profile, commands)
+        _ensure_sections(path, place, profile, commands)
     return ConfigSource(path, content, frozenset(commands))
 
 
@@ -207,27 +202,18 @@ def _ensure_sections(
 ) -> None:
     for key in content.keys() & set(sections):
         if not isinstance(content[key], dict):
-            at = f"{place}{key}"
+            at = _join(place, key)
             raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
 
 
-def _check_catalogs(path: Path, sections: Mapping[str, Any]) -> None:
-    if not sections:
-        return
+def _catalog_keys() -> set[str]:
     from deltactl.catalog.kinds import KINDS
 
-    known = {setting.key for kind in KINDS.values() for setting in kind.settings}
-    for name, section in sections.items():
-        place = f"{_CATALOG}.{name}"
-        if not isinstance(section, dict):
-            raise UsageError(
-                f"{path}: {place} is a section, not a setting", hint=f"Write [{place}]."
-            )
-        for key, value in section.items():
-            if key not in known:
-                raise _no_setting(path, f"{place}.{key}", key, known, _CATALOG)
-            if isinstance(value, dict | list):
-                raise UsageError(f"{path}: {place}.{key} is not a string")
+    return {setting.key for kind in KINDS.values() for setting in kind.settings}
+
+
+def _join(*names: str) -> str:
+    return ".".join(filter(None, names))
 
 
 def _no_setting(path: Path, at: str, key: str, known: Collection[str], command: str) -> UsageError:

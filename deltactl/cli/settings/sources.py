@@ -28,16 +28,19 @@ class Origin(StrEnum):
     DEFAULT = "default"
 
 
+class Setting(NamedTuple):
+    """The text of a setting: where it is, and in which kind of source."""
+
+    place: str
+    text: str
+    origin: Origin
+
+
 class Source(Protocol):
     """A source of settings, as text."""
 
-    @property
-    def origin(self) -> Origin:
-        """Return the kind of source."""
-        ...
-
-    def find(self, key: str) -> tuple[str, str] | None:
-        """Return the name and the text of the setting ``key``, or None if it is not set."""
+    def find(self, key: str) -> Setting | None:
+        """Return the setting ``key``, or None if it is not set."""
         ...
 
 
@@ -47,16 +50,11 @@ class EnvironmentSource:
 
     environ: Mapping[str, str]
 
-    @property
-    def origin(self) -> Origin:
-        """Return the kind: the environment."""
-        return Origin.ENVIRONMENT
-
-    def find(self, key: str) -> tuple[str, str] | None:
+    def find(self, key: str) -> Setting | None:
         """Return the variable, if it is set."""
         name = variable_name(key)
         text = self.environ.get(name)
-        return (name, text) if text else None
+        return Setting(name, text, Origin.ENVIRONMENT) if text else None
 
 
 def variable_name(key: str) -> str:
@@ -79,20 +77,9 @@ def ensure_known_variables(environ: Mapping[str, str], settings: Iterable[str]) 
             )
 
 
-class Setting(NamedTuple):
-    """The text of a setting: where it is, and in which kind of source."""
-
-    place: str
-    text: str
-    origin: Origin
-
-
 def find_setting(sources: Sequence[Source], key: str) -> Setting | None:
     """Return a setting from the first source that has it; ``None`` without one."""
-    for source in sources:
-        if (found := source.find(key)) is not None:
-            return Setting(*found, source.origin)
-    return None
+    return next((found for source in sources if (found := source.find(key))), None)
 
 
 def parse_flag(text: str) -> bool:
