@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from deltactl.errors import UsageError
+from deltactl.option_names import option
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,6 +96,40 @@ execution_option = _field_of(Option, group=Group.EXECUTION)
 safety_option = _field_of(Option, group=Group.SAFETY)
 output_option = _field_of(Option, group=Group.OUTPUT)
 setting = _field_of(Option, is_settable=True, has_flag=False)
+
+
+def ensure_declared(options: Any) -> None:
+    """Refuse values outside of the limits and choices that a class declares for its fields.
+
+    Raises:
+        UsageError: naming the option.
+    """
+    kind: Any = type(options)
+    choices = _list_choices(kind)
+    for each in fields(options):
+        about: Option | None = each.metadata.get(METADATA)
+        value = getattr(options, each.name)
+        if about is None or value is None:
+            continue
+        name, least, most = option(each.name.removesuffix("_ms")), about.least, about.most
+        if each.name in choices and value not in choices[each.name]:
+            raise UsageError(f"{name} {value!r} is not one of: {', '.join(choices[each.name])}")
+        if least is not None and most is not None and not least <= value <= most:
+            raise UsageError(f"{name} must be between {least:g} and {most:g}")
+        if least is not None and not value >= least:
+            raise UsageError(f"{name} must {'be more than zero' if least else 'not be negative'}")
+
+
+@cache
+def _list_choices(kind: Any) -> dict[str, tuple[str, ...]]:
+    """Return the values of the fields whose type is a ``Literal``, perhaps or ``None``."""
+    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()}
+    return {
+        name: get_args(it)
+        for name, forms in hints.items()
+        for it in forms
+        if get_origin(it) is Literal
+    }
 
 
 def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:

@@ -129,7 +129,7 @@ class Declared:
     def limits(self) -> str:
         """Return the limits of a number; empty without any."""
         least, most = self.option.least, self.option.most
-        if least is None:
+        if least is None or self.kind not in (int, float):
             return ""
         return f"x>={least:g}" if most is None else f"{least:g}<=x<={most:g}"
 
@@ -154,8 +154,8 @@ class Declared:
             *reversed(self.names),
             help=about.help,
             metavar=about.metavar,
-            min=about.least,
-            max=about.most,
+            min=about.least if self.limits else None,
+            max=about.most if self.limits else None,
             count=about.is_counted,
             show_default=False,
         )

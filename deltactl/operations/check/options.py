@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Annotated, Final, Literal
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import execution_option, selection_option
+from deltactl.option_fields import ensure_declared, execution_option, selection_option
 
 
 class Depth(IntEnum):
@@ -116,6 +116,7 @@ class CheckOptions:
 
     def __post_init__(self) -> None:
         """Refuse values out of range and contradictory options."""
+        ensure_declared(self)
         if not 0 < self.sample <= 1:
             raise UsageError("the sample must be above 0% and at most 100%")
         if self.all_versions and self.version is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint.compat import Compat
 from deltactl.operations.thresholds import Need, need_of
-from deltactl.option_fields import execution_option, selection_option
+from deltactl.option_fields import ensure_declared, execution_option, selection_option
 from deltactl.option_names import option
 
 Kind: TypeAlias = Literal["auto", "classic", "v2"]
@@ -77,12 +77,9 @@ class CheckpointOptions:
         Raises:
             UsageError: the message has the option.
         """
-        if self.version is not None and self.version < 0:
-            raise UsageError(f"{option('version')} must not be negative")
+        ensure_declared(self)
         if self.sidecar_rows <= 0:
             raise UsageError("sidecar_rows must be more than zero")
-        if self.kind not in get_args(Kind):
-            raise UsageError(f"{option('kind')} {self.kind!r} is not auto, classic or v2")
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
             raise UsageError(
                 f"{option('cleanup_only')} cannot be combined with {option('cleanup')}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import REQUIRED, Pairs, safety_option, selection_option
+from deltactl.option_fields import REQUIRED, Pairs, ensure_declared, safety_option, selection_option
 from deltactl.option_names import option
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.units import TimestampMs
@@ -71,13 +71,12 @@ class CloneOptions:
         Raises:
             UsageError: naming the option.
         """
+        ensure_declared(self)
         if self.version is not None and self.timestamp_ms is not None:
             raise UsageError(
                 f"{option('version')} and {option('timestamp')} cannot be combined",
                 hint="Give one of them; `deltactl describe-history` lists the versions.",
             )
-        if self.version is not None and self.version < 0:
-            raise UsageError(f"{option('version')} must not be negative")
         if self.sync and not self.deep:
             raise UsageError(
                 f"{option('sync')} needs {option('deep')}: {option('sync')} keeps the files that "

@@ -8,7 +8,7 @@ from typing import Annotated
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.budget import Budget, to_budget
 from deltactl.operations.maintain.policy import ACTIONS, ActionName, to_actions
-from deltactl.option_fields import execution_option, selection_option
+from deltactl.option_fields import ensure_declared, execution_option, selection_option
 from deltactl.option_names import option
 from deltactl.units import SizeBytes
 
@@ -43,6 +43,7 @@ class MaintainOptions:
         flag="memory",
         default="half of the memory of the machine or cgroup",
         is_settable=True,
+        least=1,
     )
 
     def __post_init__(self) -> None:
@@ -51,6 +52,7 @@ class MaintainOptions:
         Raises:
             UsageError: naming the option.
         """
+        ensure_declared(self)
         if self.jobs < 1:
             raise UsageError(f"{option('jobs')} must be at least 1")
         if self.only is not None and not self.only:

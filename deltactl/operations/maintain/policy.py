@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import setting
+from deltactl.option_fields import ensure_declared, setting
 from deltactl.protocol.column_names import Columns
 from deltactl.units import Duration, SizeBytes
 
@@ -90,3 +90,11 @@ class MaintainPolicy:
     list_files: Literal["auto", "always", "never"] = setting(
         "auto", "Whether to list a table's files"
     )
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values.
+
+        Raises:
+            UsageError: naming the field.
+        """
+        ensure_declared(self)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from deltactl.errors import UsageError
 from deltactl.option_fields import (
     Pairs,
+    ensure_declared,
     execution_option,
     output_option,
     safety_option,
@@ -75,9 +76,7 @@ class ManifestOptions:
         Raises:
             UsageError: naming the option.
         """
-        for name, number in ((option("version"), self.version), (option("since"), self.since)):
-            if number is not None and number < 0:
-                raise UsageError(f"{name} must not be negative")
+        ensure_declared(self)
         if self.purge_first and self.version is not None:
             raise UsageError(
                 f"{option('purge_first')} and {option('version')} cannot be combined",

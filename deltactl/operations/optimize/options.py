@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, DEFAULT_TARGET
 from deltactl.operations.thresholds import Need, need_of
 from deltactl.option_fields import (
+    ensure_declared,
     execution_option,
     layout_option,
     safety_option,
@@ -116,6 +117,7 @@ class OptimizeOptions:
         "A cluster is a group of files that were sorted together in one run. If a cluster is "
         "smaller than SIZE, its files are sorted again, together with new files",
         flag="min-cluster-size",
+        least=0,
     )
     spill_dir: str | None = layout_option(
         None,
@@ -134,6 +136,7 @@ class OptimizeOptions:
         "Skip partitions whose newest file is younger than this age, e.g. 1h",
         metavar="AGE",
         is_settable=True,
+        least=0,
     )
     target_bytes: SizeBytes | None = execution_option(
         None,
@@ -143,6 +146,7 @@ class OptimizeOptions:
         is_settable=True,
         table_property="delta.targetFileSize",
         is_basic=True,
+        least=1,
     )
     min_file_bytes: SizeBytes | None = selection_option(
         None,
@@ -150,6 +154,7 @@ class OptimizeOptions:
         flag="min-file-size",
         default=f"{DEFAULT_MIN_SHARE:.0%} of target",
         is_settable=True,
+        least=0,
     )
     min_input_files: int = selection_option(
         2, "Merge files only in groups of at least this many files", least=1, is_settable=True
@@ -167,6 +172,7 @@ class OptimizeOptions:
         default="no limit",
         is_settable=True,
         is_basic=True,
+        least=0,
     )
     commit_every_ms: DurationMs = 10 * 60 * 1000
     commit_every_bytes: SizeBytes = 64 * GIB
@@ -176,6 +182,7 @@ class OptimizeOptions:
         flag="memory",
         default="half of the memory of the machine or cgroup",
         is_settable=True,
+        least=1,
     )
     codec: str | None = execution_option(
         None,
@@ -198,6 +205,7 @@ class OptimizeOptions:
         flag="min-row-group",
         default=format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES),
         is_settable=True,
+        least=1,
     )
     verify: Verification = safety_option(
         "counts",
@@ -222,30 +230,9 @@ class OptimizeOptions:
         Raises:
             UsageError: naming the option.
         """
-        for name, value in (
-            (option("target_bytes"), self.target_bytes),
-            (option("min_input_files"), self.min_input_files),
-            (option("commit_every"), self.commit_every_ms),
-            (option("commit_every"), self.commit_every_bytes),
-            (option("memory_bytes"), self.memory_bytes),
-            (option("min_row_group_bytes"), self.min_row_group_bytes),
-        ):
-            if value is not None and value <= 0:
-                raise UsageError(f"{name} must be more than zero")
-        for name, value in (
-            (option("min_file_bytes"), self.min_file_bytes),
-            (option("max_bytes"), self.max_bytes),
-            (option("skip_hot"), self.skip_hot_ms),
-            (option("min_cluster_bytes"), self.min_cluster_bytes),
-        ):
-            if value is not None and value < 0:
-                raise UsageError(f"{name} must not be negative")
-        if not 0 <= self.max_deleted_rows_ratio <= 1:
-            raise UsageError(f"{option('max_deleted_rows_ratio')} must be between 0 and 1")
-        if self.verify not in get_args(Verification):
-            raise UsageError(f"{option('verify')} {self.verify!r} is neither counts nor full")
-        if self.rewrite not in get_args(Rewrite):
-            raise UsageError(f"{option('rewrite')} {self.rewrite!r} is not auto, copy or encode")
+        ensure_declared(self)
+        if not (self.commit_every_ms > 0 and self.commit_every_bytes > 0):
+            raise UsageError(f"{option('commit_every')} must be more than zero")
         if self.rewrite != "auto" and self.min_row_group_bytes is not None:
             raise UsageError(
                 f"{option('min_row_group_bytes')} cannot be combined with "
@@ -293,10 +280,6 @@ class OptimizeOptions:
             raise UsageError(
                 f"{option('cluster_by')} and {option('zorder_by')} cannot be combined",
                 hint="Remove one of the two options.",
-            )
-        if self.layout is not None and self.layout not in get_args(Layout):
-            raise UsageError(
-                f"{option('layout')} {self.layout!r} is not tile, hilbert, zorder or linear"
             )
         if self.layout is not None and self.zorder_by is not None:
             raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import safety_option, selection_option
+from deltactl.option_fields import ensure_declared, safety_option, selection_option
 from deltactl.option_names import option
 from deltactl.units import TimestampMs
 
@@ -51,6 +51,7 @@ class RestoreOptions:
         Raises:
             UsageError: naming the option.
         """
+        ensure_declared(self)
         if (self.version is None) == (self.timestamp_ms is None):
             both = self.version is not None
             raise UsageError(
@@ -59,8 +60,6 @@ class RestoreOptions:
                 else f"restore needs {option('version')} or {option('timestamp')}",
                 hint="Give one of them; `deltactl describe-history` lists the versions.",
             )
-        if self.version is not None and self.version < 0:
-            raise UsageError(f"{option('version')} must not be negative")
         if self.where is not None and self.allow_protocol_downgrade:
             raise UsageError(
                 f"{option('where')} and {option('allow_protocol_downgrade')} cannot be combined",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need, need_of
-from deltactl.option_fields import output_option, safety_option, selection_option
+from deltactl.option_fields import ensure_declared, output_option, safety_option, selection_option
 from deltactl.option_names import option
 from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import DAY_MS, DurationMs, format_duration
@@ -30,6 +30,7 @@ class VacuumOptions:
         is_settable=True,
         table_property="delta.deletedFileRetentionDuration",
         is_basic=True,
+        least=0,
     )
     mode: Mode = selection_option(
         "auto",
@@ -126,16 +127,7 @@ class VacuumOptions:
         Raises:
             UsageError: naming the option.
         """
-        for name, value in (
-            (option("max_files"), self.max_files),
-            (option("keep_last"), self.keep_last),
-        ):
-            if value is not None and value <= 0:
-                raise UsageError(f"{name} must be more than zero")
-        if self.retain_ms is not None and self.retain_ms < 0:
-            raise UsageError(f"{option('retain')} must not be negative")
-        if not 0 <= self.max_orphan_fraction <= 1:
-            raise UsageError(f"{option('max_orphan_fraction')} must be between 0 and 1")
+        ensure_declared(self)
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
                 f"{option('inventory')} and {option('mode', 'lite')} cannot be combined: "

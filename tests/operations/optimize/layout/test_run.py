@@ -323,7 +323,7 @@ def test_delta_rs_reads_the_same_rows_after_a_layout(tmp_path: Path) -> None:
     [
         ({"cluster_by": "id", "zorder_by": "id"}, "cannot be combined"),
         ({"layout": "tile"}, "needs cluster_by"),
-        ({"cluster_by": "id", "layout": "spiral"}, "is not tile"),
+        ({"cluster_by": "id", "layout": "spiral"}, "is not one of: tile"),
         ({"cluster_by": "id", "purge": True}, "with purge"),
         ({"zorder_by": "id", "rewrite": "copy"}, "rewrite='copy'"),
         ({"full": True}, "full needs cluster_by"),
