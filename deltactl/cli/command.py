@@ -38,8 +38,7 @@ The context yields the tables in the order in which to run; it ends after the la
 
 def _missing_value(ctx: Any, name: str) -> UsageError:
     """Return the error for an option without its value: it says which values there are."""
-    known = {option.name: option for option in describe_command(ctx).options}
-    option = known.get(name.removeprefix("--"))
+    option = next((it for it in ctx.command.declared.values() if name in it.names), None)
     hint = f"See `{ctx.command_path} --help`."
     if option is not None:
         value = "|".join(option.choices) or option.placeholder
@@ -82,7 +81,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text: examples first, options by group."""
-        doc, is_all = describe_command(ctx), ctx.meta.get(ALL, False)
+        doc, is_all = describe_command(self), ctx.meta.get(ALL, False)
         write_help(doc, formatter, ctx.command_path, is_all=is_all)
 
     def invoke(self, ctx: Any) -> Any:  # Any: the type of this context is private to Typer

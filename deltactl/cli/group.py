@@ -49,7 +49,7 @@ class LazyGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text: the commands before the options."""
-        doc = describe_command(ctx)
+        doc = describe_command(self)
         commands = [(spec.name, spec.help) for spec in self.specs.values() if not spec.is_hidden]
         write_help(doc, formatter, PROGRAM, commands, is_all=ctx.meta.get(ALL, False))
 

@@ -71,11 +71,10 @@ class CommandDoc:
         return [(group, options) for group, options in by_group if options]
 
 
-def describe_command(ctx: Any) -> CommandDoc:
-    """Describe the command of a context."""
-    command = ctx.command
+def describe_command(command: Any) -> CommandDoc:
+    """Describe a command."""
     text, examples = split_examples(command.help or "")
-    arguments = (p for p in command.get_params(ctx) if isinstance(p, TyperArgument))
+    arguments = (p for p in command.params if isinstance(p, TyperArgument))
     options = (it for it in command.declared.values() if it.option.has_flag)
     return CommandDoc(
         name=command.name or "",

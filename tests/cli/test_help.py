@@ -19,8 +19,7 @@ from tests.conftest import REPOSITORY
 
 
 def doc_of(spec: CommandSpec) -> CommandDoc:
-    command: Any = load_command(spec)
-    return describe_command(command.make_context(spec.name, [], resilient_parsing=True))
+    return describe_command(load_command(spec))
 
 
 SHOWN = [spec for spec in COMMANDS if not spec.is_hidden]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from deltactl.cli.group import LazyGroup, load_command
 from deltactl.cli.help import CommandDoc, describe_command
-from deltactl.cli.parsing.argv import PROGRAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +20,5 @@ class ProgramDoc:
 def describe_program(group: LazyGroup) -> ProgramDoc:
     """Load and describe every command of the program that is not hidden."""
     shown = (spec for spec in group.specs.values() if not spec.is_hidden)
-    commands = [(spec.help, _describe(load_command(spec), spec.name)) for spec in shown]
-    return ProgramDoc(_describe(group, PROGRAM, name=""), commands)
-
-
-def _describe(command: Any, info_name: str, name: str | None = None) -> CommandDoc:
-    ctx = command.make_context(info_name, [], resilient_parsing=True)
-    before = command.name
-    if name is not None:
-        command.name = name
-    try:
-        return describe_command(ctx)
-    finally:
-        command.name = before
+    commands = [(spec.help, describe_command(load_command(spec))) for spec in shown]
+    return ProgramDoc(replace(describe_command(group), name=""), commands)
