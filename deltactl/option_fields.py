@@ -20,6 +20,7 @@ from typing import (
     ParamSpec,
     TypeAlias,
     TypeVar,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -104,32 +105,31 @@ def ensure_declared(options: Any) -> None:
     Raises:
         UsageError: naming the option.
     """
-    kind: Any = type(options)
-    choices = _list_choices(kind)
+    hints = _hints(cast("Any", type(options)))
     for each in fields(options):
         about: Option | None = each.metadata.get(METADATA)
         value = getattr(options, each.name)
         if about is None or value is None:
             continue
         name, least, most = option(each.name.removesuffix("_ms")), about.least, about.most
-        if each.name in choices and value not in choices[each.name]:
-            raise UsageError(f"{name} {value!r} is not one of: {', '.join(choices[each.name])}")
+        if choices := _list_choices(hints[each.name]):
+            wrong = {value} - {*choices} if isinstance(value, str) else {*value} - {*choices}
+            if wrong:
+                raise UsageError(f"{name} {min(wrong)!r} is not one of: {', '.join(choices)}")
         if least is not None and most is not None and not least <= value <= most:
             raise UsageError(f"{name} must be between {least:g} and {most:g}")
         if least is not None and not value >= least:
             raise UsageError(f"{name} must {'be more than zero' if least else 'not be negative'}")
 
 
-@cache
-def _list_choices(kind: Any) -> dict[str, tuple[str, ...]]:
-    """Return the values of the fields whose type is a ``Literal``, perhaps or ``None``."""
-    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()}
-    return {
-        name: get_args(it)
-        for name, forms in hints.items()
-        for it in forms
-        if get_origin(it) is Literal
-    }
+_hints = cache(get_type_hints)
+
+
+def _list_choices(hint: Any) -> tuple[str, ...]:
+    """Return the values of a ``Literal``, perhaps in a collection, perhaps or ``None``."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next((found for it in get_args(hint) if (found := _list_choices(it))), ())
 
 
 def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
