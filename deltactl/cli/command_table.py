@@ -36,8 +36,8 @@ class CommandSpec:
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 
-_COMMITS: Final = (LogStoreOptions, TimeLimit)
-_RUNS: Final = (EngineOptions, *_COMMITS)
+_COMMIT_OPTIONS: Final = (LogStoreOptions, TimeLimit)
+_TASK_OPTIONS: Final = (EngineOptions, *_COMMIT_OPTIONS)
 
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
@@ -45,32 +45,38 @@ COMMANDS: Final = (
     CommandSpec(
         "optimize",
         "Merge small files into larger ones",
-        (*_RUNS, FleetOptions, ReportOptions, LeaseOptions),
+        (*_TASK_OPTIONS, FleetOptions, ReportOptions, LeaseOptions),
     ),
     CommandSpec(
         "vacuum",
         "Remove files that no recent version of the table needs",
-        (*_RUNS, FleetOptions, ReportOptions, LeaseOptions),
+        (*_TASK_OPTIONS, FleetOptions, ReportOptions, LeaseOptions),
     ),
     CommandSpec(
         "checkpoint",
         "Write a checkpoint; clean up or repair the log",
-        (*_RUNS, FleetOptions, LeaseOptions),
+        (*_TASK_OPTIONS, FleetOptions, LeaseOptions),
     ),
     CommandSpec(
         "maintain",
         "Maintain many tables within a budget, best actions first",
-        (*_RUNS, FleetOptions, ReportOptions),
+        (*_TASK_OPTIONS, FleetOptions, ReportOptions),
     ),
-    CommandSpec("check", "Check whether log, files and statistics agree", (*_RUNS, FleetOptions)),
+    CommandSpec(
+        "check", "Check whether log, files and statistics agree", (*_TASK_OPTIONS, FleetOptions)
+    ),
     CommandSpec(
         "generate-manifest",
         "Write manifests for Athena, Trino, Hive, Redshift",
-        (*_COMMITS, FleetOptions, LeaseOptions),
+        (*_COMMIT_OPTIONS, FleetOptions, LeaseOptions),
     ),
-    CommandSpec("restore", "Restore an earlier version of a table, as a new version", _RUNS),
-    CommandSpec("clone", "Clone a table: copy its files, or only refer to them", _RUNS),
-    CommandSpec("convert", "Convert a directory of Parquet files to a table, in place", _RUNS),
+    CommandSpec(
+        "restore", "Restore an earlier version of a table, as a new version", _TASK_OPTIONS
+    ),
+    CommandSpec("clone", "Clone a table: copy its files, or only refer to them", _TASK_OPTIONS),
+    CommandSpec(
+        "convert", "Convert a directory of Parquet files to a table, in place", _TASK_OPTIONS
+    ),
     CommandSpec(
         "explain",
         "Explain an error code: causes, and what to do",
