@@ -40,7 +40,7 @@ def _vacuum(world: World, chance: random.Random) -> None:
     words = ["--yes", "--mode", chance.choice(("auto", "full", "full", "lite"))]
     words += ["--max-orphan-fraction", "1"] if chance.random() < 0.9 else []
     words += chance.choice(([], [], ["--quarantine"]))
-    kept = chance.choice((0, 0, 0, 2, 3))
+    kept = chance.choice((0, 0, 2, 3, 3))
     words += ["--keep-last", str(kept)] if kept else []
     before = _needed_by_last(world, place, kept)
     stored = _quarantine(world, place)

@@ -231,13 +231,13 @@ REVERTS = (
     Revert(
         "8: restore --ignore-missing keeps files that both versions have", _keep_missing_files, 33
     ),
-    Revert("8: --keep-last forgets change data", _forget_change_data),
+    Revert("8: --keep-last forgets change data", _forget_change_data, 43),
     Revert("8: convert reads deleted rows", _ignore_vectors),
     Revert("8: a refresh of manifests does not catch up", _refresh_own_partitions, 19),
     Revert("8: two links mean that a commit won", _count_links, 81),
     Revert("8: a sync that failed is not repeated", _sync_once, 163),
     Revert("8: what the kernel copied is not read back", _read_no_copies, 25),
-    Revert("8: a commit follows one without an in-commit timestamp", _build_on_any_time),
+    Revert("8: a commit follows one without an in-commit timestamp", _build_on_any_time, 28),
     Revert("9: a commit is not read again", _believe_commits, 7),
 )
 
