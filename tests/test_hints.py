@@ -39,10 +39,6 @@ def trees() -> dict[str, ast.Module]:
     }
 
 
-def is_hint_name(name: str) -> bool:
-    return name in ("hint", "how_to_give", "how_to_renew") or name.endswith("_HINT")
-
-
 def is_text(value: ast.expr) -> bool:
     match value:
         case ast.IfExp(body=part) | ast.BinOp(left=part):
@@ -137,7 +133,9 @@ def values_of(node: ast.AST) -> Iterator[ast.expr]:
         ):
             if name.endswith("_HINTS") and isinstance(value, ast.Dict):
                 yield from value.values
-            elif is_hint_name(name) and is_text(value):
+            elif (
+                name in ("hint", "how_to_give", "how_to_renew") or name.endswith("_HINT")
+            ) and is_text(value):
                 yield value
         case ast.Tuple(elts=[ast.Name(id=name), ast.Constant(value=str()) as value]):
             # A class of errors and its hint, in a table.

@@ -79,7 +79,7 @@ class Sandbox:
         if command == "echo $?":
             return f"{self.status}\n"
         command = self.place(command)
-        if _SHELL & set(_unquoted(command)):
+        if _SHELL & set(re.sub("'[^']*'|\\\"[^\\\"$`]*\\\"", "", command)):
             return self._run_shell(command)
         words = shlex.split(command)
         settings = [words.pop(0).split("=", 1) for _ in words if re.match(r"[A-Z_]+=", words[0])]
@@ -127,10 +127,6 @@ class Sandbox:
 
 def without_comment(line: str) -> str:
     return re.sub(r"\s# .*$", "", line).strip()
-
-
-def _unquoted(command: str) -> str:
-    return re.sub(r"'[^']*'|\"[^\"$`]*\"", "", command)
 
 
 def read_screen(text: str) -> list[Typed]:

@@ -88,13 +88,9 @@ def _new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
     return random_rows(chance, state.schema, number * 1000, count, state.pools)
 
 
-def _named(frame: DataFrame) -> str:
-    return ", ".join(map(SPARK_SQL.name, frame.columns))
-
-
 def _append(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
     rows, files = _new_rows(chance, number, state), chance.randint(1, 4)
-    columns = _named(_frame(spark, rows, files))
+    columns = ", ".join(map(SPARK_SQL.name, _frame(spark, rows, files).columns))
     spark.sql(f"INSERT INTO {table_name(state.path)} ({columns}) SELECT {columns} FROM {_VIEW}")
     return f"{rows.num_rows} rows in {files} parts"
 

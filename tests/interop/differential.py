@@ -81,12 +81,10 @@ def _single_adds(commit: list[tuple[str, Action]]) -> dict[str, Action]:
     found: dict[str, list[Action]] = {}
     for kind, action in commit:
         if kind == "add":
-            found.setdefault(_partition_key(action["partitionValues"]), []).append(action)
+            found.setdefault(json.dumps(action["partitionValues"], sort_keys=True), []).append(
+                action
+            )
     return {key: adds[0] for key, adds in found.items() if len(adds) == 1}
-
-
-def _partition_key(values: Mapping[str, str | None]) -> str:
-    return json.dumps(values, sort_keys=True)
 
 
 def _compare_adds(ours: Path, own: Action, theirs: Path, other: Action) -> Iterator[str]:

@@ -164,7 +164,10 @@ def test_a_table_without_columns_and_files_has_nothing_to_rewrite(tmp_path: Path
 
 def test_a_partition_column_is_not_in_the_schema(tmp_path: Path) -> None:
     make_schemaless(tmp_path, ABSENT, ("p",), later=True)
-    schema = {"type": "struct", "fields": [_field("id", "long")]}
+    schema = {
+        "type": "struct",
+        "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+    }
     replace_schema(tmp_path, 1, json.dumps(schema))
     table, before = open_table(tmp_path), data_files(tmp_path)
     for options in (OptimizeOptions(), PURGE):
@@ -179,10 +182,6 @@ def test_a_partition_column_is_not_in_the_schema(tmp_path: Path) -> None:
     assert vacuum_orphan(tmp_path) == 1
     assert codes(table.check(DEEP)) == {"SCHEMA_INVALID": 1}
     assert data_files(tmp_path) == before
-
-
-def _field(name: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
 @pytest.mark.parametrize("text", ["{", " ", "null", "[]", '"integer"', '{"type":"struct"}'])

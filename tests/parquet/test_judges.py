@@ -152,13 +152,9 @@ def test_delta_rs_reads_the_statistics(table: Path) -> None:
     assert nulls == {name: int(name in {"bo", "l", "st.x"}) for name in nulls}
 
 
-def open_schema(table: Path) -> pa.Schema:
-    return pq.read_schema(table / "a.parquet")
-
-
 def test_delta_rs_reads_the_rows(table: Path) -> None:
     read = pa.table(deltalake.DeltaTable(str(table)).to_pyarrow_table())
-    written = pa.Table.from_pylist(ROWS, open_schema(table))
+    written = pa.Table.from_pylist(ROWS, pq.read_schema(table / "a.parquet"))
     assert repr(read.cast(written.schema).to_pylist()) == repr(written.to_pylist())
 
 

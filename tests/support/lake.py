@@ -96,7 +96,9 @@ def _build(root: Path, kind: str, chance: random.Random) -> LakeTable:
         writer.append(parts, least, most, is_now=kind == "hot")
     if kind == "deletes":
         builder.remove(*chance.sample(writer.paths, 4))
-        live = next(path for path in writer.paths if _is_live(builder, path))
+        live = next(
+            path for path in writer.paths if any((path == live for live, _ in builder.state.files))
+        )
         builder.delete_rows(live, [0])
     if kind != "hot":
         _age(root, 30)
@@ -104,10 +106,6 @@ def _build(root: Path, kind: str, chance: random.Random) -> LakeTable:
         (root / commit_path(2)).unlink()
     rows = builder.rows()
     return LakeTable(root.name, kind, digest_rows(rows), sum_rows(rows))
-
-
-def _is_live(builder: TableBuilder, path: str) -> bool:
-    return any(path == live for live, _ in builder.state.files)
 
 
 class _Writer:

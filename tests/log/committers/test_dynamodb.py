@@ -121,12 +121,8 @@ def test_a_fault_at_every_store_call(action: str, when: str, entries: MemoryEntr
         fault = Fault(at, action, when)  # type: ignore[arg-type]
         faulty = FaultyStore(inner, fault)
         _try_and_check(DynamoDb(faulty, entries, SystemClock()), inner, entries, version)
-        if not _was_hit(faulty, fault):
+        if not (len(faulty.calls) >= fault.at):
             return
-
-
-def _was_hit(store: FaultyStore, fault: Fault) -> bool:
-    return len(store.calls) >= fault.at
 
 
 def _try_and_check(store: DynamoDb, inner: Store, entries: MemoryEntries, version: int) -> None:

@@ -146,14 +146,10 @@ def test_an_earlier_version(deep: bool) -> None:
     for options in choices:
         target = new_target()
         report = clone(builder.store, target, deep=deep, **options)
-        assert ids(target) == builder_ids(builder, report.plan.version)
+        assert ids(target) == sorted(row["id"] for row in builder.rows(report.plan.version))
     assert report.plan.version == 2
     with pytest.raises(VersionNotFoundError, match="it has versions 0 to 3"):
         clone(builder.store, new_target(), deep=deep, version=4)
-
-
-def builder_ids(builder: TableBuilder, version: int) -> list[int]:
-    return sorted(row["id"] for row in builder.rows(version))
 
 
 @pytest.mark.parametrize("features", sorted(FEATURES))
