@@ -20,14 +20,9 @@ from tests.support.spark_cluster import cluster, cluster_address, cluster_folder
 
 # For all tests of a process, wherever they are: where they are imported, there they are again.
 __all__ = [
-    "cluster",
-    "cluster_address",
-    "cluster_folder",
-    "delta_spark",
-    "object_servers",
-    "root",
+    "cluster", "cluster_address", "cluster_folder", "delta_spark", "object_servers", "root",
     "server",
-]
+]  # fmt: skip
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -156,24 +156,15 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "text",
     [
-        b"",
-        b"\n\n",
-        b'{"add":{"path":"x.parq',
-        b"\x00\x01\x02",
-        b"\xff\xfe{}",
-        b"[]\n",
-        b'"add"\n',
-        b"7\n",
-        b'{"add":7}\n',
-        b'{"add":{"size":1}}\n',
+        b"", b"\n\n", b'{"add":{"path":"x.parq', b"\x00\x01\x02", b"\xff\xfe{}", b"[]\n",
+        b'"add"\n', b"7\n", b'{"add":7}\n', b'{"add":{"size":1}}\n',
         b'{"add":{"path":7,"size":"big"}}\n',
         b'{"add":{"path":"x","size":1e30,"partitionValues":{}}}\n',
         b'{"add":{"path":"x","size":99999999999999999999,"partitionValues":{}}}\n',
         b'{"add":{"path":"%ff","size":1,"partitionValues":{}}}\n',
         b'{"add":{"path":"x","size":1,"partitionValues":{"p":"\\ud800"}}}\n',
         b'{"add":{"path":"\\udc00","size":1,"partitionValues":{}}}\n',
-        b'{"metaData":{}}\n',
-        b'{"metaData":{"schemaString":"{"}}\n',
+        b'{"metaData":{}}\n', b'{"metaData":{"schemaString":"{"}}\n',
         b'{"metaData":{"schemaString":"7","partitionColumns":[]}}\n',
         b'{"metaData":{"id":"x","schemaString":"{}","configuration":[1]}}\n',
         b'{"protocol":{}}\n',
@@ -182,15 +173,14 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
         b'{"txn":{"version":"x"}}\n',
         b'{"txn":{"appId":"x","version":99999999999999999999}}\n',
         b'{"metaData":{"id":"x","createdTime":99999999999999999999}}\n',
-        b'{"domainMetadata":{}}\n',
-        b'{"domainMetadata":[]}\n',
+        b'{"domainMetadata":{}}\n', b'{"domainMetadata":[]}\n',
         b'{"add":{"path":"x","partitionValues":[],"size":1}}\n',
         b'{"add":{"path":"x","partitionValues":{"p":{"q":1}},"tags":7,"size":1}}\n',
         b'{"txn":' + b"[" * 5000 + b"]" * 5000 + b"}\n",
         b'{"metaData":{"configuration":' + b"[" * 5000 + b"]" * 5000 + b"}}\n",
     ],
     ids=range(32),
-)
+)  # fmt: skip
 def test_a_broken_commit_is_named(place: Path, deltactl: Cli, text: bytes) -> None:
     builder = build(place / "t")
     builder.store.put(commit_path(2), text)
@@ -306,18 +296,13 @@ def test_a_broken_data_file_is_named_and_nothing_lost(
 @pytest.mark.parametrize(
     "stats",
     [
-        '{"numRecords":-5}',
-        '{"numRecords":99999999999999999999999}',
-        '{"numRecords":"many"}',
+        '{"numRecords":-5}', '{"numRecords":99999999999999999999999}', '{"numRecords":"many"}',
         '{"numRecords":1e308,"minValues":7,"maxValues":[],"nullCount":"x"}',
-        '{"numRecords":null}',
-        "[1,2",
-        "",
-        "\x00",
+        '{"numRecords":null}', "[1,2", "", "\x00",
         "[" * 20000,
         '{"numRecords":3,"minValues":{"id":"\\ud800"}}',
     ],
-)
+)  # fmt: skip
 def test_absurd_statistics_change_nothing(place: Path, deltactl: Cli, stats: str) -> None:
     builder = TableBuilder(
         LocalStore(str(place / "t")), [Column("id")], features=["deletionVectors"]
@@ -455,18 +440,12 @@ def test_printed_commands_are_quoted_for_the_shell(place: Path, deltactl: Cli) -
 
 ODD_NAMES = (
     "with space",
-    "per%20cent%",
-    "ha#sh?x=1",
+    "per%20cent%", "ha#sh?x=1",
     "üñí 日本語 🎉",
     "new\nline",
     "tab\tand \x1b[31mred",
-    "quote'\"`$(x)",
-    "-dash",
-    "a+b&c",
-    "[markup]",
-    "back\\slash",
-    "colon:in",
-)
+    "quote'\"`$(x)", "-dash", "a+b&c", "[markup]", "back\\slash", "colon:in",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
@@ -508,15 +487,10 @@ def test_odd_partition_values(place: Path, deltactl: Cli, value: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "../../outside/precious.parquet",
-        "%2E%2E/%2E%2E/outside/precious.parquet",
-        "a/../../../outside/precious.parquet",
-        "..",
-        "",
-        "/",
-        "x/\x00y",
+        "../../outside/precious.parquet", "%2E%2E/%2E%2E/outside/precious.parquet",
+        "a/../../../outside/precious.parquet", "..", "", "/", "x/\x00y",
     ],
-)
+)  # fmt: skip
 def test_paths_out_of_the_root_are_refused(place: Path, deltactl: Cli, path: str) -> None:
     builder = build(place / "t")
     add = builder.find(next(iter(builder.data)))

@@ -27,13 +27,8 @@ def pages() -> dict[str, str]:
 def test_every_page_is_in_the_navigation_once(pages: dict[str, str]) -> None:
     sections = build_navigation(pages)
     assert [next(iter(section)) for section in sections] == [
-        "Start",
-        "Everyday",
-        "Incident",
-        "Automate",
-        "Reference",
-        "Understand",
-    ]
+        "Start", "Everyday", "Incident", "Automate", "Reference", "Understand",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="vacuum\\.md"):
         build_navigation({name: text for name, text in pages.items() if name != "vacuum.md"})
 

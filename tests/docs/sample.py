@@ -237,20 +237,9 @@ def fresh(root: Path) -> None:
 
 
 _SETUPS = (
-    bad_job,
-    fresh,
-    landing,
-    half_a_copy,
-    incoming,
-    landing_of_hours,
-    late_file,
-    lost_clone,
-    lost_commit,
-    lost_file,
-    old_copy,
-    settings,
-    unknown_feature,
-)
+    bad_job, fresh, landing, half_a_copy, incoming, landing_of_hours, late_file, lost_clone,
+    lost_commit, lost_file, old_copy, settings, unknown_feature,
+)  # fmt: skip
 SETUPS: Final[dict[str, Callable[[Path], None]]] = {
     function.__name__.replace("_", " "): function for function in _SETUPS
 }

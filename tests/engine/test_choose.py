@@ -31,17 +31,12 @@ NOWHERE = {"PATH": "/nonexistent"}
         ("auto", SparkFacts(), GIB - 1, "local", "input below 1 GiB, no cluster configured"),
         ("auto", SparkFacts(), GIB, "spark", "input of 1 GiB reaches the threshold of 1 GiB"),
         ("auto", SparkFacts("started by spark-submit"), 0, "spark", "started by spark-submit"),
-        (
-            "auto",
-            SparkFacts(None, "no Java"),
-            0,
-            "local",
-            "input below 1 GiB, no cluster configured",
-        ),
+        ("auto", SparkFacts(None, "no Java"), 0, "local",
+            "input below 1 GiB, no cluster configured"),
         ("auto", SparkFacts(None, "no Java"), GIB, "local", "Spark cannot run: no Java"),
         ("auto", SparkFacts("--master yarn", "no Java"), 0, "local", "Spark cannot run: no Java"),
     ],
-)
+)  # fmt: skip
 def test_the_engine_is_chosen_by_wish_size_and_what_can_run(
     wish: str, facts: SparkFacts, size: int, name: str, reason: str
 ) -> None:

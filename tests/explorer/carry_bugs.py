@@ -73,34 +73,14 @@ def _keep_vectors_of_lost_attempts() -> AbstractContextManager[object]:
 
 
 CARRY_BUGS: Sequence[Bug] = (
-    Bug(
-        "output positions that count rows deleted before the run",
-        _forget_the_vector_read,
-        "optimize with vectors against deletion vector",
-        "ConsistentRead",
-    ),
-    Bug(
-        "output positions of the second input off by one",
-        _start_a_row_late,
-        "optimize with vectors against deletion vector of the next file",
-        "ConsistentRead",
-    ),
-    Bug(
-        "deletion vector of an earlier commit lost on the second retry",
-        _forget_earlier_vectors,
-        "optimize with vectors against two winners",
-        "ConsistentRead",
-    ),
-    Bug(
-        "input removed with its old deletion vector",
-        _remove_old_identities,
-        "optimize with vectors against deletion vector of the next file",
-        "ConsistentRead",
-    ),
-    Bug(
-        "deletion vector of a failed attempt not removed",
-        _keep_vectors_of_lost_attempts,
-        "optimize with vectors against two winners",
-        "no program leaves files behind",
-    ),
-)
+    Bug("output positions that count rows deleted before the run", _forget_the_vector_read,
+        "optimize with vectors against deletion vector", "ConsistentRead"),
+    Bug("output positions of the second input off by one", _start_a_row_late,
+        "optimize with vectors against deletion vector of the next file", "ConsistentRead"),
+    Bug("deletion vector of an earlier commit lost on the second retry", _forget_earlier_vectors,
+        "optimize with vectors against two winners", "ConsistentRead"),
+    Bug("input removed with its old deletion vector", _remove_old_identities,
+        "optimize with vectors against deletion vector of the next file", "ConsistentRead"),
+    Bug("deletion vector of a failed attempt not removed", _keep_vectors_of_lost_attempts,
+        "optimize with vectors against two winners", "no program leaves files behind"),
+)  # fmt: skip

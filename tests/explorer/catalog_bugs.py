@@ -82,46 +82,17 @@ def _look_in_the_log_first() -> AbstractContextManager[object]:
 
 
 CATALOG_BUGS: Sequence[Bug] = (
-    Bug(
-        "a version ratified twice",
-        _ratify_without_a_condition,
-        "append against append",
-        "one winner per version",
-        model="staged",
-    ),
-    Bug(
-        "a commit published before it is ratified",
-        _publish_first,
-        "append against append",
-        "only ratified commits are published",
-        model="staged",
-    ),
-    Bug(
-        "a commit marked as published before its file exists",
-        _mark_first,
-        "append against append",
-        "items agree with the files",
-        model="staged",
-    ),
-    Bug(
-        "the tail read after the listing",
-        _list_first,
-        "optimize against append",
-        "no false alarm",
-        model="staged",
-    ),
-    Bug(
-        "a checkpoint of a version that is not published",
-        _ignore_publication,
-        "checkpoint and cleanup against publication",
-        "a checkpoint is of a published version",
-        model="staged",
-    ),
-    Bug(
-        "the published name of a commit looked up before the staged one",
-        _look_in_the_log_first,
-        "optimize against publication",
-        "no false alarm",
-        model="staged",
-    ),
-)
+    Bug("a version ratified twice", _ratify_without_a_condition, "append against append",
+        "one winner per version", model="staged"),
+    Bug("a commit published before it is ratified", _publish_first, "append against append",
+        "only ratified commits are published", model="staged"),
+    Bug("a commit marked as published before its file exists", _mark_first, "append against append",
+        "items agree with the files", model="staged"),
+    Bug("the tail read after the listing", _list_first, "optimize against append", "no false alarm",
+        model="staged"),
+    Bug("a checkpoint of a version that is not published", _ignore_publication,
+        "checkpoint and cleanup against publication", "a checkpoint is of a published version",
+        model="staged"),
+    Bug("the published name of a commit looked up before the staged one", _look_in_the_log_first,
+        "optimize against publication", "no false alarm", model="staged"),
+)  # fmt: skip

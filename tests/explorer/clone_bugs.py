@@ -27,16 +27,8 @@ def _look_for_no_vacuum() -> AbstractContextManager[object]:
 
 
 CLONE_BUGS: Sequence[Bug] = (
-    Bug(
-        "a clone recorded after its commit",
-        _note_last,
-        "shallow clone against vacuum full",
-        "a shallow clone keeps its files",
-    ),
-    Bug(
-        "a clone that does not check for a running vacuum",
-        _look_for_no_vacuum,
-        "shallow clone against vacuum full",
-        "a shallow clone keeps its files",
-    ),
-)
+    Bug("a clone recorded after its commit", _note_last, "shallow clone against vacuum full",
+        "a shallow clone keeps its files"),
+    Bug("a clone that does not check for a running vacuum", _look_for_no_vacuum,
+        "shallow clone against vacuum full", "a shallow clone keeps its files"),
+)  # fmt: skip

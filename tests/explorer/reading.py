@@ -208,15 +208,9 @@ def commit_info(version: Version) -> Action:
 
 
 _KEPT_OF_FILES = (
-    "path",
-    "partitionValues",
-    "size",
-    "modificationTime",
-    "deletionVector",
-    "baseRowId",
-    "defaultRowCommitVersion",
-    "tags",
-)
+    "path", "partitionValues", "size", "modificationTime", "deletionVector", "baseRowId",
+    "defaultRowCommitVersion", "tags",
+)  # fmt: skip
 _KEPT_OF_METADATA = ("id", "name", "schemaString", "partitionColumns", "configuration")
 
 

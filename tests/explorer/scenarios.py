@@ -335,29 +335,16 @@ PAIRS: Sequence[Scenario] = (
 )
 
 TRIPLES: Sequence[Scenario] = (
-    Scenario(
-        "optimize, append and delete of the same file",
-        small_files,
-        (OPTIMIZE, APPEND, _delete("second")),
-    ),
-    Scenario(
-        "optimize, deletion vector and vacuum",
-        small_files,
-        (OPTIMIZE, _delete_row("first"), FULL),
-        shared_data=True,
-    ),
-    Scenario(
-        "optimize with vectors against two winners",
-        _with_vectors,
-        (OPTIMIZE, _delete_row("first"), _delete_row("second")),
-    ),
+    Scenario("optimize, append and delete of the same file", small_files,
+        (OPTIMIZE, APPEND, _delete("second"))),
+    Scenario("optimize, deletion vector and vacuum", small_files,
+        (OPTIMIZE, _delete_row("first"), FULL), shared_data=True),
+    Scenario("optimize with vectors against two winners", _with_vectors,
+        (OPTIMIZE, _delete_row("first"), _delete_row("second"))),
     Scenario("optimize, append and checkpoint", long_log, (OPTIMIZE, APPEND, CHECKPOINT)),
-    Scenario(
-        "append, append and optimize",
-        small_files,
-        (APPEND, _fixed(lambda: writers.append(2)), OPTIMIZE),
-    ),
-)
+    Scenario("append, append and optimize", small_files,
+        (APPEND, _fixed(lambda: writers.append(2)), OPTIMIZE)),
+)  # fmt: skip
 
 
 def with_reader(scenario: Scenario) -> Scenario:

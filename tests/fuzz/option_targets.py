@@ -101,17 +101,10 @@ _FIELDS = tuple(
 @cache
 def _partition_values() -> pa.Array:
     rows = [
-        [
-            ("p", "a"),
-            ("n", "7"),
-            ("d", "2024-01-31"),
-            ("t", "2024-01-31 12:00:00"),
-            ("x", "NaN"),
-            ("q", "1.25"),
-            ("b", "true"),
-        ],
+        [("p", "a"), ("n", "7"), ("d", "2024-01-31"), ("t", "2024-01-31 12:00:00"), ("x", "NaN"),
+            ("q", "1.25"), ("b", "true")],
         [(field.name, None) for field in _FIELDS],
-    ]
+    ]  # fmt: skip
     return pa.array(rows, pa.map_(pa.string(), pa.string()))
 
 
@@ -130,29 +123,12 @@ _PREDICATES = (
     "q <=> 1.25 AND b != true",
 )
 _SQL = (
-    "AND",
-    "OR",
-    "NOT",
-    "LIKE",
-    "IN",
-    "BETWEEN",
+    "AND", "OR", "NOT", "LIKE", "IN", "BETWEEN",
     "IS NULL",
-    "<=>",
-    "CAST(",
+    "<=>", "CAST(",
     "DATE '",
-    "\\'",
-    "1e999",
-    "--",
-    "/*",
-    "`",
-    "CASE",
-    "X'",
-    "INTERVAL",
-    "::",
-    "ESCAPE",
-    "RLIKE",
-    "EXISTS(",
-)
+    "\\'", "1e999", "--", "/*", "`", "CASE", "X'", "INTERVAL", "::", "ESCAPE", "RLIKE", "EXISTS(",
+)  # fmt: skip
 
 # -- configuration ------------------------------------------------------------------------------
 
@@ -366,66 +342,22 @@ def _answers() -> list[bytes]:
 
 
 TARGETS = (
-    Target(
-        "units",
-        run_units,
-        lambda: [text.encode() for text in _TEXTS],
-        1_200_000,
-        "text",
-        ("interval", "days", "h", "PT", "ms", "GiB", "+02:00", "1e9", "month"),
-        256,
-    ),
-    Target(
-        "predicate",
-        run_predicate,
-        lambda: [text.encode() for text in _PREDICATES],
-        100_000,
-        "text",
-        _SQL,
-        1024,
-    ),
-    Target(
-        "config",
-        run_config,
-        lambda: [_TOML],
-        100_000,
-        "text",
-        ("[profiles.", "tables = [", '"""', "'''", "[[", "0x", "2024-01-31", "engine", "{"),
-        1024,
-    ),
-    Target(
-        "inventory-csv",
-        run_inventory_csv,
-        _csvs,
-        100_000,
-        "text",
-        ("bucket", "key", "isDir", "path", '"', "%2F", "true", "memory://fuzz/t/"),
-        by_arrow=True,
-    ),
-    Target(
-        "inventory-parquet",
-        run_inventory_parquet,
-        lambda: _parquet(_listing()),
-        100_000,
-        "parquet",
-        max_length=16384,
-        by_arrow=True,
-    ),
-    Target(
-        "inventory-orc", run_inventory_orc, _orcs, 100_000, "bytes", max_length=16384, by_arrow=True
-    ),
-    Target(
-        "inventory-manifest",
-        run_inventory_manifest,
-        _manifests,
-        150_000,
-        "json",
-        ("fileSchema", "files", "key", "report_shards_file_names", ".."),
-        by_arrow=True,
-    ),
+    Target("units", run_units, lambda: [text.encode() for text in _TEXTS], 1_200_000, "text",
+        ("interval", "days", "h", "PT", "ms", "GiB", "+02:00", "1e9", "month"), 256),
+    Target("predicate", run_predicate, lambda: [text.encode() for text in _PREDICATES], 100_000,
+        "text", _SQL, 1024),
+    Target("config", run_config, lambda: [_TOML], 100_000, "text",
+        ("[profiles.", "tables = [", '"""', "'''", "[[", "0x", "2024-01-31", "engine", "{"), 1024),
+    Target("inventory-csv", run_inventory_csv, _csvs, 100_000, "text",
+        ("bucket", "key", "isDir", "path", '"', "%2F", "true", "memory://fuzz/t/"), by_arrow=True),
+    Target("inventory-parquet", run_inventory_parquet, lambda: _parquet(_listing()), 100_000,
+        "parquet", max_length=16384, by_arrow=True),
+    Target("inventory-orc", run_inventory_orc, _orcs, 100_000, "bytes", max_length=16384,
+        by_arrow=True),
+    Target("inventory-manifest", run_inventory_manifest, _manifests, 150_000, "json",
+        ("fileSchema", "files", "key", "report_shards_file_names", ".."), by_arrow=True),
     Target("thrift", run_thrift, _answers, 500_000, "bytes"),
     Target("footer", run_footer, _data_files, 100_000, "parquet", max_length=16384, by_arrow=True),
-    Target(
-        "splice", run_splice, _spliced_files, 100_000, "parquet", max_length=16384, by_arrow=True
-    ),
-)
+    Target("splice", run_splice, _spliced_files, 100_000, "parquet", max_length=16384,
+        by_arrow=True),
+)  # fmt: skip

@@ -105,34 +105,16 @@ _OF_SPARK: Final = (
 )
 
 _TYPES: Final = (
-    "BIGINT",
-    "INT",
-    "SMALLINT",
-    "TINYINT",
-    "DOUBLE",
-    "FLOAT",
-    "STRING",
-    "STRING",
-    "BOOLEAN",
-    "DATE",
-    "TIMESTAMP",
-    "DECIMAL(10,2)",
-    "DECIMAL(30,5)",
-    "BINARY",
+    "BIGINT", "INT", "SMALLINT", "TINYINT", "DOUBLE", "FLOAT", "STRING", "STRING", "BOOLEAN",
+    "DATE", "TIMESTAMP", "DECIMAL(10,2)", "DECIMAL(30,5)", "BINARY",
     "STRUCT<a: INT, b: STRING>",
     "ARRAY<INT>",
     "MAP<STRING, INT>",
     "TIMESTAMP_NTZ",
-)
+)  # fmt: skip
 _PARTITION_TYPES: Final = (
-    "STRING",
-    "STRING",
-    "INT",
-    "DATE",
-    "BOOLEAN",
-    "DECIMAL(10,2)",
-    "TIMESTAMP",
-)
+    "STRING", "STRING", "INT", "DATE", "BOOLEAN", "DECIMAL(10,2)", "TIMESTAMP",
+)  # fmt: skip
 _NAMES: Final = (
     *("v", "näme", "Upper", "select", "p%q", "1st", "#h", "a:b", "a/b", "日", "a-b", "x+y"),
 )

@@ -99,17 +99,11 @@ ODD = {
     "a mode with spaces": (mapped(" name ", WHOLE), UnsupportedFeatureError, "mode is ' name '"),
     "an unknown mode": (mapped("bogus", WHOLE), UnsupportedFeatureError, "mode is 'bogus'"),
     "an empty mode": (mapped("", WHOLE), UnsupportedFeatureError, "mode is ''"),
-    "a partition column in another case": (
-        Written(partition_columns=["V"], partition_key="V"),
-        SafetyError,
-        "lacks the partition column 'V'",
-    ),
-    "partition values in another case": (
-        Written(partition_columns=["v"], partition_key="V"),
-        SafetyError,
-        "the key 'V', which is not a partition column",
-    ),
-}
+    "a partition column in another case": (Written(partition_columns=["V"], partition_key="V"),
+        SafetyError, "lacks the partition column 'V'"),
+    "partition values in another case": (Written(partition_columns=["v"], partition_key="V"),
+        SafetyError, "the key 'V', which is not a partition column"),
+}  # fmt: skip
 
 
 def list_files(root: Path) -> set[str]:

@@ -21,17 +21,10 @@ pytestmark = pytest.mark.thorough
 
 # Texts of the same two files, and two that are others.
 TEXTS = (
-    "p=é/a.parquet",
-    "p=%C3%A9/a.parquet",
-    "p=%c3%a9/a.parquet",
-    "p=%C3%A9/%61.parquet",
-    "./p=é/a.parquet",
-    "p=é//a.parquet",
-    "p=é/./a.parquet",
-    "p=%C3%A9/b%20c.parquet",
-    "p=é/b%20c.parquet",
-    "p=x/a.parquet",
-)
+    "p=é/a.parquet", "p=%C3%A9/a.parquet", "p=%c3%a9/a.parquet", "p=%C3%A9/%61.parquet",
+    "./p=é/a.parquet", "p=é//a.parquet", "p=é/./a.parquet", "p=%C3%A9/b%20c.parquet",
+    "p=é/b%20c.parquet", "p=x/a.parquet",
+)  # fmt: skip
 
 
 Writer = Literal["deltactl", "delta-rs"]

@@ -77,24 +77,16 @@ def test_the_example_of_the_protocol_text_is_no_valid_vector() -> None:
 @pytest.mark.parametrize(
     ("dv", "file_name", "expected_id"),
     [
-        (
-            DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6),
+        (DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6),
             "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin",
-            "uab^-aqEH.-t@S}K{vb[*k^@4",
-        ),
-        (
-            SMALL,
-            "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin",
-            "uvBn[lx{q8@P<9BNH/isA@1",
-        ),
-        (
-            DeletionVector("p", "s3://b/a%20b/deletion_vector_1.bin", None, 40, 6),
-            "s3://b/a b/deletion_vector_1.bin",
-            "ps3://b/a%20b/deletion_vector_1.bin",
-        ),
+            "uab^-aqEH.-t@S}K{vb[*k^@4"),
+        (SMALL, "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin",
+            "uvBn[lx{q8@P<9BNH/isA@1"),
+        (DeletionVector("p", "s3://b/a%20b/deletion_vector_1.bin", None, 40, 6),
+            "s3://b/a b/deletion_vector_1.bin", "ps3://b/a%20b/deletion_vector_1.bin"),
         (INLINE, None, f"i{INLINE_TEXT}"),
     ],
-)
+)  # fmt: skip
 def test_descriptors_name_their_file_and_themselves(
     dv: DeletionVector, file_name: str | None, expected_id: str
 ) -> None:

@@ -29,26 +29,17 @@ UNIQUE_ID = "80a083e8-7026-4e79-81be-64bd76c43a11"
     [
         (f"{V7}.json", CommitFile(7)),
         (f"{V7}.crc", ChecksumFile(7)),
-        (
-            f"{V7}.checkpoint.parquet",
-            CheckpointFile(7, "classic", None, None, None, "parquet"),
-        ),
-        (
-            f"{V7}.checkpoint.0000000002.0000000003.parquet",
-            CheckpointFile(7, "multipart", 2, 3, None, "parquet"),
-        ),
-        (
-            f"{V7}.checkpoint.{UNIQUE_ID}.json",
-            CheckpointFile(7, "uuid", None, None, UNIQUE_ID, "json"),
-        ),
-        (
-            f"{V7}.checkpoint.{UNIQUE_ID}.parquet",
-            CheckpointFile(7, "uuid", None, None, UNIQUE_ID, "parquet"),
-        ),
+        (f"{V7}.checkpoint.parquet", CheckpointFile(7, "classic", None, None, None, "parquet")),
+        (f"{V7}.checkpoint.0000000002.0000000003.parquet",
+            CheckpointFile(7, "multipart", 2, 3, None, "parquet")),
+        (f"{V7}.checkpoint.{UNIQUE_ID}.json",
+            CheckpointFile(7, "uuid", None, None, UNIQUE_ID, "json")),
+        (f"{V7}.checkpoint.{UNIQUE_ID}.parquet",
+            CheckpointFile(7, "uuid", None, None, UNIQUE_ID, "parquet")),
         (f"{V7}.00000000000000000009.compacted.json", CompactedFile(7, 9)),
         ("09223372036854775807.json", CommitFile(2**63 - 1)),
     ],
-)
+)  # fmt: skip
 def test_each_kind_is_recognized(name: str, file: LogFile) -> None:
     assert parse_log_name(name) == file
 
@@ -56,9 +47,7 @@ def test_each_kind_is_recognized(name: str, file: LogFile) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "_last_checkpoint",
-        "_sidecars",
+        "", "_last_checkpoint", "_sidecars",
         f".{V7}.json.crc",
         f".{V7}.json.80a083e8.tmp",
         f"{V7}.json.tmp",
@@ -74,14 +63,10 @@ def test_each_kind_is_recognized(name: str, file: LogFile) -> None:
         f"{V7}.99999999999999999999.compacted.json",
         "7.json",
         f"0{V7}.json",
-        "09223372036854775808.json",
-        "99999999999999999999.json",
-        "99999999999999999999.crc",
-        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٧.json",
-        "²0000000000000000000.json",
-        "-0000000000000000007.json",
+        "09223372036854775808.json", "99999999999999999999.json", "99999999999999999999.crc",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٧.json", "²0000000000000000000.json", "-0000000000000000007.json",
     ],
-)
+)  # fmt: skip
 def test_other_names_are_ignored(name: str) -> None:
     assert parse_log_name(name) is None
 

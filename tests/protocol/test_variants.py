@@ -516,48 +516,30 @@ INT8 = b"\x0c\x01"
         ("int8", {"value": INT8, "typed_value": 1}, "both value and typed_value"),
         (["int8"], {"value": b"\x02\0\0", "typed_value": []}, "both value and typed_value"),
         (["int8"], {"value": None, "typed_value": [ONE | {"value": b"\0"}]}, "both value"),
-        (
-            ["int8"],
-            {"value": b"\x03\0\0", "typed_value": None},
-            "must be in the field 'typed_value'",
-        ),
-        (
-            {"a": "int8"},
-            {"value": b"\x02\0\0", "typed_value": None},
-            "must be in the field 'typed_value'",
-        ),
+        (["int8"], {"value": b"\x03\0\0", "typed_value": None},
+            "must be in the field 'typed_value'"),
+        ({"a": "int8"}, {"value": b"\x02\0\0", "typed_value": None},
+            "must be in the field 'typed_value'"),
         ({"a": "int8"}, {"value": INT8, "typed_value": {"a": ONE}}, "its value is not an object"),
         ({"a": "int8"}, {"value": b"\x02\1\0\0\1\0", "typed_value": {"a": ONE}}, "field twice"),
-        (
-            {"a": "int8"},
-            {"value": b"\x02\1\0\0\1\0", "typed_value": {"a": dict.fromkeys(ONE)}},
-            "field twice",
-        ),
-        (
-            {"a": "int8"},
-            {"value": b"\x02\2\1\1\0\1\2\0\0", "typed_value": {"a": ONE}},
-            "field twice",
-        ),
-        (
-            {"z": "int8"},
-            {"value": None, "typed_value": {"z": ONE}},
-            "not in the variant's metadata",
-        ),
+        ({"a": "int8"}, {"value": b"\x02\1\0\0\1\0", "typed_value": {"a": dict.fromkeys(ONE)}},
+            "field twice"),
+        ({"a": "int8"}, {"value": b"\x02\2\1\1\0\1\2\0\0", "typed_value": {"a": ONE}},
+            "field twice"),
+        ({"z": "int8"}, {"value": None, "typed_value": {"z": ONE}},
+            "not in the variant's metadata"),
         ({"a": "int8"}, {"value": b"\x02\1\2\0\1\0", "typed_value": {"a": ONE}}, "out of range"),
         ({"a": "int8"}, {"value": b"\x02\1\1\0\1\x0c", "typed_value": {"a": ONE}}, "out of range"),
         ({"a": "int8"}, {"value": b"\x02\1\1\1\1\0", "typed_value": {"a": ONE}}, "is truncated"),
-        (
-            {"a": "int8"},
-            {"value": b"\x42\xff\xff\xff\xff", "typed_value": {"a": ONE}},
-            "is truncated",
-        ),
+        ({"a": "int8"}, {"value": b"\x42\xff\xff\xff\xff", "typed_value": {"a": ONE}},
+            "is truncated"),
         ("int8", {"value": b"", "typed_value": None}, "is truncated"),
         ("int8", {"value": b"\x0c", "typed_value": None}, "has the wrong length"),
         ("int8", {"value": b"\0\0", "typed_value": None}, "has the wrong length"),
         ("int8", {"value": b"\x40\4\0\0\0abc", "typed_value": None}, "has the wrong length"),
         ("int8", {"value": b"\x0dab", "typed_value": None}, "has the wrong length"),
     ],
-)
+)  # fmt: skip
 def test_what_the_specification_forbids_is_refused(
     shape: Shape, row: dict[str, Any], message: str
 ) -> None:

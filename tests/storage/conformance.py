@@ -22,17 +22,12 @@ from deltactl.storage.store import Store
 
 STRANGE_NAMES = (
     "a b.parquet",
-    "p=a%3Ab/x#1.parquet",
-    "p=100%/x?y=1&z.parquet",
+    "p=a%3Ab/x#1.parquet", "p=100%/x?y=1&z.parquet",
     "über/日本語 🎉.parquet",
-    "new\nline.parquet",
-    "..x",
-    ".hidden",
-    "a..b/c",
-    "c:d/e",
+    "new\nline.parquet", "..x", ".hidden", "a..b/c", "c:d/e",
     "-rf *",
     "quote'\"`$(x)",
-)
+)  # fmt: skip
 
 
 def reads_what_was_put(store: Store) -> None:
@@ -468,36 +463,13 @@ def copies_files_whole(store: Store) -> None:
 
 
 PROMISES = (
-    copies_files_whole,
-    reads_what_was_put,
-    takes_strange_names,
-    absent_names_are_not_found,
-    folders_are_no_files,
-    lists_sorted_by_bytes_from_start,
-    lists_nothing_of_what_is_absent,
-    walks_every_file_once,
-    tells_size_and_time,
-    reads_many_in_order,
-    reads_ranges,
-    opens_for_random_access,
-    writes_through_open_output,
-    puts_many,
-    puts_no_more_once_its_files_raise,
-    puts_many_only_below_the_root,
-    replaces_whole_or_not_at_all,
-    writes_parquet,
-    puts_only_if_absent,
-    one_thread_wins,
-    deletes_many,
-    refuses_to_leave_the_root,
-    refuses_what_names_no_file,
-    spells_a_name_one_way,
-    reads_absolute_names,
-    walks_the_tree,
-    lists_folders,
-    moves_without_replacing,
-    restores_no_file_that_never_was,
-    removes_only_empty_directories,
-    finds_real_names,
-    has_a_uri,
-)
+    copies_files_whole, reads_what_was_put, takes_strange_names, absent_names_are_not_found,
+    folders_are_no_files, lists_sorted_by_bytes_from_start, lists_nothing_of_what_is_absent,
+    walks_every_file_once, tells_size_and_time, reads_many_in_order, reads_ranges,
+    opens_for_random_access, writes_through_open_output, puts_many,
+    puts_no_more_once_its_files_raise, puts_many_only_below_the_root, replaces_whole_or_not_at_all,
+    writes_parquet, puts_only_if_absent, one_thread_wins, deletes_many, refuses_to_leave_the_root,
+    refuses_what_names_no_file, spells_a_name_one_way, reads_absolute_names, walks_the_tree,
+    lists_folders, moves_without_replacing, restores_no_file_that_never_was,
+    removes_only_empty_directories, finds_real_names, has_a_uri,
+)  # fmt: skip

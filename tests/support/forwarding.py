@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from deltactl.errors import StorageError
@@ -158,22 +159,28 @@ class ForwardingStore:
         return self._inner.real_names(names)
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call of a method about ``names``; ``forward`` is the method of the inner store."""
+
+    method: str
+    names: Sequence[str]
+    forward: Callable[..., Any]
+    args: Sequence[Any]
+    options: Mapping[str, Any]
+
+    def do(self) -> Any:
+        return self.forward(*self.args, **self.options)
+
+
 class InterceptingStore(ForwardingStore):
     """Give each call about files to ``_intercept``; those of ``put_many`` one after the other."""
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
         return put_each(self, files)
 
-    def _intercept(
-        self,
-        method: str,
-        names: Sequence[str],
-        call: Callable[..., Any],
-        *args: Any,
-        **options: Any,
-    ) -> Any:
-        """Answer a call about ``names``; ``call(*args, **options)`` lets the inner store do it."""
-        return call(*args, **options)
+    def _intercept(self, call: Call) -> Any:
+        return call.do()
 
 
 _INTERCEPTED: Final = (
@@ -189,8 +196,8 @@ def _intercepted(method: str) -> Callable[..., Any]:
         if method == "sync_directories":
             args = (list(args[0]),)
         subject = next(iter((*args, *options.values())), "")
-        call = getattr(super(InterceptingStore, store), method)
-        return store._intercept(method, _names_of(subject), call, *args, **options)
+        forward = getattr(super(InterceptingStore, store), method)
+        return store._intercept(Call(method, _names_of(subject), forward, args, options))
 
     return intercept
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.storage.store import Store
-from tests.support.forwarding import InterceptingStore
+from tests.support.forwarding import Call, InterceptingStore
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -60,20 +60,15 @@ class MeteredStore(InterceptingStore):
             self._count(reads=1, bytes_read=len(data))
             yield data
 
-    def _intercept(
-        self,
-        method: str,
-        names: Sequence[str],
-        call: Callable[..., Any],
-        *args: Any,
-        **options: Any,
-    ) -> Any:
+    def _intercept(self, call: Call) -> Any:
+        method, args = call.method, call.args
         asked = {kind: 1 for kind, methods in _EACH_CALL.items() if method in methods}
-        asked |= {kind: len(names) for kind, methods in _EACH_NAME.items() if method in methods}
+        names = len(call.names)
+        asked |= {kind: names for kind, methods in _EACH_NAME.items() if method in methods}
         if method == "read_ranges":
             asked["ranges"] = len(args[1])
         self._count(**asked)
-        found = call(*args, **options)
+        found = call.do()
         match method:
             case "put" | "put_if_absent":
                 self._count(bytes_written=len(args[1]))

@@ -152,14 +152,8 @@ def _ensure_azurite() -> Path:
     if npm is None:
         raise ServerMissingError("object stores: no npm to install azurite")
     install: list[str | Path] = [
-        npm,
-        "install",
-        "--silent",
-        "--no-audit",
-        "--no-fund",
-        _AZURITE,
-        "--prefix",
-    ]
+        npm, "install", "--silent", "--no-audit", "--no-fund", _AZURITE, "--prefix",
+    ]  # fmt: skip
     try:
         home = find_tool(_AZURITE.replace("@", "-"), lambda home: run_quietly([*install, home]))
     except subprocess.CalledProcessError:

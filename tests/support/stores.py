@@ -33,7 +33,7 @@ from deltactl.storage.file_copies import (
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import OPENERS, Opener
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
-from tests.support.forwarding import InterceptingStore, put_each
+from tests.support.forwarding import Call, InterceptingStore, put_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -305,21 +305,10 @@ class Fault:
 
 _READS: Final = frozenset(
     [
-        "abandoned_files",
-        "facts_of",
-        "list_from",
-        "old_directories",
-        "open_input",
-        "read",
-        "read_many",
-        "read_ranges",
-        "read_tail",
-        "real_names",
-        "stat_many",
-        "walk",
-        "walk_tree",
+        "abandoned_files", "facts_of", "list_from", "old_directories", "open_input", "read",
+        "read_many", "read_ranges", "read_tail", "real_names", "stat_many", "walk", "walk_tree",
     ]
-)
+)  # fmt: skip
 
 _LAZY: Final = frozenset(["list_from", "read_many", "walk", "walk_tree"])
 _IN_PARTS: Final = frozenset(["copy_files", "delete_many", "move_many", "put", "put_if_absent"])
@@ -347,27 +336,20 @@ class FaultyStore(InterceptingStore):
         self._lock = threading.Lock()
         self.calls: list[tuple[str, str]] = []
 
-    def _intercept(
-        self,
-        method: str,
-        names: Sequence[str],
-        call: Callable[..., Any],
-        *args: Any,
-        **options: Any,
-    ) -> Any:
+    def _intercept(self, call: Call) -> Any:
         def effect() -> Any:
-            found = call(*args, **options)
-            return iter(list(found)) if method in _LAZY else found
+            found = call.do()
+            return iter(list(found)) if call.method in _LAZY else found
 
         def tear() -> None:
             """Do half of it: half the bytes, or the first half of the names."""
-            if method in _IN_PARTS:
-                *others, last = args
-                call(*others, last[: len(last) // 2], **options)
+            if call.method in _IN_PARTS:
+                *others, last = call.args
+                call.forward(*others, last[: len(last) // 2], **call.options)
 
-        done = self._do(method, ", ".join(names[:3]), effect, tear)
-        if method in ("open_output", "open_replacement"):
-            return _FaultyWriter(self, names[0], done)
+        done = self._do(call.method, ", ".join(call.names[:3]), effect, tear)
+        if call.method in ("open_output", "open_replacement"):
+            return _FaultyWriter(self, call.names[0], done)
         return done
 
     def _do(
@@ -461,17 +443,10 @@ class CountingStore(InterceptingStore):
         self.calls: Counter[str] = Counter()
         self.names: dict[str, list[str]] = {}
 
-    def _intercept(
-        self,
-        method: str,
-        names: Sequence[str],
-        call: Callable[..., Any],
-        *args: Any,
-        **options: Any,
-    ) -> Any:
-        self.calls[method] += 1
-        self.names.setdefault(method, []).extend(names)
-        return call(*args, **options)
+    def _intercept(self, call: Call) -> Any:
+        self.calls[call.method] += 1
+        self.names.setdefault(call.method, []).extend(call.names)
+        return call.do()
 
     def touched(self, name: str) -> list[str]:
         """The methods that were called about ``name``."""
@@ -481,19 +456,12 @@ class CountingStore(InterceptingStore):
 class ListOnceStore(CountingStore):
     """Fails the test when a folder is listed twice."""
 
-    def _intercept(
-        self,
-        method: str,
-        names: Sequence[str],
-        call: Callable[..., Any],
-        *args: Any,
-        **options: Any,
-    ) -> Any:
-        if method in ("list_from", "walk"):
+    def _intercept(self, call: Call) -> Any:
+        if call.method in ("list_from", "walk"):
             listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
-            if posixpath.normpath(names[0]) in map(posixpath.normpath, listed):
-                raise AssertionError(f"{names[0]!r} was listed twice")
-        return super()._intercept(method, names, call, *args, **options)
+            if posixpath.normpath(call.names[0]) in map(posixpath.normpath, listed):
+                raise AssertionError(f"{call.names[0]!r} was listed twice")
+        return super()._intercept(call)
 
 
 def register_scheme(scheme: str, opener: Opener) -> Opener | None:

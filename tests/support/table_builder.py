@@ -673,17 +673,10 @@ class TableBuilder:
 
 READER_FEATURES = frozenset(
     {
-        "columnMapping",
-        "deletionVectors",
-        "timestampNtz",
-        "typeWidening",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantType",
-        "catalogManaged",
-        "notYetInvented",
+        "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
+        "vacuumProtocolCheck", "variantType", "catalogManaged", "notYetInvented",
     }
-)
+)  # fmt: skip
 
 
 def commit_path(version: int) -> str:

@@ -23,17 +23,10 @@ START_MS = 1_577_836_800_000
 _CALL_MS = 3
 _WRITES = frozenset(
     [
-        "close",
-        "copy_files",
-        "delete_many",
-        "move_many",
-        "open_assembly",
-        "open_output",
-        "put",
-        "put_if_absent",
-        "remove_directories",
+        "close", "copy_files", "delete_many", "move_many", "open_assembly", "open_output", "put",
+        "put_if_absent", "remove_directories",
     ]
-)
+)  # fmt: skip
 _IN_PARTS = frozenset(["close", "copy_files", "delete_many", "move_many"])
 """A kill may come in the middle of these."""
 

@@ -41,36 +41,22 @@ def partition_values(root: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "texts", "written", "values"),
     [
-        (
-            "timestamp_ntz",
-            ["2025-02-19", "2025-02-19T13:00:00", "2025-02-19 13:00"],
+        ("timestamp_ntz", ["2025-02-19", "2025-02-19T13:00:00", "2025-02-19 13:00"],
             ["2025-02-19 00:00:00", "2025-02-19 13:00:00", "2025-02-19 13:00:00"],
-            [dt.datetime(2025, 2, 19), *[dt.datetime(2025, 2, 19, 13)] * 2],
-        ),
-        (
-            "timestamp",
-            ["2025-02-19", "2025-02-19T13:00:00+01:00"],
+            [dt.datetime(2025, 2, 19), *[dt.datetime(2025, 2, 19, 13)] * 2]),
+        ("timestamp", ["2025-02-19", "2025-02-19T13:00:00+01:00"],
             ["2025-02-19T00:00:00.000000Z", "2025-02-19T12:00:00.000000Z"],
-            [dt.datetime(2025, 2, 19, tzinfo=UTC), dt.datetime(2025, 2, 19, 12, tzinfo=UTC)],
-        ),
+            [dt.datetime(2025, 2, 19, tzinfo=UTC), dt.datetime(2025, 2, 19, 12, tzinfo=UTC)]),
         ("date", ["2025-2-9"], ["2025-02-09"], [dt.date(2025, 2, 9)]),
-        (
-            "decimal(10,2)",
-            ["1.5", "1", "2.000"],
-            ["1.50", "1.00", "2.00"],
-            [Decimal("1.50"), Decimal("1.00"), Decimal("2.00")],
-        ),
+        ("decimal(10,2)", ["1.5", "1", "2.000"], ["1.50", "1.00", "2.00"],
+            [Decimal("1.50"), Decimal("1.00"), Decimal("2.00")]),
         ("integer", ["007", "+8"], ["7", "8"], [7, 8]),
-        (
-            "double",
-            ["1", "1e10", "-inf"],
-            ["1.0", "1.0E10", "-Infinity"],
-            [1.0, 1e10, -float("inf")],
-        ),
+        ("double", ["1", "1e10", "-inf"], ["1.0", "1.0E10", "-Infinity"],
+            [1.0, 1e10, -float("inf")]),
         ("boolean", ["True", "false"], ["true", "false"], [True, False]),
         ("string", ["007", "2025-02-19T13:00:00"], None, None),
     ],
-)
+)  # fmt: skip
 def test_texts_are_written_in_the_form_of_the_protocol(
     tmp_path: Path, kind: str, texts: list[str], written: list[str] | None, values: Any
 ) -> None:

@@ -212,18 +212,10 @@ def test_properties_that_need_more_than_being_set_are_refused(tmp_path: Path, ke
 def test_hidden_and_foreign_files_are_left_out_and_listed(tmp_path: Path) -> None:
     good = write(tmp_path, "k=a/1.parquet", {"id": [1]})
     left_out = [
-        "_bak.parquet",
-        ".dot.parquet",
-        "_SUCCESS",
-        "_temporary/0/x.parquet",
-        "k=a/_tmp/x.parquet",
-        "k=a/.staging/deep/x.parquet",
-        "k=a/.1.parquet.crc",
-        "k=a/1.parquet.crc",
-        "README.md",
-        "k=a/data.csv",
-        "k=a/old.parquet.bak",
-    ]
+        "_bak.parquet", ".dot.parquet", "_SUCCESS", "_temporary/0/x.parquet", "k=a/_tmp/x.parquet",
+        "k=a/.staging/deep/x.parquet", "k=a/.1.parquet.crc", "k=a/1.parquet.crc", "README.md",
+        "k=a/data.csv", "k=a/old.parquet.bak",
+    ]  # fmt: skip
     for name in left_out:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(good, tmp_path / name)

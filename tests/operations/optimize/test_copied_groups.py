@@ -176,23 +176,12 @@ def test_partition_columns_that_files_have_are_left_out(tmp_path: Path) -> None:
         ({"rewrite": "auto", "min_row_group_bytes": 1}, 9, None),
         ({"rewrite": "auto"}, 0, "below --min-row-group"),
         ({"rewrite": "encode"}, 0, "--rewrite encode"),
-        (
-            {"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd"},
-            0,
-            "another codec",
-        ),
-        (
-            {"rewrite": "auto", "min_row_group_bytes": 1, "codec": "snappy"},
-            9,
-            None,
-        ),
-        (
-            {"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd:9"},
-            0,
-            "--codec with a level",
-        ),
+        ({"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd"}, 0, "another codec"),
+        ({"rewrite": "auto", "min_row_group_bytes": 1, "codec": "snappy"}, 9, None),
+        ({"rewrite": "auto", "min_row_group_bytes": 1, "codec": "zstd:9"}, 0,
+            "--codec with a level"),
     ],
-)
+)  # fmt: skip
 def test_options_decide_which_row_groups_are_copied(
     options: dict[str, Any], copied: int, reason: str | None
 ) -> None:

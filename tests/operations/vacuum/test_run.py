@@ -135,31 +135,16 @@ def test_change_data_of_kept_versions_stays(
 
 
 HIDDEN = (
-    ".f.parquet",
-    ".xd/f.parquet",
-    "_x.parquet",
-    "_committed_1.parquet",
-    "_change_data/_h.parquet",
-    "_delta_log2/f.parquet",
-    "_q=1/f.parquet",
-    "p=1/.f.parquet",
-    "p=1/_tmp/f.parquet",
-    "p=1/.staging/y.parquet",
-    "sub/_h/f.parquet",
-    "_partx=1/f.parquet",
-)
+    ".f.parquet", ".xd/f.parquet", "_x.parquet", "_committed_1.parquet", "_change_data/_h.parquet",
+    "_delta_log2/f.parquet", "_q=1/f.parquet", "p=1/.f.parquet", "p=1/_tmp/f.parquet",
+    "p=1/.staging/y.parquet", "sub/_h/f.parquet", "_partx=1/f.parquet",
+)  # fmt: skip
 SHOWN = (
-    "_change_data_x/f.parquet",
-    "_delta_index/f.parquet",
-    "_delta_index_x.parquet",
-    "_part=1/old.parquet",
-    "p=1/_part=zz/old.parquet",
+    "_change_data_x/f.parquet", "_delta_index/f.parquet", "_delta_index_x.parquet",
+    "_part=1/old.parquet", "p=1/_part=zz/old.parquet",
     "a b é%.parquet",
-    "pct%20x.parquet",
-    "deep/a/b/c/f.PARQUET",
-    "deletion_vector_0.bin",
-    "metadata/f.parquet",
-)
+    "pct%20x.parquet", "deep/a/b/c/f.PARQUET", "deletion_vector_0.bin", "metadata/f.parquet",
+)  # fmt: skip
 UNKNOWN = ("README.md", "noext", "orphan.txt", "x.parquet.crc", "other.bin", "p=1/model.pkl")
 
 

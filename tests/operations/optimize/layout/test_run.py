@@ -143,17 +143,9 @@ def test_the_commit_is_that_of_delta_on_spark_with_a_digest() -> None:
         "auto": False,
     }
     assert set(info["operationMetrics"]) == {
-        "numAddedFiles",
-        "numRemovedFiles",
-        "numAddedBytes",
-        "numRemovedBytes",
-        "minFileSize",
-        "p25FileSize",
-        "p50FileSize",
-        "p75FileSize",
-        "maxFileSize",
-        "numDeletionVectorsRemoved",
-    }
+        "numAddedFiles", "numRemovedFiles", "numAddedBytes", "numRemovedBytes", "minFileSize",
+        "p25FileSize", "p50FileSize", "p75FileSize", "maxFileSize", "numDeletionVectorsRemoved",
+    }  # fmt: skip
     digest = json.loads(info["tags"]["deltactl.rowDigest"])
     assert digest["rows"] == 300
     assert digest["algorithm"] == "deltactl-rows-3"
