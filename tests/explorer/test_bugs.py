@@ -20,7 +20,12 @@ from tests.explorer.world import Violation
 SCHEDULES = Path(__file__).with_name("schedules.toml")
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+# Found after a minute; its stored schedule shows it in every run.
+_LATE = "a vacuum that calculates its cutoff after the listing"
+_SOUGHT = [pytest.param(b, marks=[pytest.mark.slow] * (b.name == _LATE)) for b in BUGS]
+
+
+@pytest.mark.parametrize("bug", _SOUGHT, ids=lambda bug: bug.name)
 def test_a_bug_is_found(bug: Bug) -> None:
     found = find_bug(bug)
     assert found is not None

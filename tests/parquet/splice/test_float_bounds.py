@@ -218,7 +218,7 @@ _INPUTS: Final = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_INPUTS)
 def test_a_lookup_that_reads_an_input_reads_the_output(
     drawn: list[tuple[str, list[Value], str]],
