@@ -162,6 +162,8 @@ TOP: dict[str, Mutation] = {
         time=rows[1]["time"] + dt.timedelta(microseconds=1)
     ),
     "a day": lambda rows: rows[1].update(day=dt.date(2024, 2, 1)),
+    "null for zero": lambda rows: rows[0].update(number=None),
+    "a letter in the next word": lambda rows: rows[1].update(words=["word ", "1", None]),
     "a flag": lambda rows: rows[1].update(flag=True),
     "null for a flag": lambda rows: rows[1].update(flag=None),
     "a trailing zero byte": lambda rows: rows[1].update(bytes=bytes([1, 0, 0])),
