@@ -19,7 +19,7 @@ from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
 from tests.faults.scenes import build_directory, build_table
 from tests.support.object_servers import S3_ENVIRON, ObjectServer
-from tests.support.object_store_fixtures import choose_servers
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import Column, TableBuilder
 
@@ -41,11 +41,7 @@ _VARIABLES = (
 )  # fmt: skip
 _MARK = "Pl4nt3dAs"
 
-pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = UNCLOSED_SESSIONS
 
 
 @pytest.fixture

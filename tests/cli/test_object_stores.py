@@ -15,13 +15,11 @@ from deltactl import Table
 from deltactl.storage.open import open_store
 from tests.cli.conftest import Ran, RunCli
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS
+from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *UNCLOSED_SESSIONS,
     pytest.mark.parametrize("server", ALL_SERVERS, indirect=True),
 ]
 

@@ -12,7 +12,7 @@ from tests.explorer.invariants import Promise
 from tests.explorer.programs import program_id
 from tests.explorer.sim_catalog import encode_ratified, ratified_name, staged_name
 from tests.explorer.world import Entry, Worlds
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     START_MS,
     Action,
@@ -25,7 +25,6 @@ from tests.support.table_builder import (
 DAY = 24 * 3_600_000
 NOW = START_MS + 1000 * DAY
 COLUMNS = (Column("id"), Column("v"), Column("p", "string"))
-_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class _Past:
     """Builds a table event by event, each so many days ago."""
 
     def __init__(self, *features: str, **properties: str) -> None:
-        self.store = MemoryStore(f"memory://explored/{next(_NUMBERS)}")
+        self.store = fresh_store()
         self._ids = itertools.count(1)
         self.builder: TableBuilder
         self.ago(100, lambda: self._create(features, properties))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import numpy as np
@@ -18,15 +17,13 @@ from deltactl.log.lifetimes import (
     Lifetimes,
     version_ranges,
 )
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
-
-_NUMBERS = itertools.count()
 
 
 def build() -> TableBuilder:
     return TableBuilder(
-        MemoryStore(f"memory://sweep/{next(_NUMBERS)}"),
+        fresh_store(),
         [Column("id"), Column("p", "string")],
         partition_by=["p"],
         features=["deletionVectors"],

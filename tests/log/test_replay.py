@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from unittest.mock import patch
 
@@ -19,7 +18,7 @@ from deltactl.log.commits.parser import CommitParser
 from deltactl.log.delta_log import DeltaLog
 from deltactl.numpy_types import Hashes
 from tests.support.random_logs import KINDS, assert_equals_model, logs
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import (
     LOG,
     Action,
@@ -30,8 +29,6 @@ from tests.support.table_builder import (
 )
 
 pytestmark = pytest.mark.thorough
-
-_NUMBERS = itertools.count()
 
 
 def _check_replay(data: st.DataObject) -> None:
@@ -195,7 +192,7 @@ def test_parsing_in_any_number_of_calls_gives_the_same(data: st.DataObject) -> N
 
 def test_each_file_of_the_log_is_read_once() -> None:
     """One listing; the hint, the checkpoint and each commit after it once."""
-    store = MemoryStore(f"memory://replay/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")])
     for number in range(6):
         builder.append([{"id": number}])
@@ -214,7 +211,7 @@ def test_each_file_of_the_log_is_read_once() -> None:
 
 
 def test_two_lines_in_one_are_not_silently_one() -> None:
-    store = MemoryStore(f"memory://replay/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")])
     text = store.read(commit_path(0)).replace(b"\n", b"", 1)
     store.put(commit_path(0), text)

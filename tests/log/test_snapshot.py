@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     CHECKPOINT_SCHEMA,
     LOG,
@@ -21,12 +20,10 @@ from tests.support.table_builder import (
     commit_path,
 )
 
-_NUMBERS = itertools.count()
-
 
 def build(commits: int = 6) -> TableBuilder:
     builder = TableBuilder(
-        MemoryStore(f"memory://snapshot/{next(_NUMBERS)}"),
+        fresh_store(),
         [Column("id")],
         features=["domainMetadata"],
     )

@@ -25,7 +25,12 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers, shorten_pauses
+from tests.support.object_store_fixtures import (
+    ALL_SERVERS,
+    UNCLOSED_SESSIONS,
+    choose_servers,
+    shorten_pauses,
+)
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -41,11 +46,7 @@ FAULTS: dict[str, Fault] = {
 # Of stores that are told to slow down, few are told so at every second request.
 PASSING = {"busy": 6, "busy after": 6}
 
-pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = UNCLOSED_SESSIONS
 
 
 def _optimize(table: Table) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError, UsageError
 from deltactl.table import Table
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     COLUMNS,
     FEATURES,
@@ -26,12 +25,6 @@ from tests.support.table_builder import (
 )
 
 pytestmark = pytest.mark.thorough
-
-_NUMBERS = itertools.count()
-
-
-def fresh_store() -> MemoryStore:
-    return MemoryStore(f"memory://scan/{next(_NUMBERS)}")
 
 
 @pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")

@@ -13,13 +13,13 @@ from deltactl.storage.open import _open_remote as open_memory
 from deltactl.storage.store import Store
 from tests.storage import conformance
 from tests.support.metered_store import MeteredStore
-from tests.support.stores import CountingStore, FaultyStore, MemoryStore
+from tests.support.stores import CountingStore, FaultyStore, fresh_store
 
 _numbers = itertools.count()
 
 
 def _memory(_: Path) -> Store:
-    return MemoryStore(f"memory://conformance-{next(_numbers)}")
+    return fresh_store()
 
 
 STORES: dict[str, Callable[[Path], Store]] = {

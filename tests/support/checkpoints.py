@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import pickle
 from collections.abc import Iterable, Iterator
@@ -21,17 +20,16 @@ from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointRepo
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
-from tests.support.stores import MemoryStore
+from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import LOG, START_MS, Column, TableBuilder
 
-_NUMBERS = itertools.count()
 DAY_MS = 24 * 60 * 60 * 1000
 NOW_MS = START_MS + 400 * DAY_MS
 
 
 def new_table(*columns: Column, **options: Any) -> TableBuilder:
     """A table in memory with the given columns, else `id` and `p`."""
-    store = MemoryStore(f"memory://checkpoints/{next(_NUMBERS)}")
+    store = fresh_store()
     store.advance(NOW_MS - START_MS)
     return TableBuilder(store, columns or (Column("id"), Column("p", "string")), **options)
 

@@ -14,6 +14,13 @@ from deltactl.storage.network import retry
 from deltactl.storage.objects import connect
 from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
 
+UNCLOSED_SESSIONS = [
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+"""For ``pytestmark`` of tests that use object stores."""
+
 _numbers = itertools.count()
 
 

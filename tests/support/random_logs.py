@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +11,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from deltactl.log.snapshot import Snapshot
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Action, Column, State, TableBuilder, dv_id
 
-_NUMBERS = itertools.count()
 _PATHS = ("a.parquet", "b%20c.parquet", "p=%C3%BC/d.parquet", "p=%2525/e.parquet", "f+g.parquet")
 KINDS = ("classic", "multipart", "v2-json", "v2-parquet", "v2-inline", "v2-classic")
 _FIELDS = {
@@ -120,7 +118,7 @@ def _other_actions(draw: st.DrawFn, builder: TableBuilder) -> list[Action]:
 @st.composite
 def logs(draw: st.DrawFn, properties: Mapping[str, str] | None = None) -> TableBuilder:
     """A log of up to a dozen commits; nothing but commits yet."""
-    store = MemoryStore(f"memory://random/{next(_NUMBERS)}")
+    store = fresh_store()
     columns = [Column("id"), Column("p", "string")]
     builder = TableBuilder(
         store, columns, partition_by=["p"], features=["deletionVectors"], properties=properties

@@ -14,14 +14,12 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import START_MS, Action, Column, TableBuilder, commit_path, dv_id
-
-_numbers = iter(range(10**6))
 
 
 def memory_table(*columns: Column, **options: Any) -> TableBuilder:
-    store = MemoryStore(f"memory://restore-{next(_numbers)}")
+    store = fresh_store()
     return TableBuilder(store, columns or (Column("id"),), **options)
 
 

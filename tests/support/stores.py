@@ -8,6 +8,7 @@ which open storage by address, reach the same one.
 from __future__ import annotations
 
 import io
+import itertools
 import posixpath
 import threading
 from collections import Counter
@@ -256,6 +257,14 @@ class MemoryStore:
 
     def _writable(self, name: str) -> str:
         return f"{self._uri}/{resolve_name(name)}"
+
+
+_numbers = itertools.count()
+
+
+def fresh_store() -> MemoryStore:
+    """An empty store at an address of its own."""
+    return MemoryStore(f"memory://fresh/{next(_numbers)}")
 
 
 class _MemoryWriter(io.BytesIO):

@@ -16,7 +16,7 @@ from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_t
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import MemoryStore, opened_as
+from tests.support.stores import MemoryStore, fresh_store, opened_as
 from tests.support.table_builder import (
     LOG,
     START_MS,
@@ -33,7 +33,6 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 NOW = START_MS + 1000 * DAY
 COLUMNS = (Column("id"), Column("p", "string"))
-_NUMBERS = itertools.count()
 
 
 class DatedStore(ForwardingStore):
@@ -59,7 +58,7 @@ class Scene:
     """A table in memory, partitioned by ``p``; ``ago`` says how old what happens is."""
 
     def __init__(self, *features: str, properties: dict[str, str] | None = None) -> None:
-        self.store = MemoryStore(f"memory://vacuum/{next(_NUMBERS)}")
+        self.store = fresh_store()
         self.store.advance(NOW - START_MS)
         self.clock = FixedClock(NOW)
         self._row = itertools.count()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-import itertools
 import json
 from collections.abc import Mapping
 from decimal import Decimal
@@ -20,7 +19,7 @@ from deltactl.log.checkpoint.single_actions import ensure_no_shared_rows, ensure
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.rebuildable import find_problem, is_readable, is_valid
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import (
     CHECKPOINT_SCHEMA,
     LOG,
@@ -31,7 +30,6 @@ from tests.support.table_builder import (
     encode_lines,
 )
 
-_NUMBERS = itertools.count()
 BOUNDS = pa.struct(
     [
         ("i", pa.int32()),
@@ -83,7 +81,7 @@ def write(
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> TableBuilder:
     """A table that is nothing but a checkpoint with these adds."""
-    store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
+    store = fresh_store()
     named = [Column(name, kind) for name, kind in columns.items()]
     builder = TableBuilder(store, [Column("i", "integer"), *named])
     members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", PARSED)]
@@ -186,7 +184,7 @@ def test_one_look_at_a_checkpoint_shows_whether_it_can_be_read() -> None:
 
 @pytest.mark.parametrize("kind", ["classic", "v2-parquet", "v2-json", "v2-inline", "v2-classic"])
 def test_tombstones_of_a_checkpoint(kind: str) -> None:
-    store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")])
     paths = builder.append([{"id": 1}], [{"id": 2}])
     builder.remove(paths[0])
@@ -210,7 +208,7 @@ SHARED: list[Action] = [
 
 def checkpoint_of(kind: str, *extra: Action, columns: tuple[str, ...] = ()) -> TableBuilder:
     """A table that is nothing but a checkpoint, with rows after those that belong there."""
-    store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")], features=["v2Checkpoint"])
     builder.append([{"id": 1}])
     files: list[Action] = [{"add": add} for add in builder.state.files.values()]

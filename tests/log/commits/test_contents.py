@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from deltactl.log.commits import contents
 from deltactl.log.commits.contents import CommitReader
 from deltactl.storage.store import FileInfo
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import commit_path
-
-_NUMBERS = itertools.count()
 
 
 def build(*texts: bytes) -> tuple[CountingStore, list[FileInfo]]:
-    store = CountingStore(MemoryStore(f"memory://contents/{next(_NUMBERS)}"))
+    store = CountingStore(fresh_store())
     for version, text in enumerate(texts):
         store.put(commit_path(version), text)
     return store, list(store.list_from("_delta_log"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pyarrow as pa
@@ -13,16 +12,14 @@ from hypothesis import strategies as st
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.storage.store import Store
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
-
-_NUMBERS = itertools.count()
 
 
 def build(seed: int, steps: int) -> TableBuilder:
     chance = random.Random(seed)
     builder = TableBuilder(
-        MemoryStore(f"memory://events/{next(_NUMBERS)}"),
+        fresh_store(),
         [Column("id"), Column("p", "string")],
         partition_by=["p"],
         features=["deletionVectors"],

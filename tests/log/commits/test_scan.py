@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from deltactl.errors import CorruptLogError, LogGapError, ObjectNotFoundError
@@ -11,10 +9,8 @@ from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
-
-_NUMBERS = itertools.count()
 
 
 class Noting(Visitor):
@@ -40,7 +36,7 @@ class Noting(Visitor):
 
 def build() -> TableBuilder:
     """Versions 1 to 4 add a file, version 5 removes one, version 6 adds two."""
-    store = MemoryStore(f"memory://commit-scan/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")])
     paths = [builder.append([{"id": number}])[0] for number in range(4)]
     builder.remove(paths[0])

@@ -43,10 +43,8 @@ from deltactl.storage.open import open_store
 from tests.support.clock import FixedClock
 from tests.support.commits import settle
 from tests.support.staged_committer import Answer, StagedCommitter
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
-
-_NUMBERS = itertools.count()
 
 
 class Scene:
@@ -59,7 +57,7 @@ class Scene:
         answer: Answer | None = None,
         features: Sequence[str] = (),
     ) -> None:
-        self.store = MemoryStore(f"memory://staged/{next(_NUMBERS)}")
+        self.store = fresh_store()
         self.builder = TableBuilder(self.store, [Column("id")], features=features)
         for number in range(3):
             self.builder.append([{"id": number}])
@@ -122,7 +120,7 @@ def test_each_command_sees_the_commits_that_are_not_published() -> None:
     assert commit_files(scene.log(), first + 1).partitions
     assert not check_table(scene.log(), CheckOptions(), context).findings.num_rows
     assert generate_manifests(scene.log(), ManifestOptions(), context).plan.version == latest
-    target = MemoryStore(f"memory://staged-clone/{next(_NUMBERS)}")
+    target = fresh_store()
     clone = clone_table(
         scene.log(), DeltaLog(target, pytest.fail), CloneOptions(deep=True), context
     )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 
 import pytest
 
@@ -10,14 +9,12 @@ from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import list_log
 from deltactl.table import Table
 from deltactl.units import format_timestamp
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
-
-_NUMBERS = itertools.count()
 
 
 def build(times: list[int], *features: str) -> tuple[TableBuilder, Table]:
-    store = MemoryStore(f"memory://times/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")], features=features)
     for number in range(1, len(times)):
         builder.append([{"id": number}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,10 +25,9 @@ from deltactl.storage.store import FileInfo, Store
 from tests.log.writing.test_rewrite import load
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
-_NUMBERS = itertools.count()
 VECTOR = {
     "storageType": "u",
     "pathOrInlineDv": "^-aqEH.-t@S}K{vb[*k^",
@@ -45,7 +43,7 @@ class Scene:
     """A table, and a commit that adds files to it."""
 
     def __init__(self, *paths: str, properties: Mapping[str, str] | None = None) -> None:
-        self.store = MemoryStore(f"memory://added/{next(_NUMBERS)}")
+        self.store = fresh_store()
         self.builder = TableBuilder(self.store, [Column("id")], properties=properties)
         self.builder.append([{"id": 1}])
         self.paths = paths
@@ -134,7 +132,7 @@ def test_a_deletion_vector_file_counts_too() -> None:
 
 
 def test_an_absolute_path_is_looked_up_where_it_is() -> None:
-    other = MemoryStore(f"memory://added/{next(_NUMBERS)}")
+    other = fresh_store()
     scene = Scene()
     scene.paths = (f"{other.uri}/a.parquet",)
     with pytest.raises(FilesGoneError, match=other.uri):
@@ -260,7 +258,7 @@ def test_a_previous_commit_without_a_time_is_an_error() -> None:
 def test_a_commit_with_partitions_and_tags_is_not_read_line_by_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = MemoryStore(f"memory://added/{next(_NUMBERS)}")
+    store = fresh_store()
     store.put("p=1/x", b"data")
     add = {"path": "p=1/x", "partitionValues": {"p": "1"}, "size": 4, "modificationTime": 1}
     line = json.dumps({"add": add | {"dataChange": True, "tags": {"a": "b"}}}).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -29,11 +28,8 @@ from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
+from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
-
-_NUMBERS = itertools.count()
-
 
 DRAFT = Description(
     operation="OPTIMIZE", parameters={"auto": False}, engine_info="test", tags={"a": "b"}
@@ -42,7 +38,7 @@ NEW = NewFile("p/new 1.parquet", {"p": None}, 5, 6, 7, "{}", {"t": "1"})
 
 
 def build(*features: str) -> TableBuilder:
-    store = MemoryStore(f"memory://commit/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")], features=features)
     builder.append(*([{"id": i}] for i in range(3)))
     store.put(NEW.path, b"12345")
@@ -60,6 +56,8 @@ def bin_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Bin:
 
 
 def commit(store: Store, *bins: Bin, snapshot: Snapshot | None = None) -> Any:
+    if snapshot is not None:
+        object.__setattr__(snapshot, "store", store)
     naps: list[float] = []
     files = pa.concat_tables([bin_.removed for bin_ in bins])
     log = DeltaLog(store, pytest.fail)
@@ -111,7 +109,6 @@ def test_a_commit_costs_two_looks_a_put_and_a_read() -> None:
     builder = build()
     snapshot = load(builder.store)
     counting = CountingStore(builder.store)
-    object.__setattr__(snapshot, "store", counting)
     commit(counting, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
     assert counting.calls == {"stat_many": 2, "put_if_absent": 1, "read_ranges": 1}
 
@@ -122,8 +119,9 @@ def test_errors_are_settled_by_reading_back(when: Any, failures: int) -> None:
     builder = build()
     snapshot = load(builder.store)
     faults = [Fault(i, "error", when, "put_if_absent") for i in range(1, failures + 1)]
-    object.__setattr__(snapshot, "store", FaultyStore(builder.store, *faults))
-    committed = commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    committed = commit(
+        FaultyStore(builder.store, *faults), bin_of(snapshot, slice(0, 2)), snapshot=snapshot
+    )
     assert committed.version == 2
     assert commit_path(3) not in _names(builder.store)
 
@@ -132,9 +130,10 @@ def test_a_store_that_never_answers() -> None:
     builder = build()
     snapshot = load(builder.store)
     faults = [Fault(i, "error", "before", "put_if_absent") for i in range(1, 99)]
-    object.__setattr__(snapshot, "store", FaultyStore(builder.store, *faults))
     with pytest.raises(CommitOutcomeUnknownError) as caught:
-        commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(
+            FaultyStore(builder.store, *faults), bin_of(snapshot, slice(0, 2)), snapshot=snapshot
+        )
     assert caught.value.exit_code == 4
     assert caught.value.hint is not None
 
@@ -151,9 +150,8 @@ def test_a_local_store_that_refuses_is_believed() -> None:
     builder = build()
     snapshot = load(builder.store)
     fault = Fault(1, "error", "before", "put_if_absent")
-    object.__setattr__(snapshot, "store", _Local(builder.store, fault))
     with pytest.raises(StorageError) as caught:
-        commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(_Local(builder.store, fault), bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
     assert not isinstance(caught.value, ConflictError)
     assert commit_path(2) not in _names(builder.store)
 
@@ -179,7 +177,6 @@ def test_a_winner_that_no_listing_shows_yet() -> None:
 
     builder.append([{"id": 9}])
     stale = Stale(builder.store)
-    object.__setattr__(snapshot, "store", stale)
     assert commit(stale, bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 3
     assert stale.listings == 3
 
@@ -199,8 +196,9 @@ def test_a_listing_with_a_hole_is_not_jumped_over(holes: int) -> None:
 
     for i in range(3):
         builder.append([{"id": i}])
-    object.__setattr__(snapshot, "store", Holey(builder.store))
-    assert commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 5
+    assert (
+        commit(Holey(builder.store), bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 5
+    )
 
 
 def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,9 +211,8 @@ def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ObjectExistsError("taken")
 
     snapshot = load(builder.store)
-    object.__setattr__(snapshot, "store", Crowded(builder.store))
     with pytest.raises(ConflictError, match="5 attempts"):
-        commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(Crowded(builder.store), bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
 
 
 def test_a_log_that_is_gone_is_not_created_again() -> None:

@@ -19,11 +19,10 @@ from tests.operations.optimize.layout.test_run import (
     COLUMNS,
     actions_of,
     build,
-    fresh_store,
     reopened,
     run,
 )
-from tests.support.stores import opened_as
+from tests.support.stores import fresh_store, opened_as
 from tests.support.table_builder import (
     FEATURES,
     LAYOUTS,

@@ -10,14 +10,12 @@ from deltactl import CloneOptions, SafetyError, Table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS
+from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import TableBuilder, build_sample, multiset
 
 pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *UNCLOSED_SESSIONS,
     pytest.mark.parametrize("server", ALL_SERVERS, indirect=True),
 ]
 

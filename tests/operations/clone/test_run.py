@@ -37,7 +37,7 @@ from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     FEATURES,
     START_MS,
@@ -49,16 +49,10 @@ from tests.support.table_builder import (
     multiset,
 )
 
-_numbers = iter(range(10**6))
-
 
 def memory_table(*columns: Column, **options: Any) -> TableBuilder:
-    store = MemoryStore(f"memory://clone-source-{next(_numbers)}")
+    store = fresh_store()
     return TableBuilder(store, columns or (Column("id"),), **options)
-
-
-def new_target() -> MemoryStore:
-    return MemoryStore(f"memory://clone-target-{next(_numbers)}")
 
 
 def clone(
@@ -120,7 +114,7 @@ def test_rows_and_vectors_of_every_kind(deep: bool, kind: str) -> None:
     builder = memory_table(features=["deletionVectors"])
     (path,) = builder.append([{"id": n} for n in (1, 2, 3)])
     builder.delete_rows(path, [1], kind)
-    target = new_target()
+    target = fresh_store()
     report = clone(builder.store, target, deep=deep)
     assert (report.version_after, report.plan.num_files) == (0, 1)
     assert ids(target) == [1, 3]
@@ -144,21 +138,21 @@ def test_an_earlier_version(deep: bool) -> None:
     times = [info.modified_ms for info in builder.store.list_from("_delta_log")]
     choices: list[dict[str, Any]] = [{"version": 1}, {"timestamp_ms": times[2]}]
     for options in choices:
-        target = new_target()
+        target = fresh_store()
         report = clone(builder.store, target, deep=deep, **options)
         assert ids(target) == sorted(row["id"] for row in builder.rows(report.plan.version))
     assert report.plan.version == 2
     with pytest.raises(VersionNotFoundError, match="it has versions 0 to 3"):
-        clone(builder.store, new_target(), deep=deep, version=4)
+        clone(builder.store, fresh_store(), deep=deep, version=4)
 
 
 @pytest.mark.parametrize("features", sorted(FEATURES))
 @pytest.mark.parametrize("shape", ["commits", "v2-parquet"])
 def test_a_sample_of_all_types_with_special_characters(features: str, shape: str) -> None:
-    store = MemoryStore(f"memory://clone-sample-{next(_numbers)}")
+    store = fresh_store()
     builder = build_sample(store, shape=shape, features=features, layout="partitioned")
     for deep in (True, False):
-        target = new_target()
+        target = fresh_store()
         clone(store, target, deep=deep)
         assert rows(target) == rows(store)
         assert rows(store) == multiset(builder.rows())
@@ -166,7 +160,7 @@ def test_a_sample_of_all_types_with_special_characters(features: str, shape: str
 
 def test_the_commit_of_a_shallow_clone_is_that_of_spark() -> None:
     builder = with_vectors(properties={"delta.appendOnly": "false"})
-    target = new_target()
+    target = fresh_store()
     clone(builder.store, target, deep=False)
     lines = [json.loads(line) for line in target.read(commit_path(0)).decode().splitlines()]
     assert [next(iter(line)) for line in lines] == [
@@ -221,7 +215,7 @@ def test_other_readers_read_deep_clones(tmp_path: Path) -> None:
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
 def test_a_source_that_is_a_shallow_clone(deep: bool) -> None:
     builder = with_vectors()
-    middle, target = new_target(), new_target()
+    middle, target = fresh_store(), fresh_store()
     clone(builder.store, middle, deep=False)
     clone(middle, target, deep=deep)
     assert ids(target) == [1, 3, 9]
@@ -229,7 +223,7 @@ def test_a_source_that_is_a_shallow_clone(deep: bool) -> None:
         found = {name for name in names(target) if name.endswith(".parquet")}
         assert len(found) == 2
         assert all(name.startswith("clone-") for name in found)
-        again = new_target()
+        again = fresh_store()
         clone(middle, again)
         assert {n for n in names(again) if n.endswith((".parquet", ".bin"))} == {
             n for n in names(target) if n.endswith((".parquet", ".bin"))
@@ -251,7 +245,7 @@ def test_row_ids_stay_unique() -> None:
     builder.remove(builder.append([{"id": 4}])[0])
     source = {a["path"]: a for v in (1, 2) for a in bodies(builder.store, v, "add")}
     for deep in (True, False):
-        target = new_target()
+        target = fresh_store()
         clone(builder.store, target, deep=deep)
         for add in bodies(target, 0, "add"):
             name = add["path"].removeprefix(f"{builder.store.uri}/")
@@ -276,7 +270,7 @@ def test_what_is_about_commits_of_the_source_does_not_travel() -> None:
         },
     )
     builder.append([{"id": 1}])
-    target = new_target()
+    target = fresh_store()
     clone(builder.store, target)
     (metadata,) = bodies(target, 0, "metaData")
     assert metadata["configuration"] == {"delta.enableInCommitTimestamps": "true", "mine": "kept"}
@@ -296,7 +290,7 @@ def test_a_clone_has_only_the_clustering_domain() -> None:
                             "removed": False}},
         {"domainMetadata": {"domain": "mine", "configuration": "x", "removed": False}},
     )  # fmt: skip
-    target = new_target()
+    target = fresh_store()
     clone(builder.store, target)
     assert [it["domain"] for it in bodies(target, 0, "domainMetadata")] == ["delta.clustering"]
 
@@ -304,7 +298,7 @@ def test_a_clone_has_only_the_clustering_domain() -> None:
 def test_properties_are_set_over_those_of_the_source() -> None:
     builder = memory_table(properties={"delta.appendOnly": "true", "a": "1"})
     builder.append([{"id": 1}])
-    target = new_target()
+    target = fresh_store()
     properties = {"delta.appendonly": "false", "delta.enableDeletionVectors": "true", "b": "2"}
     clone(builder.store, target, properties=properties)
     snapshot = Table("x", store=target).snapshot()
@@ -318,20 +312,20 @@ def test_only_partitions_that_match_are_cloned() -> None:
     builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
     for deep in (True, False):
-        target = new_target()
+        target = fresh_store()
         report = clone(builder.store, target, deep=deep, where="p = 'b'")
         assert ids(target) == [2]
         assert report.plan.num_files == 1
         (info,) = bodies(target, 0, "commitInfo")
         assert json.loads(info["operationParameters"]["predicate"]) == [report.plan.predicate]
     with pytest.raises(UsageError):
-        clone(builder.store, new_target(), where="id = 1")
+        clone(builder.store, fresh_store(), where="id = 1")
 
 
 def test_a_clone_of_an_empty_table_is_empty() -> None:
     builder = memory_table()
     for deep in (True, False):
-        target = new_target()
+        target = fresh_store()
         clone(builder.store, target, deep=deep)
         assert ids(target) == []
 
@@ -339,7 +333,7 @@ def test_a_clone_of_an_empty_table_is_empty() -> None:
 def test_a_dry_run_writes_nothing() -> None:
     builder = with_vectors()
     for deep in (True, False):
-        target = new_target()
+        target = fresh_store()
         before = contents(builder.store)
         report = clone(
             refuse_changes(builder.store), refuse_changes(target), deep=deep, dry_run=True
@@ -352,11 +346,11 @@ def test_a_dry_run_writes_nothing() -> None:
 def test_nothing_is_written_to_the_source_but_the_note() -> None:
     builder = with_vectors()
     before = contents(builder.store)
-    clone(refuse_changes(builder.store), new_target())
-    target = new_target()
+    clone(refuse_changes(builder.store), fresh_store())
+    target = fresh_store()
     clone(refuse_changes(builder.store), target, deep=False, note=False)
     assert contents(builder.store) == before
-    report = clone(builder.store, target := new_target(), deep=False)
+    report = clone(builder.store, target := fresh_store(), deep=False)
     (note,) = read_notes(builder.store)
     assert (note.clone_uri, note.source_version) == (target.uri, 3)
     assert note.clone_id == bodies(target, 0, "metaData")[0]["id"]
@@ -366,7 +360,7 @@ def test_nothing_is_written_to_the_source_but_the_note() -> None:
 
 def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
 
     class Closed(ForwardingStore):
         def put(self, name: str, data: bytes) -> None:
@@ -380,7 +374,7 @@ def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
 
 def test_who_loses_the_target_takes_the_note_back() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
 
     class Taken(ForwardingStore):
         def put_if_absent(self, name: str, data: bytes) -> None:
@@ -396,7 +390,7 @@ def test_who_loses_the_target_takes_the_note_back() -> None:
 
 def test_who_loses_the_target_to_another_clone_leaves_its_note() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
 
     class Taken(ForwardingStore):
         def put_if_absent(self, name: str, data: bytes) -> None:
@@ -412,7 +406,7 @@ def test_who_loses_the_target_to_another_clone_leaves_its_note() -> None:
 
 def test_a_clone_that_another_run_finished_meanwhile_is_not_to_be_deleted() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
 
     class Finished(ForwardingStore):
         """Another run ends after the log was listed."""
@@ -465,7 +459,7 @@ def test_places_that_are_refused(tmp_path: Path, deep: bool) -> None:
 
 def test_a_catalog_managed_source_is_refused() -> None:
     builder = memory_table(features=["catalogManaged", "inCommitTimestamp"])
-    target = new_target()
+    target = fresh_store()
     with pytest.raises(UnsupportedFeatureError, match="cannot clone this table.*catalogManaged"):
         clone(builder.store, target)
     assert names(target) == set()
@@ -473,7 +467,7 @@ def test_a_catalog_managed_source_is_refused() -> None:
 
 def test_two_clones_into_one_target() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
     clock = FixedClock(START_MS + 3_600_000)
     other = Holder.here("other", clock)
     with (
@@ -494,7 +488,7 @@ def test_a_source_that_is_not_whole(deep: bool) -> None:
     (path,) = (add["path"] for add in bodies(store, 3, "add"))
     data = store.read(path)
     store.delete_many([path])
-    target = new_target()
+    target = fresh_store()
     with pytest.raises(DataFileError, match="1 file .*cannot be read.*it does not exist"):
         clone(store, target, deep=deep)
     assert commit_path(0) not in names(target)
@@ -514,7 +508,7 @@ def test_a_source_that_is_not_whole(deep: bool) -> None:
 
 def test_a_rerun_copies_what_is_missing_or_broken() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
     clone(builder.store, target)
     whole = target.contents()
     files = sorted(n for n in names(target) if n.endswith(".parquet"))
@@ -533,7 +527,7 @@ def test_a_rerun_copies_what_is_missing_or_broken() -> None:
 
 def test_an_unfinished_clone_of_another_table_is_refused() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
     record = {"source": "memory://other", "table_id": "other", "version": 1}
     target.put("_deltactl/clone.json", json.dumps(record).encode())
     with pytest.raises(SafetyError, match="an unfinished clone of memory://other"):
@@ -545,7 +539,7 @@ def test_an_unfinished_clone_of_another_table_is_refused() -> None:
 
 def test_a_finished_clone_is_left_alone() -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
     clone(builder.store, target)
     target.put("_deltactl/clone.json", b"left by a run that was killed")
     report = clone(builder.store, target)
@@ -560,7 +554,7 @@ def test_a_finished_clone_is_left_alone() -> None:
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
 def test_an_interrupted_run_makes_no_table(deep: bool) -> None:
     builder = with_vectors()
-    target = new_target()
+    target = fresh_store()
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(InterruptedRunError, match="interrupted"):
@@ -573,7 +567,7 @@ def test_an_interrupted_run_makes_no_table(deep: bool) -> None:
 def test_a_vacuum_that_was_at_work_is_reported() -> None:
     builder = with_vectors()
     (path,) = (add["path"] for add in bodies(builder.store, 3, "add"))
-    target = new_target()
+    target = fresh_store()
 
     class Vacuumed(ForwardingStore):
         def put_if_absent(self, name: str, data: bytes) -> None:
@@ -590,7 +584,7 @@ def test_files_are_copied_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_FILES_A_TASK", 3)
     builder = memory_table()
     builder.append(*([{"id": n}] for n in range(10)))
-    target = new_target()
+    target = fresh_store()
     assert clone(builder.store, target).files_copied == 10
     assert ids(target) == list(range(10))
 
@@ -612,7 +606,7 @@ def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
     context = RunContext(warn=lambda _: None, engine=NeverSized())
     clone_table(
         DeltaLog(builder.store, context.warn),
-        DeltaLog(new_target(), context.warn),
+        DeltaLog(fresh_store(), context.warn),
         CloneOptions(deep=True),
         context,
     )
@@ -690,14 +684,14 @@ def test_an_old_version_that_a_vacuum_at_work_may_be_removing(ended: bool) -> No
     builder.commit(operation="VACUUM START")
     if ended:
         builder.commit(operation="VACUUM END")
-        clone(builder.store, new_target(), deep=False, version=1)
+        clone(builder.store, fresh_store(), deep=False, version=1)
         return
-    target = new_target()
+    target = fresh_store()
     with pytest.raises(ConflictError, match="began in version 4, .* files of version 1,"):
         clone(builder.store, target, deep=False, version=1)
     assert read_notes(builder.store) == ()
     assert names(target) == set()
-    clone(builder.store, new_target(), deep=False, version=1, note=False)
+    clone(builder.store, fresh_store(), deep=False, version=1, note=False)
     # What was live when it began, it keeps.
     clone(builder.store, target, deep=False, version=3)
     assert ids(target) == [1, 3, 9]
@@ -713,6 +707,6 @@ def test_the_note_is_there_before_vacuums_are_looked_for() -> None:
                 looked.append(bool(read_notes(builder.store)))
             return super().list_from(prefix, start)
 
-    clone(Watched(builder.store), new_target(), deep=False)
+    clone(Watched(builder.store), fresh_store(), deep=False)
     assert looked[0] is False
     assert looked[-1] is True

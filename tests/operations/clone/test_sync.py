@@ -24,11 +24,10 @@ from tests.operations.clone.test_run import (
     ids,
     memory_table,
     names,
-    new_target,
     with_vectors,
 )
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import MemoryStore
+from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
@@ -45,7 +44,7 @@ def keys(store: Store) -> set[tuple[str, str]]:
 
 def test_new_files_gone_files_and_vectors() -> None:
     builder = with_vectors()
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     assert sync(source, target).version_after == 0  # the first run of a job that repeats
     report = sync(source, target)
     assert (report.is_done, report.version_after) == (True, 0)
@@ -73,7 +72,7 @@ def test_new_files_gone_files_and_vectors() -> None:
 
 def test_a_new_vector_of_the_same_file() -> None:
     builder = with_vectors()
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     (path,) = (add["path"] for add in bodies(source, 3, "add"))
     builder.delete_rows(path, [0])
@@ -86,7 +85,7 @@ def test_a_new_vector_of_the_same_file() -> None:
 def test_metadata_and_protocol_follow() -> None:
     builder = memory_table()
     builder.append([{"id": 1}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target, properties={"mine": "1"})
     before = Table("x", store=target).snapshot()
     builder.change_metadata(
@@ -107,7 +106,7 @@ def test_metadata_and_protocol_follow() -> None:
 def test_our_own_maintenance_does_not_count() -> None:
     builder = memory_table()
     builder.append([{"id": 1}], [{"id": 2}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     table = Table("x", store=target)
     assert table.optimize(OptimizeOptions()).versions
@@ -157,7 +156,7 @@ def _changed_domain(target: Store) -> None:
 def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
     builder = memory_table()
     builder.append([{"id": 1}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     change(target)
     builder.append([{"id": 2}])
@@ -174,7 +173,7 @@ def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
 def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
     builder = memory_table()
     builder.append([{"id": 1}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     change(target)
     builder.append([{"id": 2}])
@@ -188,7 +187,7 @@ def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
 
 def test_no_restore_discards_a_new_protocol() -> None:
     builder = memory_table()
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     upgrade = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
     target.put(commit_path(1), json_lines(upgrade))
@@ -201,7 +200,7 @@ def test_no_restore_discards_a_new_protocol() -> None:
 
 
 def test_other_sources_and_targets_are_refused() -> None:
-    builder, target = with_vectors(), new_target()
+    builder, target = with_vectors(), fresh_store()
     sync(builder.store, target)
     other = memory_table()
     other.change_metadata(id="another")
@@ -212,14 +211,14 @@ def test_other_sources_and_targets_are_refused() -> None:
     assert ids(target) == [7]
     with pytest.raises(SafetyError, match="not a deep clone by deltactl"):
         sync(builder.store, other.store, full=True)
-    shallow = new_target()
+    shallow = fresh_store()
     clone(builder.store, shallow, deep=False)
     with pytest.raises(SafetyError, match="not a deep clone by deltactl"):
         sync(builder.store, shallow)
 
 
 def test_a_source_that_went_back_is_refused() -> None:
-    builder, target = with_vectors(), new_target()
+    builder, target = with_vectors(), fresh_store()
     sync(builder.store, target)
     with pytest.raises(SafetyError, match="is a clone of version 3 of .* older version 1"):
         sync(builder.store, target, version=1)
@@ -232,7 +231,7 @@ def test_a_source_that_went_back_is_refused() -> None:
 def test_the_predicate_stays() -> None:
     builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target, where="p = 'b'")
     builder.append([{"p": "a", "id": 3}], [{"p": "b", "id": 4}])
     sync(source, target)
@@ -247,7 +246,7 @@ def test_the_predicate_stays() -> None:
 def test_the_same_predicate_in_another_spelling(where: str) -> None:
     builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
     builder.append([{"p": None, "id": 1}], [{"p": "b", "id": 2}])
-    target = new_target()
+    target = fresh_store()
     sync(builder.store, target, where=where)
     builder.append([{"p": None, "id": 3}], [{"p": "b", "id": 4}])
     report = sync(builder.store, target, where=where)
@@ -256,7 +255,7 @@ def test_the_same_predicate_in_another_spelling(where: str) -> None:
 
 
 def test_a_log_without_the_last_clone_is_refused() -> None:
-    builder, target = with_vectors(), new_target()
+    builder, target = with_vectors(), fresh_store()
     sync(builder.store, target)
     Table("x", store=target).optimize(OptimizeOptions())
     Table("x", store=target).checkpoint()
@@ -273,7 +272,7 @@ def test_a_log_without_the_last_clone_is_refused() -> None:
 def test_a_sync_removes_no_file_of_an_append_only_clone() -> None:
     builder = memory_table(properties={"delta.appendOnly": "true"})
     (path,) = builder.append([{"id": 1}])
-    source, target, free = builder.store, new_target(), new_target()
+    source, target, free = builder.store, fresh_store(), fresh_store()
     sync(source, target)
     sync(source, free, properties={"delta.appendOnly": "false"})
     builder.append([{"id": 2}])
@@ -290,7 +289,7 @@ def test_a_sync_removes_no_file_of_an_append_only_clone() -> None:
 def test_a_sync_keeps_row_ids_and_sets_its_own_commit_version() -> None:
     builder = memory_table(features=["rowTracking", "domainMetadata"])
     builder.append([{"id": 1}, {"id": 2}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     builder.append([{"id": 3}])
     sync(source, target)
@@ -302,7 +301,7 @@ def test_a_sync_keeps_row_ids_and_sets_its_own_commit_version() -> None:
 
 
 def test_another_writer_wins() -> None:
-    builder, target = memory_table(), new_target()
+    builder, target = memory_table(), fresh_store()
     builder.append([{"id": 1}])
     sync(builder.store, target)
     builder.append([{"id": 2}])
@@ -319,7 +318,7 @@ def test_another_writer_wins() -> None:
 
 
 def test_full_finds_files_that_are_gone_from_the_clone() -> None:
-    builder, target = with_vectors(), new_target()
+    builder, target = with_vectors(), fresh_store()
     sync(builder.store, target)
     (gone, *_) = (n for n in names(target) if n.endswith(".parquet"))
     target.delete_many([gone])
@@ -333,7 +332,7 @@ def test_full_finds_files_that_are_gone_from_the_clone() -> None:
 def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool) -> None:
     builder = memory_table()
     path, _ = builder.append([{"id": 1}], [{"id": 2}])
-    source, target = builder.store, new_target()
+    source, target = builder.store, fresh_store()
     sync(source, target)
     copied = target.read(path)
     (info,) = source.stat_many([path])
@@ -356,7 +355,7 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
 
 
 def test_a_copy_that_is_gone_is_copied_again() -> None:
-    builder, target = with_vectors(), new_target()
+    builder, target = with_vectors(), fresh_store()
     sync(builder.store, target)
     (gone, *_) = (n for n in names(target) if n.endswith(".parquet"))
     target.delete_many([gone])

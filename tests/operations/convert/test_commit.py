@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -26,9 +25,16 @@ from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points, opened_as
+from tests.support.stores import (
+    Crash,
+    Fault,
+    FaultyStore,
+    MemoryStore,
+    fault_points,
+    fresh_store,
+    opened_as,
+)
 
-_NUMBERS = itertools.count()
 _YEAR_MS = 365 * 24 * 3600 * 1000
 
 
@@ -73,7 +79,7 @@ def ids(store: Store) -> list[int]:
 @pytest.fixture
 def store() -> MemoryStore:
     """A directory of two files."""
-    made = MemoryStore(f"memory://convert/{next(_NUMBERS)}")
+    made = fresh_store()
     made.put("p=1/1.parquet", parquet(1))
     made.put("p=2/2.parquet", parquet(2))
     return made

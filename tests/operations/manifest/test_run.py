@@ -46,6 +46,7 @@ from tests.support.stores import (
     FaultyStore,
     MemoryStore,
     fault_points,
+    fresh_store,
 )
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset
@@ -159,7 +160,7 @@ def test_absolute_paths_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_line_break_in_a_path_cannot_be_named() -> None:
-    store = MemoryStore(f"memory://manifest/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, COLUMNS)
     add = {"path": "a%0Ab", "partitionValues": {}, "size": 1, "modificationTime": 1}
     builder.commit({"add": {**add, "dataChange": True}})
@@ -211,7 +212,7 @@ def test_what_else_engines_would_read_there_goes_too(tmp_path: Path) -> None:
 
 
 def memory(*values: str, **options: Any) -> TableBuilder:
-    store = MemoryStore(f"memory://manifest/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, COLUMNS, partition_by=["p"], **options)
     if values:
         builder.append(*([row(n, p)] for n, p in enumerate(values)))
@@ -374,7 +375,7 @@ def test_where_touches_matching_partitions_alone() -> None:
 
 
 def test_where_on_numbers_is_not_stopped_by_foreign_folders() -> None:
-    store = MemoryStore(f"memory://manifest/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id"), Column("n", "integer")], partition_by=["n"])
     builder.append([{"id": 1, "n": 1}], [{"id": 2, "n": 2}])
     for folder in ("n=x", "m=1", "n=3"):
@@ -422,7 +423,7 @@ def test_an_older_version_can_be_named() -> None:
 
 def test_schemes_and_roots_elsewhere() -> None:
     builder = memory("a")
-    output = MemoryStore(f"memory://elsewhere/{next(_NUMBERS)}")
+    output = fresh_store()
     options = ManifestOptions(schemes={"memory": "s3"})
     report = generate(builder.store, options, output=output)
     assert report.root == f"{output.uri}/{MANIFEST_DIR}"

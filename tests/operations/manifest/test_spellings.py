@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from deltactl.errors import SafetyError
@@ -15,14 +13,12 @@ from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from tests.support.folding_store import FoldingStore
-from tests.support.stores import MemoryStore
+from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder
-
-_NUMBERS = itertools.count()
 
 
 def table(*values: str) -> tuple[TableBuilder, MemoryStore]:
-    store = MemoryStore(f"memory://manifest-spellings/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("p", "string"), Column("id")], partition_by=["p"])
     builder.append(*([{"p": value, "id": number}] for number, value in enumerate(values)))
     return builder, store

@@ -22,12 +22,19 @@ from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.run import run_on
-from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points, opened_as
+from tests.support.stores import (
+    Crash,
+    Fault,
+    FaultyStore,
+    MemoryStore,
+    fault_points,
+    fresh_store,
+    opened_as,
+)
 from tests.support.table_builder import LOG, Column, TableBuilder, canonical, multiset
 
 pytestmark = pytest.mark.thorough
 
-_NUMBERS = itertools.count()
 OPTIONS = OptimizeOptions()
 IN_BATCHES = OptimizeOptions(commit_every_bytes=1)
 PLACED = OptimizeOptions(commit_every_bytes=1, cluster_by="id", target_bytes=1500)
@@ -56,7 +63,7 @@ class Scene:
 
 def set_scene(*features: str) -> Scene:
     """Two partitions, of two and of three small files; one with deleted rows; a checkpoint."""
-    store = MemoryStore(f"memory://crash/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(
         store,
         [Column("id"), Column("p", "string")],

@@ -20,7 +20,7 @@ from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
-from tests.support.stores import MemoryStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     LOG,
     Column,
@@ -30,7 +30,6 @@ from tests.support.table_builder import (
     multiset,
 )
 
-_NUMBERS = itertools.count()
 COLUMNS = (Column("id"), Column("v", "string"), Column("p", "string"))
 IN_BATCHES = OptimizeOptions(commit_every_bytes=1)
 
@@ -59,7 +58,7 @@ class Race:
     def __init__(
         self, *features: str, mapping: str = "none", properties: Mapping[str, str] | None = None
     ) -> None:
-        self.store = MemoryStore(f"memory://race/{next(_NUMBERS)}")
+        self.store = fresh_store()
         self.builder = TableBuilder(
             self.store,
             COLUMNS,

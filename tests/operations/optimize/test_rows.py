@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import string
 from decimal import Decimal
 from typing import Any
@@ -18,7 +17,7 @@ from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.table import Table
 from tests.support.run import run_on
-from tests.support.stores import MemoryStore
+from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import (
     FEATURES,
     LAYOUTS,
@@ -34,7 +33,6 @@ from tests.support.table_builder import (
 
 pytestmark = pytest.mark.thorough
 
-_NUMBERS = itertools.count()
 
 _texts = st.text(st.characters(blacklist_categories=["Cs"]), max_size=5)
 _times = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2250, 1, 1))
@@ -90,7 +88,7 @@ def _values(type_: Any) -> st.SearchStrategy[Any]:
 @st.composite
 def tables(draw: st.DrawFn) -> TableBuilder:
     """Any columns, up to two partition columns, up to ten files, deleted rows in some."""
-    store = MemoryStore(f"memory://rows/{next(_NUMBERS)}")
+    store = fresh_store()
     names = draw(
         st.lists(
             st.text(string.ascii_letters + " .äé€-_'`", min_size=1, max_size=4),
@@ -172,7 +170,7 @@ def test_rows_stay_and_a_second_plan_is_empty_at_length(data: st.DataObject) -> 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("features", ["mapped-by-id", "row-tracking"])
 def test_any_shape_of_the_log_is_optimized(shape: str, features: str) -> None:
-    store = MemoryStore(f"memory://rows/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = build_sample(store, shape=shape, features=features, layout="partitioned-twice")
     assert_kept(builder, OptimizeOptions())
 
@@ -183,13 +181,13 @@ def test_any_shape_of_the_log_is_optimized(shape: str, features: str) -> None:
 def test_every_feature_in_every_layout_is_optimized(
     features: str, layout: str, rewrite: Rewrite
 ) -> None:
-    store = MemoryStore(f"memory://rows/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = build_sample(store, features=features, layout=layout)
     assert_kept(builder, OptimizeOptions(verify="full", rewrite=rewrite))
 
 
 def test_row_ids_outlive_two_rewrites() -> None:
-    store = MemoryStore(f"memory://rows/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = TableBuilder(store, [Column("id")], features=["rowTracking", "deletionVectors"])
     paths = builder.append(*([{"id": 10 * i + j} for j in range(4)] for i in range(4)))
     builder.delete_rows(paths[1], [0, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -41,7 +40,7 @@ from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
-from tests.support.stores import CountingStore, MemoryStore
+from tests.support.stores import CountingStore, MemoryStore, fresh_store
 from tests.support.table_builder import (
     COLUMNS,
     LOG,
@@ -54,13 +53,8 @@ from tests.support.table_builder import (
     sample_row,
 )
 
-_NUMBERS = itertools.count()
 _CLUSTERED = "clustered or Z-ordered (rewrite with cluster_by or full=True)"
 KIB = 1024
-
-
-def fresh_store() -> MemoryStore:
-    return MemoryStore(f"memory://optimize/{next(_NUMBERS)}")
 
 
 def build(*sizes: int, **options: Any) -> TableBuilder:

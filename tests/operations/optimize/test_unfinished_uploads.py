@@ -32,12 +32,10 @@ from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, Fault, FaultProxy, Held, Rule, fault_proxy
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import choose_servers
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 
 pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *UNCLOSED_SESSIONS,
     # MinIO is a service that honours every condition. Moto, which ignores some, proves less.
     pytest.mark.parametrize("server", choose_servers("minio", explored=["moto"]), indirect=True),
 ]

@@ -31,7 +31,7 @@ from deltactl.protocol import deletion_vectors
 from deltactl.protocol.schema import parse_schema
 from deltactl.table import Table
 from tests.support.run import run_on
-from tests.support.stores import MemoryStore
+from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import (
     Column,
     Row,
@@ -72,7 +72,7 @@ def row(number: int) -> Row:
 
 def build(mapping: str = "none", *features: str) -> TableBuilder:
     """Three files of several row groups, rows deleted from one; `w` has been widened since."""
-    store = MemoryStore(f"memory://verify/{next(_NUMBERS)}")
+    store = fresh_store()
     features = ("deletionVectors", "typeWidening", *features)
     builder = TableBuilder(store, COLUMNS, mapping=mapping, features=features)
     files = [[row(10 * i + j) for j in range(10)] for i in range(3)]
@@ -368,7 +368,7 @@ def test_nothing_is_caught_where_nothing_is_wrong(mapping: str, features: tuple[
 @pytest.mark.parametrize("layout", ["unpartitioned", "partitioned-twice"])
 @pytest.mark.parametrize("features", ["plain", "mapped-by-id", "row-tracking", "type-widening"])
 def test_full_verification_of_sample_tables(features: str, layout: str) -> None:
-    store = MemoryStore(f"memory://verify/{next(_NUMBERS)}")
+    store = fresh_store()
     builder = build_sample(store, features=features, layout=layout)
     assert run(builder, "full").versions
     rows = Table(store.uri, store=store).scan().read_all().to_pylist()

@@ -12,14 +12,10 @@ from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers
+from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import Column, TableBuilder
 
-pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = UNCLOSED_SESSIONS
 EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 

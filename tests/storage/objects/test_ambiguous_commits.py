@@ -31,14 +31,10 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import s3_options
-from tests.support.object_store_fixtures import shorten_pauses
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, shorten_pauses
 from tests.support.table_builder import build_sample
 
-pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = UNCLOSED_SESSIONS
 
 NAME = "_delta_log/00000000000000000001.json"
 _numbers = itertools.count()

@@ -31,13 +31,9 @@ from tests.support.object_servers import (
     ensure_delta_rs_with_dynamodb,
     s3_options,
 )
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
 
-pytestmark = [
-    pytest.mark.xdist_group("s3"),
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.xdist_group("s3"), *UNCLOSED_SESSIONS]
 
 ALL_ROLES = ["append"] * 3 + ["delete", "optimize", "optimize", "vacuum", "checkpoint"]
 FEW_ROLES = ["append", "delete", "optimize"]

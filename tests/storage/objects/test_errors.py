@@ -12,13 +12,14 @@ from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers, shorten_pauses
+from tests.support.object_store_fixtures import (
+    ALL_SERVERS,
+    UNCLOSED_SESSIONS,
+    choose_servers,
+    shorten_pauses,
+)
 
-pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = UNCLOSED_SESSIONS
 EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 

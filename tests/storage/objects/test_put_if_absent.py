@@ -23,13 +23,9 @@ from tests.storage.conftest import S3_BUCKET, write_rows
 from tests.support.clock import FixedClock
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import s3_options
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
 
-pytestmark = [
-    pytest.mark.xdist_group("s3"),
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.xdist_group("s3"), *UNCLOSED_SESSIONS]
 
 _numbers = itertools.count()
 

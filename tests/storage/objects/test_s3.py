@@ -26,12 +26,10 @@ from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.object_servers import ObjectServer, delta_rs_options
-from tests.support.object_store_fixtures import choose_servers
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 
 pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *UNCLOSED_SESSIONS,
     pytest.mark.parametrize("server", choose_servers("moto", "minio"), indirect=True),
 ]
 

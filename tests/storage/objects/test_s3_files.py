@@ -17,13 +17,9 @@ from deltactl.storage.providers import S3
 from deltactl.storage.secrets import secret_values
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import choose_servers
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 
-pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = UNCLOSED_SESSIONS
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 MIB = 1 << 20
 

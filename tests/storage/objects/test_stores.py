@@ -10,12 +10,10 @@ from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.storage import conformance
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS
+from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS
 
 pytestmark = [
-    # aiohttp's sessions are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *UNCLOSED_SESSIONS,
     pytest.mark.parametrize("server", ALL_SERVERS, indirect=True),
 ]
 

@@ -10,31 +10,16 @@ from typing import Any
 import pytest
 
 from deltactl.errors import AccessDeniedError
-from deltactl.storage import vended
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.storage.vended import Credentials, VendedOptions
+from tests.storage.test_vended import Clock, clock
 from tests.support.object_servers import AZURE_ACCOUNT, AZURE_KEY, S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 
+__all__ = ["clock"]
+
 AZURITE = choose_servers("azurite")
-
-
-@dataclass
-class Clock:
-    """The clock of the credentials; that of the server goes on."""
-
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(vended, "time", clock)
-    return clock
 
 
 @dataclass

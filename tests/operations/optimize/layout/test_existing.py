@@ -16,12 +16,12 @@ from deltactl.operations.row_proofs import PATH_TAG
 from tests.operations.optimize.layout.test_run import (
     actions_of,
     build,
-    fresh_store,
     reopened,
     rows_of,
     run,
 )
 from tests.operations.optimize.test_races import RacingStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 _DAYS = [Column("id"), Column("p", "string")]

@@ -15,7 +15,8 @@ from deltactl.operations.optimize.layout.placement import learn_placement
 from deltactl.operations.thresholds import Need
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.operations.optimize.layout.test_run import fresh_store, reopened, run
+from tests.operations.optimize.layout.test_run import reopened, run
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder
 
 ROWS, FILES = 20_000, 8

@@ -11,11 +11,11 @@ from deltactl.errors import UsageError
 from tests.operations.optimize.layout.test_run import (
     COLUMNS,
     actions_of,
-    fresh_store,
     reopened,
     rows_of,
     run,
 )
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, struct_of
 
 _CUBE = {"ZCUBE_ID": "one", "ZCUBE_ZORDER_BY": '["id","w"]'}

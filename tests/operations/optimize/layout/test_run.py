@@ -31,7 +31,7 @@ from deltactl.table import Table
 from tests.operations.optimize.test_races import RacingStore
 from tests.operations.optimize.test_rows import assert_kept, tables
 from tests.support.clock import FixedClock
-from tests.support.stores import MemoryStore, opened_as
+from tests.support.stores import fresh_store, opened_as
 from tests.support.table_builder import (
     FEATURES,
     LAYOUTS,
@@ -47,10 +47,6 @@ from tests.support.table_builder import (
 _NUMBERS = itertools.count()
 SMALL = 4000
 COLUMNS = [Column("id"), Column("v", "string"), Column("w", "long")]
-
-
-def fresh_store() -> MemoryStore:
-    return MemoryStore(f"memory://layout/{next(_NUMBERS)}")
 
 
 def run(store: Store, *, dry_run: bool = False, **options: Any) -> OptimizeReport:

@@ -14,9 +14,9 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.layout import tasks
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
-from tests.operations.optimize.layout.test_run import build, fresh_store, rows_of, run
+from tests.operations.optimize.layout.test_run import build, rows_of, run
 from tests.support.clock import FixedClock
-from tests.support.stores import opened_as
+from tests.support.stores import fresh_store, opened_as
 from tests.support.table_builder import LOG, START_MS, Column, TableBuilder
 
 
