@@ -110,6 +110,8 @@ class Command(TyperCommand):
             return self._invoke_one(ctx, session)
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
+        if session.table in session.unlisted:
+            raise session.unlisted[session.table]
         if session.table is not None and self.needs_arrow:
             load_arrow()
         if LeaseOptions not in self.shared:
@@ -134,15 +136,16 @@ class Command(TyperCommand):
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
         """Run on one table, or on each of several in a separate session."""
-        from deltactl.cli.fleet.tables import expand_tables, find_single
+        from deltactl.cli.fleet.tables import expand_tables
 
-        single = find_single(options, session)
-        tables = expand_tables(options, session) if single is None else [single]
+        tables, is_single = expand_tables(options, session)
         if self.plan_ahead is None:
-            return self._invoke_found(ctx, session, options, tables, is_single=single is not None)
+            return self._invoke_found(ctx, session, options, tables, is_single=is_single)
         load_arrow()
-        with self.plan_ahead(session, tables, options.jobs) as ordered:
-            return self._invoke_found(ctx, session, options, ordered, is_single=single is not None)
+        listed = [table for table in tables if table not in session.unlisted]
+        with self.plan_ahead(session, listed, options.jobs) as ordered:
+            given = [*ordered, *session.unlisted]
+            return self._invoke_found(ctx, session, options, given, is_single=is_single)
 
     def _invoke_found(
         self,
@@ -153,15 +156,11 @@ class Command(TyperCommand):
         *,
         is_single: bool,
     ) -> Any:
-        if session.output.form in CI_FORMATS:
+        if session.output.form in CI_FORMATS or not is_single:
             return self._invoke_each(ctx, session, options, tables)
-        single = tables[0] if is_single else None
-        session.table = single
+        session.table = ctx.params["table"] = tables[0]
         session.output.log_fields["table"] = session.shown_table
-        if session.table is not None:
-            ctx.params["table"] = session.table
-            return self._invoke_one(ctx, session)
-        return self._invoke_each(ctx, session, options, tables)
+        return self._invoke_one(ctx, session)
 
     def _invoke_each(
         self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]

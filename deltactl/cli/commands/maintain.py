@@ -172,10 +172,12 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
 
     options = session.take(MaintainOptions)
     memory = options.memory_bytes or machine_memory_bytes() // 2
-    options = replace(options, jobs=min(jobs, len(tables)), memory_bytes=memory)
+    options = replace(options, jobs=min(jobs, len(tables) or 1), memory_bytes=memory)
     metrics = _parse_metrics(session.take(MaintainFlags).metrics)
     run = Maintenance(options, SystemClock())
     fleet = session.shared = _Fleet(run)
+    for pattern, error in session.unlisted.items():
+        _note(fleet, pattern, error.exit_code, None)
     session.sum_up = lambda: _sum_up(fleet)
     with session.cancellation():
         _observe(session, fleet, tables)

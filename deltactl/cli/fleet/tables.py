@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltactl.cli.options.fleet import FleetOptions
-from deltactl.errors import NotATableError, UsageError
+from deltactl.cli.parsing.argv import mask_address
+from deltactl.errors import DeltactlError, NotATableError, UsageError
 from deltactl.storage.names import is_table_name
 from deltactl.units import format_count
 
@@ -23,51 +24,52 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def find_single(options: FleetOptions, session: Session) -> str | None:
-    """Return the table if exactly one is given, so that its output is that of a single run.
+def expand_tables(options: FleetOptions, session: Session) -> tuple[list[str], bool]:
+    """Return the addresses from the arguments and the file, each once, in order.
+
+    Also return whether exactly one table is given, so that its output is that of a single run. A
+    word that fails, for example a glob that matches no table, is one of the addresses: its error
+    is in ``session.unlisted``, and the others run.
 
     Raises:
-        UsageError: none is given, or the name of a bucket is a glob.
+        UsageError: none is given, or the file cannot be read.
     """
+    from deltactl.operations.find_tables import is_glob
+
     if not options.table and options.tables_from is None:
         raise UsageError(
             "Missing argument 'TABLE'", hint=f"See `deltactl {session.command} --help`."
         )
-    if options.tables_from is not None or len(options.table) > 1:
-        return None
-    from deltactl.operations.find_tables import is_glob, is_table, split_glob
-
-    [word] = options.table
-    if not is_glob(word):
-        return word
-    if is_table_name(word):
-        return None
-    split_glob(word)
-    return word if is_table(session.open_store(word, read_only=True)) else None
-
-
-def expand_tables(options: FleetOptions, session: Session) -> list[str]:
-    """Return the addresses from the arguments and the file, each once, in order.
-
-    Raises:
-        UsageError: the file cannot be read, or contains no table.
-        NotATableError: a glob matches no table.
-    """
-    from deltactl.operations.find_tables import find_tables, is_glob
-
+    is_one = options.tables_from is None and len(options.table) == 1
+    if is_one and not is_glob(options.table[0]):
+        return [*options.table], True
     tables: dict[str, str] = {}
     for word in (*options.table, *_read_words(options.tables_from)):
-        if is_table_name(word):
-            tables.update(find_named(word, session) if is_glob(word) else {word: word})
-            continue
-        for address in find_tables(word, session.open_store) if is_glob(word) else [word]:
-            tables.setdefault(session.open_store(address).uri, address)
+        try:
+            found = _expand(word, session)
+        except DeltactlError as error:
+            shown = mask_address(word)
+            session.unlisted[shown] = error
+            found = {shown: shown}
+        for location, address in found.items():
+            tables.setdefault(location, address)
     if not tables:
         raise UsageError(
             f"--tables-from {options.tables_from} contains no table",
             hint="Write one table per line; empty lines and lines that begin with # are ignored.",
         )
-    return list(dict.fromkeys(tables.values()))
+    addresses = list(dict.fromkeys(tables.values()))
+    return addresses, is_one and addresses == options.table and not session.unlisted
+
+
+def _expand(word: str, session: Session) -> dict[str, str]:
+    """Return the addresses of the tables that a word names, by location."""
+    from deltactl.operations.find_tables import find_tables, is_glob
+
+    if is_table_name(word):
+        return find_named(word, session) if is_glob(word) else {word: word}
+    found = find_tables(word, session.open_store) if is_glob(word) else [word]
+    return {session.open_store(address).uri: address for address in found}
 
 
 def find_named(pattern: str, session: Session) -> dict[str, str]:

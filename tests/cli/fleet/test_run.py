@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -167,8 +168,6 @@ def test_tables_come_from_a_file_or_stdin(
         ),
         (["--tables-from", "binary"], 2, "--tables-from binary is not UTF-8 text: "),
         (["--tables-from", "empty"], 2, "--tables-from empty contains no table"),
-        (["lake/x*"], 1, "no Delta table matches 'lake/x*'"),
-        (["s3://*/events"], 2, "'s3://*/events': the name of a bucket cannot be a glob"),
         (["a", "b", "--jobs", "0"], 2, "Invalid value for '--jobs'"),
     ],
 )
@@ -180,6 +179,49 @@ def test_what_names_no_table(
     ran = fake_cli("go-round", *args)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "code", "message"),
+    [
+        ("lake/x*", "NOT_A_TABLE", "no Delta table matches 'lake/x*'"),
+        ("s3://*/events", "USAGE", "'s3://*/events': the name of a bucket cannot be a glob"),
+    ],
+)
+@pytest.mark.parametrize("others", [(), ("lake/a", "lake/deep/*")])
+@pytest.mark.parametrize("command", ["optimize", "maintain", "check"])
+def test_a_pattern_that_fails_is_one_entry(
+    cli: RunCli,
+    lake: Path,
+    pattern: str,
+    code: str,
+    message: str,
+    others: Sequence[str],
+    command: str,
+) -> None:
+    ran = cli(command, pattern, *others, "-o", "json")
+    document = json.loads(ran.out)
+    runs = {run["table"]: run for run in document["runs"]}
+    assert set(runs) == {pattern, *(it.replace("*", "c") for it in others)}
+    assert (runs[pattern]["error"]["code"], runs[pattern]["error"]["message"]) == (code, message)
+    assert all(not run["error"] for run in runs.values() if run["table"] != pattern)
+    assert ran.code == document["exit_code"] == runs[pattern]["exit_code"]
+    assert ran.err.startswith(f"error: {pattern}: {message}\n")
+
+
+def test_a_pattern_of_a_list_that_fails_stops_no_other(
+    cli: RunCli, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("lake/x*\nlake/a\n"))
+    ran = cli("optimize", "--tables-from", "-", "-q")
+    assert ran.code == ExitCode.FAILURE
+    assert ran.out == "2 tables: 1 failed, 1 done\n"
+    assert (lake / "a/_delta_log/00000000000000000004.json").exists()
+
+
+def test_the_metrics_have_a_pattern_that_fails(cli: RunCli, lake: Path, tmp_path: Path) -> None:
+    cli("maintain", "lake/x*", "lake/a", "--metrics", str(tmp_path / "m.prom"))
+    assert 'deltactl_exit_status{table="lake/x*"} 1\n' in (tmp_path / "m.prom").read_text()
 
 
 def test_a_signed_address_is_refused_and_not_taken_for_a_glob(fake_cli: RunCli) -> None:
