@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from deltactl.operations.clone.options import CloneOptions as CloneOptions
     from deltactl.operations.clone.report import CloneReport as CloneReport
     from deltactl.operations.convert.options import ConvertOptions as ConvertOptions
-    from deltactl.operations.convert.partition_by import PartitionColumn as PartitionColumn
+    from deltactl.operations.convert.options import PartitionColumn as PartitionColumn
     from deltactl.operations.convert.report import ConvertReport as ConvertReport
     from deltactl.operations.detail import DetailReport as DetailReport
     from deltactl.operations.history.diff import VersionDiff as VersionDiff

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from deltactl.operations.check.options import Depth
-    from deltactl.operations.convert.partition_by import PartitionColumn
+    from deltactl.operations.convert.options import PartitionColumn
     from deltactl.operations.maintain.budget import Budget
     from deltactl.operations.thresholds import Need
 

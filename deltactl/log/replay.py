@@ -22,13 +22,16 @@ import pyarrow.compute as pc
 from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_file_actions
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
-from deltactl.log.commits.file_rows import FileRows, HeldRows, RowStore, join_hashes
 from deltactl.log.commits.key_sets import (
+    FileRows,
+    HeldRows,
     KeyHashes,
     KeySet,
     KeyTexts,
     Repeats,
+    RowStore,
     find_repeated_hashes,
+    join_hashes,
     make_key_set,
 )
 from deltactl.log.commits.non_file_actions import NonFileActions

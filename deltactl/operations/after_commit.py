@@ -48,7 +48,7 @@ def run_after_commit(
 
     properties, version = TableProperties(after.metadata.configuration), after.version
     if files_changed and properties.refreshes_manifests:
-        from deltactl.operations.manifest.refresh import refresh_manifests
+        from deltactl.operations.manifest.run import refresh_manifests
 
         since = before.version if before.properties.refreshes_manifests else None
         refresh_manifests(log, since, context)

@@ -18,7 +18,7 @@ from typing import Final
 from deltactl.errors import CorruptLogError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.run_tags import find_run, is_by_deltactl
+from deltactl.log.writing.commit_info import find_run, is_by_deltactl
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.names import OWN_DIR, is_local_uri
 from deltactl.storage.store import FileInfo, Store

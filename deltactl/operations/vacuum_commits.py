@@ -10,7 +10,7 @@ from typing import Final
 
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.added_files import VACUUM_START
-from deltactl.log.writing.run_tags import find_run
+from deltactl.log.writing.commit_info import find_run
 from deltactl.units import format_timestamp
 
 _END: Final = "VACUUM END"

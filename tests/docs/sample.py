@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.progress import CloneProgress, write_progress
+from deltactl.operations.clone.places import CloneProgress, write_progress
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log.commits.file_rows import HeldRows
+from deltactl.log.commits.key_sets import HeldRows
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing

@@ -14,8 +14,7 @@ from pyroaring import BitMap64
 
 from deltactl.log.replay import Tail
 from deltactl.log.writing import concurrent_deletes
-from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
-from deltactl.log.writing.vectors import VectorWriter
+from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, VectorWriter, Verdict
 from tests.explorer.bug import Bug
 
 

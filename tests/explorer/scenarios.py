@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltactl.log.checkpoint import verify as checkpoint_verify
 from deltactl.log.commits import columns as commit_columns
 from deltactl.log.commits.lines import CommitLines
-from deltactl.log.writing import vectors
+from deltactl.log.writing import concurrent_deletes
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum import tasks as vacuum_tasks
@@ -120,7 +120,7 @@ def one_thread() -> Iterator[None]:
         explored_stores(),
         patch.object(commit_columns, "_read", _remembering(commit_columns._read)),
         # A file for each vector, which can be left behind.
-        patch.object(vectors, "_MOST_INLINE_BYTES", 0),
+        patch.object(concurrent_deletes, "_MOST_INLINE_BYTES", 0),
         patch.object(checkpoint_tasks, "read_ahead", iter),
         patch.object(checkpoint_verify, "read_ahead", iter),
         patch.object(copying, "each_in_parallel", one_after_another),

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from deltactl.log.writing.run_tags import RUN_TAG
+from deltactl.log.writing.commit_info import RUN_TAG
 
 Action = dict[str, Any]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl import ConvertOptions, Table, VacuumOptions, convert
-from deltactl.operations.convert.partition_by import parse_partition_by
+from deltactl.operations.convert.options import parse_partition_by
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.protocol.paths import encode_path, partition_directory
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb

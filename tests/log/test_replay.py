@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.log import keyed_hash, replay
-from deltactl.log.commits import file_rows, key_sets, parser
+from deltactl.log.commits import key_sets, parser
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.delta_log import DeltaLog
@@ -80,7 +80,7 @@ def test_replay_of_a_tail_on_disk_equals_the_model(data: st.DataObject) -> None:
     with (
         patch.object(replay, "_HELD_BYTES", data.draw(st.sampled_from([0, 2000, 10_000]))),
         patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000]))),
-        patch.object(file_rows, "SPILL_BYTES", data.draw(st.sampled_from([0, 5000]))),
+        patch.object(key_sets, "SPILL_BYTES", data.draw(st.sampled_from([0, 5000]))),
     ):
         _check_replay(data)
 

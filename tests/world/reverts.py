@@ -32,7 +32,7 @@ from deltactl.operations.clone import sync as clone_sync
 from deltactl.operations.clone import tasks as clone_tasks
 from deltactl.operations.convert import directory as convert_directory
 from deltactl.operations.maintain import observe as maintain_observe
-from deltactl.operations.manifest import refresh as manifest_refresh
+from deltactl.operations.manifest import run as manifest_run
 from deltactl.operations.optimize import run as optimize_run
 from deltactl.operations.restore import plan as restore_plan
 from deltactl.operations.restore import run as restore_run
@@ -163,13 +163,13 @@ def _ignore_vectors() -> AbstractContextManager[object]:
 
 
 def _refresh_own_partitions() -> AbstractContextManager[object]:
-    refresh = manifest_refresh.refresh_manifests
+    refresh = manifest_run.refresh_manifests
 
     def since_own_base(store: Any, before: int | None, context: Any) -> Any:
-        with patch.object(manifest_refresh, "read_recorded_version", lambda _: before):
+        with patch.object(manifest_run, "read_recorded_version", lambda _: before):
             return refresh(store, before, context)
 
-    return patch.object(manifest_refresh, "refresh_manifests", since_own_base)
+    return patch.object(manifest_run, "refresh_manifests", since_own_base)
 
 
 def _count_links() -> AbstractContextManager[object]:

@@ -12,8 +12,7 @@ from deltactl.cli.pages.history_rows import change_row, diff_result, diff_rows, 
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.history.follow import follow_history
-from deltactl.operations.history.run import HistoryOptions
+from deltactl.operations.history.run import HistoryOptions, follow_history
 from deltactl.units import format_count
 
 if TYPE_CHECKING:

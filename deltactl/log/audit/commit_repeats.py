@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from deltactl.log.commits.columns import ACTIONS
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import find_actions
-from deltactl.log.commits.json_lines import list_actions
+from deltactl.log.commits.json_lines import list_actions, list_key_sets
 from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.parsed import ParsedCommits
-from deltactl.log.commits.partition_keys import list_key_sets
 
 _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetadata": "domain"}
 """Actions that a commit may have once, or once per value of the field."""

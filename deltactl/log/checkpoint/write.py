@@ -5,6 +5,7 @@ The file gets its name only when it is complete.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -12,14 +13,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.errors import ConflictError, CorruptLogError, DeltactlError, StorageError
-from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.schema import CheckpointLayout, described_leaves, dictionary_leaves
+from deltactl.numpy_types import Bytes
 from deltactl.protocol.arrow_schemas import JSON_NAMES, STRING_MAP
+from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_partition_column
 from deltactl.protocol.stats_decoding import parse_stats
 from deltactl.storage.store import FileInfo, Store
@@ -269,3 +272,43 @@ def _parse_or_null(text: pa.Scalar, type_: pa.DataType) -> pa.Array:
         return parse_partition_column(pa.array([text.as_py()], pa.string()), type_)
     except CorruptLogError:
         return pa.nulls(1, type_)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The digest of a stream of file actions. Sizes are in bytes."""
+
+    count: int
+    size_bytes: int
+    digest: str
+
+
+class KeyDigest:
+    """Computes the digest of rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``."""
+
+    def __init__(self) -> None:
+        self._count = self._size_bytes = 0
+        self._hashes = [hashlib.sha256() for _ in range(5)]
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add the next rows."""
+        sizes = rows.column("size_bytes")
+        self._count += rows.num_rows
+        self._size_bytes += pc.sum(sizes).as_py() or 0
+        vectors = pc.fill_null(unique_ids(rows.column("deletion_vector")), "")
+        parts = [*_split(rows.column("encoded_path")), *_split(vectors), pc.fill_null(sizes, -1)]
+        for found, part in zip(self._hashes, parts, strict=True):
+            found.update(np.asarray(part).data)
+
+    def finish(self) -> Fingerprint:
+        """Return the digest of all rows so far."""
+        digest = hashlib.sha256(b"".join(found.digest() for found in self._hashes)).hexdigest()
+        return Fingerprint(self._count, self._size_bytes, digest)
+
+
+def _split(texts: pa.StringArray) -> tuple[pa.Array, Bytes]:
+    """Return the lengths and the bytes of strings, so that batch sizes do not matter."""
+    _, offset_buffer, data = texts.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[texts.offset :]
+    found = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(texts)]]
+    return pc.binary_length(texts), found

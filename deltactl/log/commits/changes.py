@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.json_lines import list_key_sets
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.parser import CommitParser
-from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.protocol.stats import num_records
 
 _CHUNK_BYTES = 32 << 20

@@ -6,21 +6,29 @@ This is slower than Arrow, but works for any JSON, and errors have line numbers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
 from deltactl.log.commits.contents import CommitBytes, SharedLineError
-from deltactl.protocol.actions import to_flag, to_integer, to_text
+from deltactl.protocol.actions import parse_metadata, to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
 
 T = TypeVar("T")
 
 _MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
+
+_PARTITION_VALUES: Final = re.compile(
+    rb'"partitionValues"\s*:\s*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})', re.DOTALL
+)
+_TEXT: Final = r'"(?:[^"\\]|\\.)*"'
+_PAIR: Final = rf'({_TEXT})\s*:\s*(?:{_TEXT}|[^,"}}]+)'
 
 
 def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
@@ -122,3 +130,53 @@ def _coerce(kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_boolean(kind):
         return to_flag(value)
     return to_integer(value) if pa.types.is_integer(kind) else to_text(value)
+
+
+def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
+    """Return the distinct sets of partition keys (physical names) of the file actions in a text."""
+    texts = {text.decode("utf-8", "replace") for text in set(_PARTITION_VALUES.findall(data))}
+    shapes = pc.unique(
+        pc.replace_substring_regex(
+            pa.array(list(texts), pa.string()), pattern=_PAIR, replacement=r"\1:0"
+        )
+    )
+    found = set()
+    for shape in shapes.to_pylist():
+        try:
+            found.add(frozenset(json.loads(shape)))
+        except ValueError:
+            continue
+    return frozenset(found)
+
+
+def keys_of_nodes(files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]) -> frozenset[str]:
+    """Return the partition keys of all ``metaData`` actions among the non-file actions.
+
+    Raises:
+        CorruptLogError: an action is malformed; the message has the file and the line.
+    """
+    try:
+        found = [node["metaData"] for node in nodes if isinstance(node.get("metaData"), dict)]
+        return frozenset(key for it in found for key in parse_metadata(it).partition_keys)
+    except (CorruptLogError, *MALFORMED):
+        find_partition_keys(files)  # the error of this function names the line
+        raise
+
+
+def find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
+    """Return the partition keys of all ``metaData`` actions; read the files line by line.
+
+    Raises:
+        CorruptLogError: an action is malformed; the message has the file and the line.
+    """
+    keys: set[str] = set()
+    for file in files:
+        if b'"metaData"' not in file.data:
+            continue
+        for number, line in enumerate(file.data.splitlines(), 1):
+            if b'"metaData"' in line:
+                action = parse_line(file.name, number, line)
+                if isinstance(node := action.get("metaData"), dict):
+                    metadata = parse_node(file.name, number, parse_metadata, node)
+                    keys |= set(metadata.partition_keys)
+    return frozenset(keys)

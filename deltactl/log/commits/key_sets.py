@@ -1,10 +1,11 @@
-"""Find equal keys of files, and keys that are among those of the log's tail.
+"""Hold the file actions of commits, above a limit on disk; find equal keys among them.
 
 Many keys are compared by their hashes of 128 bits, with the key of this process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
@@ -13,11 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.keyed_hash import hash_pairs
-from deltactl.numpy_types import Hashes, Integers
+from deltactl.numpy_types import Flags, Hashes, Integers
 from deltactl.protocol.arrow_schemas import array_of
+from deltactl.storage.local.spill import Spill
 
 _FEW: Final = 1 << 13
+
+SPILL_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +113,126 @@ class KeyHashes:
         edges = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1], [True]]))
         longest = int(np.diff(edges).max(initial=0)) if len(first) else 0
         return first, self.second[order], longest
+
+
+class FileRows(Protocol):
+    """File actions of one kind, in the order of the log."""
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        ...
+
+    @property
+    def table(self) -> pa.Table:
+        """Return all actions, in memory."""
+        ...
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the actions with the given columns. If there are no actions, yield nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """File actions in memory: ``table`` has all of them."""
+
+    table: pa.Table = field(repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return int(self.table.num_rows)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the actions with the given columns, all in one batch."""
+        if self.num_rows:
+            yield self.table.select(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """File actions on disk, in parts. ``kept`` says for each part which rows are included."""
+
+    spill: Spill = field(repr=False)
+    kept: Sequence[Flags] = field(repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return sum(int(np.count_nonzero(mask)) for mask in self.kept)
+
+    @property
+    def table(self) -> pa.Table:
+        """Return all actions, read into memory."""
+        parts = list(self.batches(self.spill.schema.names))
+        return pa.concat_tables([self.spill.schema.empty_table(), *parts])
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the actions with the given columns, part by part.
+
+        Raises:
+            StorageError: the file on disk cannot be read.
+        """
+        for number, mask in enumerate(self.kept):
+            if mask.any():
+                rows = pa.Table.from_batches(list(self.spill.read(number, columns)))
+                rows = rows.select(columns)
+                yield rows if mask.all() else rows.filter(array_of(mask))
+
+
+class RowStore:
+    """File actions of one kind on disk. Facts for action reconciliation are in memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._spill = Spill(schema, SPILL_BYTES)
+        self._counts: list[int] = []
+        self._keys: list[tuple[Hashes, Hashes]] = []
+        self._text_keys: list[tuple[Hashes, Hashes]] = []
+        self._seq: list[Integers] = []
+        self.has_other_texts = False
+        """Whether a path is not normalized. If so, ``text_keys`` differ from ``file_keys``."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the next rows, which have a column ``seq``.
+
+        Raises:
+            StorageError: the disk is too small, full or failed.
+        """
+        keys, texts = file_keys(rows), text_keys(rows)
+        hashes = hash_pairs(keys)
+        is_other = not keys.equals(texts)
+        self.has_other_texts |= is_other
+        self._keys.append(hashes)
+        self._text_keys.append(hash_pairs(texts) if is_other else hashes)
+        self._seq.append(rows["seq"].to_numpy())
+        stored = rows.select(self._spill.schema.names)
+        self._spill.keep([(len(self._counts), it) for it in stored.to_batches()], stored.nbytes)
+        self._counts.append(rows.num_rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of actions."""
+        return sum(self._counts)
+
+    def hashes(self, *, by_text: bool) -> Sequence[tuple[Hashes, Hashes]]:
+        """Return the hash of each key, in two halves; the actions are in parts."""
+        return self._text_keys if by_text else self._keys
+
+    @property
+    def seq(self) -> Sequence[Integers]:
+        """Return the ``seq`` of each action, in parts."""
+        return self._seq
+
+    def select(self, won: Flags) -> StoredRows:
+        """Return the rows for which the mask ``won`` is true."""
+        ends = np.cumsum(np.array(self._counts, np.int64))
+        return StoredRows(self._spill, np.split(won, ends)[: len(ends)])
+
+
+def join_hashes(stores: Sequence[RowStore], *, by_text: bool) -> tuple[Hashes, Hashes, Integers]:
+    """Return, for all rows of the stores, both halves of the hash of the key, and ``seq``."""
+    none, no_seq = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    parts = [it for store in stores for it in store.hashes(by_text=by_text)]
+    first, second = (np.concatenate([none, *(it[half] for it in parts)]) for half in (0, 1))
+    return first, second, np.concatenate([no_seq, *(it for store in stores for it in store.seq)])

@@ -27,10 +27,14 @@ from deltactl.log.commits.columns import (
 )
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.json_lines import read_lines
+from deltactl.log.commits.json_lines import (
+    find_partition_keys,
+    keys_of_nodes,
+    list_key_sets,
+    read_lines,
+)
 from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.partition_keys import find_partition_keys, keys_of_nodes, list_key_sets
 from deltactl.log.threads import count_threads
 from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.arrow_schemas import array_of, flags_of

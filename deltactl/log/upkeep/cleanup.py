@@ -13,19 +13,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 
-from deltactl.errors import CorruptLogError, SafetyError, StorageError, UnsupportedFeatureError
+from deltactl.errors import (
+    MALFORMED,
+    CorruptLogError,
+    SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from deltactl.log.checkpoint.read import read_head
-from deltactl.log.commits.info import uses_in_commit_timestamp
+from deltactl.log.commits.info import find_actions, uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_valid
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.upkeep.protection import NO_HISTORY_IS_DELETED, ensure_unprotected
+from deltactl.protocol.actions import Protocol, parse_protocol
+from deltactl.protocol.features import (
+    CHECKPOINT_PROTECTION,
+    Operation,
+    ensure_supported,
+    has_feature,
+)
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
 from deltactl.protocol.properties import ensure_valid_property
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_timestamp
+
+NO_HISTORY_IS_DELETED = "no history is deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,3 +285,53 @@ def _stretches(versions: Sequence[int]) -> Iterable[tuple[int, int]]:
     for _, run in groupby(enumerate(versions), lambda pair: pair[1] - pair[0]):
         members = [version for _, version in run]
         yield members[0], members[-1]
+
+
+def ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
+    """Raise an error for a cleanup up to ``base`` that checkpoint protection forbids.
+
+    A cleanup is allowed in one of these cases:
+
+    - It removes all protected versions at once.
+    - It removes no protected checkpoint.
+    - deltactl supports the protocol of every version that the cleanup removes, and of the first
+      version that remains.
+
+    Raises:
+        SafetyError: none of these cases applies, or the property is not valid.
+    """
+    if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
+        return
+    key = "delta.requireCheckpointProtectionBeforeVersion"
+    with ensure_valid_property(key, NO_HISTORY_IS_DELETED):
+        protected = snapshot.properties.protected_before_version
+    if base >= protected:
+        return
+    if not any(checkpoint.version < base for checkpoint in log.listing.checkpoints):
+        return
+    try:
+        for protocol in _find_protocols(log, base):
+            ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
+    except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
+        raise SafetyError(
+            f"the log before version {base} is not deleted: it has a protocol that deltactl does "
+            f"not support, and {key} protects a part of the log before version {protected}: "
+            f"{error}",
+            hint=f"Wait until all versions before {protected} have expired. Then a cleanup may "
+            "delete all of them together, whatever their protocol is.",
+        ) from error
+
+
+def _find_protocols(log: DeltaLog, base: int) -> list[Protocol]:
+    """Return every protocol that applied to a version up to ``base``."""
+    store, listing = log.store, log.listing
+    found = [
+        parse_protocol(node)
+        for commit in log.commits(v for v in sorted(listing.commits) if v <= base)
+        for node in find_actions(commit.name, commit.data, "protocol")
+    ]
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version <= base:
+            protocol = read_head(store, checkpoint).non_file_actions.protocol
+            found += [] if protocol is None else [protocol]
+    return found

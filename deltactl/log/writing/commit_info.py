@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from deltactl import __version__
+
 RESTORE: Final = "RESTORE"
+
+RUN_TAG: Final = "deltactl.runId"
+
+_PROGRAM: Final = "deltactl/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +54,24 @@ class Description:
             "engineInfo": self.engine_info,
             "txnId": txn_id,
         }
+
+
+def run_tags(run_id: str | None) -> Mapping[str, str]:
+    """Return the tag with the id of a run. The log lines of the run have the same id."""
+    return {} if run_id is None else {RUN_TAG: run_id}
+
+
+def find_run(info: Mapping[str, Any]) -> str | None:
+    """Return the id of the run that wrote a commit, from its ``commitInfo``."""
+    tags = info.get("tags")
+    return tags.get(RUN_TAG) if isinstance(tags, dict) else None
+
+
+def is_by_deltactl(info: Mapping[str, Any]) -> bool:
+    """Return whether deltactl wrote a commit, from its ``commitInfo``."""
+    return str(info.get("engineInfo")).startswith(_PROGRAM)
+
+
+def engine_info(engine: str, reason: str = "") -> str:
+    """Return the ``engineInfo``: deltactl, its version, the engine, why it was chosen."""
+    return f"{_PROGRAM}{__version__} ({engine} engine{reason and f': {reason}'})"

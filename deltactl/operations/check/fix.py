@@ -21,8 +21,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import as_removes
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import RESTORE, Description
-from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.path_encoding.pairs import (

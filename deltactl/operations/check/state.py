@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.file_actions import ADD_MEMBERS, find_incomplete, sum_sizes
 from deltactl.log.find_files import find_path_problem
@@ -20,14 +20,18 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
 from deltactl.numpy_types import Integers
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.check.identity import IdentityChecker
-from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.check.vector_index import VECTOR_COLUMNS, VectorIndex
-from deltactl.protocol.arrow_schemas import JSON_NAMES
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import JSON_NAMES, arrow_type
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
+from deltactl.protocol.partition_texts import find_malformed
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.path_columns import holds_character, not_java_text_mask
 from deltactl.protocol.paths import is_absolute
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field
+from deltactl.protocol.schema_rules import can_partition
 from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_decoding import parse_stats
 from deltactl.units import format_count
 
 STATE_COLUMNS: Final = (
@@ -44,6 +48,13 @@ STATE_COLUMNS: Final = (
 )
 # Empty, with a NUL, or with an empty, "." or ".." part: every other path is valid.
 _ODD: Final = r"\x00|(?:^|/)\.{0,2}(?:/|$)"
+
+_MARK = "delta.identity.highWaterMark"
+_STEP = "delta.identity.step"
+_EXPLICIT = "delta.identity.allowExplicitInsert"
+
+PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
+"""Columns that identify files, and the column that is checked."""
 
 
 @dataclass(slots=True)
@@ -236,3 +247,122 @@ def _ensure_text(batch: pa.Table) -> None:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CorruptLogError(f"the log contains invalid values: {error}"[:300]) from error
+
+
+@dataclass(slots=True)
+class _Column:
+    name: str
+    physical: str
+    mark: int | None
+    ascends: bool
+    farthest: int | None = None
+
+    @property
+    def is_covered(self) -> bool:
+        """Return whether the mark is at or beyond every value."""
+        return self.mark is not None and _farther(self, self.mark) == self.mark
+
+
+class IdentityChecker:
+    """Check files in batches with ``stats``.
+
+    Columns that also accept explicit values are skipped, because they may have any value.
+    """
+
+    def __init__(self, metadata: Metadata, findings: Findings) -> None:
+        self._findings = findings
+        self._columns = [
+            column
+            for member in metadata.data_schema.fields
+            if (column := _to_column(member)) is not None
+        ]
+        values = pa.struct([(column.physical, pa.int64()) for column in self._columns])
+        self._type = pa.struct([("minValues", values), ("maxValues", values)])
+        self._unknown = False
+
+    def take(self, batch: pa.Table) -> None:
+        """Add the statistics of more files."""
+        if not self._columns:
+            return
+        stats = batch["stats"]
+        self._unknown |= stats.null_count > 0
+        for chunk in stats.chunks:
+            parsed = parse_stats(chunk, self._type)
+            for column in self._columns:
+                member, choose = ("maxValues", pc.max) if column.ascends else ("minValues", pc.min)
+                found = choose(pc.struct_field(parsed, [member, column.physical])).as_py()
+                column.farthest = _farther(column, found)
+
+    def finish(self, version: int) -> None:
+        """Compare the values with the high-water marks."""
+        if self._unknown:
+            self._findings.note("identity columns of files without statistics were not checked")
+        for column in self._columns:
+            if column.farthest is None or column.is_covered:
+                continue
+            mark = "missing" if column.mark is None else column.mark
+            self._findings.add(
+                "IDENTITY_MARK",
+                f"the high-water mark of {column.name!r} is {mark}, but a file has the value "
+                f"{column.farthest}",
+                version=version,
+            )
+
+
+def _to_column(member: Field) -> _Column | None:
+    step = member.metadata.get(_STEP)
+    if not isinstance(step, int) or member.metadata.get(_EXPLICIT) is not False:
+        return None
+    mark = member.metadata.get(_MARK)
+    known = int(mark) if isinstance(mark, int) else None
+    return _Column(member.name, member.physical_name, known, step > 0)
+
+
+def _farther(column: _Column, value: int | None) -> int | None:
+    """Return the farthest of a value and those seen so far, in the column's direction."""
+    known = [v for v in (column.farthest, value) if v is not None]
+    if not known:
+        return None
+    return max(known) if column.ascends else min(known)
+
+
+def check_partitions(
+    batch: pa.Table, metadata: Metadata, version: int | None, findings: Findings
+) -> None:
+    """Check files that were written with a metaData action."""
+    for column in dict.fromkeys(metadata.known_partition_fields):
+        if not can_partition(column):
+            continue  # a finding of the schema
+        texts = lookup_map(batch["partition_values"], column.physical_name)
+        bad = _bad_values(texts, column, findings)
+        if not bad:
+            continue
+        is_bad = pc.is_in(texts, value_set=pa.array(bad, pa.string()))
+        paths, values = batch["path"].filter(is_bad), texts.filter(is_bad)
+        for path, value in zip(paths.to_pylist(), values.to_pylist(), strict=True):
+            problem = f"partition value {value!r} of column {column.name!r} is invalid"
+            findings.add("PARTITION_VALUE", problem, version=version, file=path)
+
+
+def _bad_values(texts: pa.ChunkedArray, column: Field, findings: Findings) -> list[str]:
+    distinct = pc.unique(texts).drop_null()
+    bad: list[str] = []
+    try:
+        type_ = arrow_type(column.type)
+        parse_partition_column(distinct, type_)
+    except UnsupportedFeatureError as error:
+        findings.note(f"values of {column.name!r} were not checked: {error.message}")
+        return []
+    except CorruptLogError:
+        bad = [text for text in distinct.to_pylist() if not _parses(text, type_)]
+    if TYPE_CHANGES_KEY in column.metadata:
+        return bad  # older files keep the form of the type that the column had
+    return bad + [text for text in find_malformed(distinct, type_) if text not in bad]
+
+
+def _parses(text: str, type_: pa.DataType) -> bool:
+    try:
+        parse_partition_column(pa.array([text], pa.string()), type_)
+    except CorruptLogError:
+        return False
+    return True

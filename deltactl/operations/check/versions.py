@@ -15,9 +15,9 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import Cut, as_batch
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.check.partitions import PARTITION_COLUMNS, check_partitions
 from deltactl.operations.check.protocol import Readable, check_protocol
 from deltactl.operations.check.redundant import check_checksum
+from deltactl.operations.check.state import PARTITION_COLUMNS, check_partitions
 from deltactl.operations.check.tasks import BATCH
 from deltactl.protocol.actions import Metadata
 

@@ -1,17 +1,35 @@
-"""Check the places of source and target, and the content of the target before the run."""
+"""Check the places of source and target, and the content of the target before the run.
+
+An unfinished deep clone is recorded in ``_deltactl/clone.json`` of the target, with a lease.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from deltactl.errors import ConflictError, SafetyError, StorageError, ignore_warning
+from deltactl.errors import (
+    MALFORMED,
+    ConflictError,
+    LeaseHeldError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+    ignore_warning,
+)
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.clone.progress import PROGRESS_FILE, CloneProgress, read_progress
+from deltactl.operations.leases import Holder, hold_lease
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.paths import decode_path
 from deltactl.storage.names import OWN_DIR, parse_scheme
 from deltactl.storage.store import Store
 
 ELSEWHERE: Final = "Choose an empty directory outside the source for the clone."
+
+PROGRESS_FILE: Final = f"{OWN_DIR}/clone.json"
 
 
 def ensure_apart(source: Store, target: Store) -> None:
@@ -74,3 +92,66 @@ def find_progress(target: Store) -> CloneProgress | None:
                     f"delete the directory {target.uri} and rerun.",
                 )
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class CloneProgress:
+    """The source of the copies: its address, its table id, and its version."""
+
+    source: str
+    table_id: str
+    version: int
+
+
+def read_progress(target: Store) -> CloneProgress | None:
+    """Return the record of an unfinished clone, if there is one.
+
+    Raises:
+        SafetyError: it is not valid.
+    """
+    try:
+        found = json.loads(target.read(PROGRESS_FILE))
+        return CloneProgress(str(found["source"]), str(found["table_id"]), int(found["version"]))
+    except ObjectNotFoundError:
+        return None
+    except MALFORMED as error:
+        raise SafetyError(
+            f"the file {PROGRESS_FILE} in {target.uri} does not say which table the unfinished "
+            "clone copies",
+            hint=f"Delete the directory {target.uri} and rerun.",
+        ) from error
+
+
+def write_progress(target: Store, progress: CloneProgress) -> None:
+    """Store the record, durably."""
+    target.put(PROGRESS_FILE, json.dumps(asdict(progress), ensure_ascii=False, indent=2).encode())
+
+
+def ensure_same_source(target: Store, found: CloneProgress, wanted: CloneProgress) -> None:
+    """Refuse to continue the clone of another table.
+
+    Raises:
+        SafetyError: the message has the other table.
+    """
+    if found.table_id != wanted.table_id:
+        raise SafetyError(
+            f"{target.uri} contains an unfinished clone of {found.source} (table "
+            f"{found.table_id}), "
+            f"not of {wanted.source} (table {wanted.table_id})",
+            hint=f"Choose another directory, or delete the directory {target.uri} and rerun.",
+        )
+
+
+@contextmanager
+def exclusive(target: Store, context: RunContext) -> Iterator[None]:
+    """Hold the target's lease, so that no two runs copy into it.
+
+    Raises:
+        LeaseHeldError: another run holds it.
+    """
+    holder = Holder.here(context.run_id or context.clock.new_id(), context.clock)
+    try:
+        with hold_lease(target, "clone", holder, clock=context.clock, warn=context.warn):
+            yield
+    except LeaseHeldError as error:
+        raise LeaseHeldError(error.message, hint="Rerun when that run has ended.") from error

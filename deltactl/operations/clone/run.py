@@ -21,17 +21,18 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import tracks_row_ids
 from deltactl.operations.clone.commits import clone_txn, describe_clone, find_past_clone
-from deltactl.operations.clone.copies import copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import ELSEWHERE, ensure_apart, find_progress
-from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
-from deltactl.operations.clone.progress import (
+from deltactl.operations.clone.places import (
+    ELSEWHERE,
     PROGRESS_FILE,
     CloneProgress,
+    ensure_apart,
     ensure_same_source,
     exclusive,
+    find_progress,
     write_progress,
 )
+from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.shallow import (
     ensure_addresses,
@@ -40,8 +41,8 @@ from deltactl.operations.clone.shallow import (
     warn_of_vacuum,
     with_clone_note,
 )
-from deltactl.operations.clone.tasks import CopySpec
-from deltactl.operations.manifest.refresh import refresh_manifests
+from deltactl.operations.clone.tasks import CopySpec, copy_all, with_times
+from deltactl.operations.manifest.run import refresh_manifests
 from deltactl.operations.missing_files.find import find_missing_again
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option

@@ -14,8 +14,8 @@ from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyErr
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
-from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
 from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, find_missing
 from deltactl.operations.run_context import RunContext

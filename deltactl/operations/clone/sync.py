@@ -19,21 +19,20 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
 from deltactl.operations.after_commit import run_after_commit
-from deltactl.operations.clone.changes import ensure_unchanged
 from deltactl.operations.clone.commits import (
     APP_ID,
     PastClone,
     app_id,
     clone_txn,
     describe_clone,
+    ensure_unchanged,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import Copied, copy_all, with_times
 from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.places import exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
-from deltactl.operations.clone.progress import exclusive
 from deltactl.operations.clone.report import CloneReport
-from deltactl.operations.clone.tasks import CopySpec
+from deltactl.operations.clone.tasks import Copied, CopySpec, copy_all, with_times
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.restored_state.commit import RestoreCommit
 from deltactl.operations.restored_state.state import RestoredState, is_same_state, restored_state

@@ -10,10 +10,16 @@ from typing import Final
 from deltactl.engine.base import Task
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert.directory import LeftOut
-from deltactl.operations.convert.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import Problem, find_partition_names
-from deltactl.operations.convert.tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
+from deltactl.operations.convert.tasks import (
+    CHANGE_TYPE,
+    FooterBatch,
+    FooterGroup,
+    FooterSpec,
+    is_hidden_column,
+    read_footers,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.new_tables import PLAIN

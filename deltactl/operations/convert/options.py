@@ -1,14 +1,33 @@
-"""Options of ``convert``."""
+"""Options of ``convert``: among them names and types of partition columns."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from deltactl.operations.convert.partition_by import PartitionColumn, to_partition_columns
+from deltactl.errors import UsageError
 from deltactl.option_fields import Pairs, execution_option, selection_option
+from deltactl.option_names import option
+from deltactl.protocol.schema import MAX_DECIMAL_DIGITS, PrimitiveType
 
 SchemaMode: TypeAlias = Literal["strict", "widen"]
+
+_TYPES: Final[Mapping[str, str]] = {
+    **{name: name for name in ("string", "boolean", "float", "double", "date")},
+    **{name: name for name in ("byte", "short", "integer", "long")},
+    **{name: name for name in ("timestamp", "timestamp_ntz", "binary")},
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+    "real": "float",
+    "bool": "boolean",
+    "varchar": "string",
+}
+_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_COLUMN: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([^)]*\))?))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +69,59 @@ class ConvertOptions:
         "Name of the table",
         metavar="TEXT",
         is_basic=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """A requested partition column; ``type`` ``None``: to be inferred."""
+
+    name: str
+    type: PrimitiveType | None = None
+
+
+def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
+    """Parse columns such as ``date date, country string``; types may be omitted, to be inferred.
+
+    Raises:
+        UsageError: it cannot be parsed; the message has the position.
+    """
+    columns: list[PartitionColumn] = []
+    position = 0
+    while rest := text[position:].strip():
+        match = _COLUMN.match(rest)
+        if match is None or (match.end() < len(rest) and rest[match.end() :].lstrip()[:1] != ","):
+            raise UsageError(
+                f"{option('partition_by')} cannot be parsed at {rest[:40]!r}",
+                hint=f"Write names and types, such as {option('partition_by')} "
+                '"date date, country string".',
+            )
+        name = match[1].replace("``", "`") if match[1] else match[2]
+        if name.lower() in (column.name.lower() for column in columns):
+            raise UsageError(f"{option('partition_by')} names {name!r} twice")
+        columns.append(PartitionColumn(name, _parse_type(match[3]) if match[3] else None))
+        comma = rest.find(",", match.end())
+        position = len(text) if comma < 0 else text.index(rest) + comma + 1
+    return tuple(columns)
+
+
+def to_partition_columns(columns: str | Sequence[PartitionColumn]) -> tuple[PartitionColumn, ...]:
+    """Return partition columns, or those of a text for ``parse_partition_by``."""
+    return parse_partition_by(columns) if isinstance(columns, str) else tuple(columns)
+
+
+def _parse_type(text: str) -> PrimitiveType:
+    folded = "".join(text.lower().split())
+    if (known := _TYPES.get(folded)) is not None:
+        return PrimitiveType(known)
+    if folded in ("decimal", "numeric"):
+        return PrimitiveType("decimal(10,0)")
+    if match := _DECIMAL.fullmatch(folded):
+        precision, scale = int(match[1]), int(match[2])
+        if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
+            return PrimitiveType(f"decimal({precision},{scale})")
+    raise UsageError(
+        f"{option('partition_by')}: {text!r} is not a type that partition columns can have",
+        hint="Use byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
+        "date, timestamp, timestamp_ntz or binary.",
     )

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError
-from deltactl.operations.convert.partition_by import PartitionColumn
+from deltactl.operations.convert.options import PartitionColumn
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partition_texts import find_inexact
 from deltactl.protocol.partitions import format_partition_values, parse_partition_column

@@ -7,26 +7,38 @@ No file is written before that commit, and no data file is changed.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import ensure_no_table_above
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import Description
-from deltactl.log.writing.run_tags import engine_info
-from deltactl.operations.convert.directory import list_directory
+from deltactl.log.writing.commit_info import Description, engine_info
+from deltactl.operations.convert.directory import PARQUET_ENDINGS, list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.plan import ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
+from deltactl.operations.converted import names_in_log, was_converted
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
 
 __all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert_directory"]
+
+_PARQUET: Final = rf"(?i)(?:{'|'.join(map(re.escape, PARQUET_ENDINGS))})$"
+_HIDDEN: Final = r"(?:^|/)[._](?:[^/=]*/|[^/]*$)"
+"""A hidden file, or a directory in its path, as ``list_directory`` decides."""
 
 
 def convert_directory(
@@ -84,7 +96,7 @@ def convert_directory(
     transaction = context.transaction(log, base, files)
     if transaction.create(_new_table(plan, options, context.engine.name)):
         if properties.refreshes_manifests:
-            from deltactl.operations.manifest.refresh import refresh_manifests
+            from deltactl.operations.manifest.run import refresh_manifests
 
             refresh_manifests(log, None, context)
         return ConvertReport(plan, context.engine.name, None, 0)
@@ -101,11 +113,6 @@ def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> Con
     """Return the report on a directory that already is a table; ``None`` if it is not one."""
     if not log.exists:
         return None
-    # A conversion does not need these modules.
-    from deltactl.log.commits.events import EventCollector
-    from deltactl.operations.convert.unnamed_files import count_unnamed_files
-    from deltactl.operations.converted import was_converted
-
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     scan = log.events(snapshot, log.first_commit, events)
@@ -153,3 +160,26 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> Actio
         metadata=plan.metadata,
         added=plan.files,
     )
+
+
+def count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
+    """Return the number of Parquet files under the root that no action names.
+
+    Actions that a log cleanup deleted are unknown. ``scan`` has all commits that are in the log.
+
+    Raises:
+        SafetyError: a file of the log cannot be located.
+        StorageError: the directory cannot be listed, or the log cannot be read.
+    """
+    parts = snapshot.store.walk_tree(lambda directory: not re.search(_HIDDEN, f"{directory}/"))
+    names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())
+    for batch in names_in_log(snapshot, scan):
+        names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
+    return len(names)
+
+
+def _only_data_files(names: Sequence[str]) -> pa.Array:
+    # Bytes: a name on a disk may not be UTF-8; then no action can name it.
+    found = pa.array([name.encode(errors="surrogateescape") for name in names], pa.binary())
+    found = found.filter(pc.match_substring_regex(found, _PARQUET))
+    return found.filter(pc.invert(pc.match_substring_regex(found, _HIDDEN)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,12 +12,12 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
-from deltactl.operations.convert.hidden_columns import CHANGE_TYPE
 from deltactl.operations.convert.partitions import Problem
 from deltactl.parquet.broken_footers import SchemaGroup, SchemaGroups
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer import StatsReader
 from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer_bytes, read_footer_bytes
+from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_leaf
@@ -36,6 +37,15 @@ FILE_SCHEMA: Final = pa.schema(
 # Limits memory: a parsed footer needs ten times its size.
 _FOOTERS_HELD: Final = 64
 _FOOTER_BYTES_HELD: Final = 1 << 20
+
+CHANGE_TYPE: Final = "_change_type"
+"""The column with the kind of change in change data files; in data files it is null."""
+
+_IS_CDC: Final = "__is_cdc"
+
+_ROW_TRACKING: Final = re.compile(
+    r"_row-(?:id|commit-version)-col-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +196,19 @@ def _wanted_columns(spec: FooterSpec, schema: FileSchema) -> StatsColumns:
         if leaf.path == (CHANGE_TYPE,) or (spec.statistics and leaf.path not in spec.skip)
     )
     return StatsColumns(wanted, spec.string_prefix)
+
+
+def is_hidden_column(field: Field, *, has_values: bool) -> bool:
+    """Return whether Delta added a top-level column of a data file.
+
+    A ``_change_type`` column with values belongs to the user: somebody read it from a change data
+    feed. Delta on Spark writes ``__is_cdc`` only together with ``_change_type``.
+
+    ``has_values`` says whether a row may have a value in ``_change_type``, or no file has this
+    column.
+    """
+    if field.name == CHANGE_TYPE:
+        return field.type == PrimitiveType("string") and not has_values
+    if field.name == _IS_CDC:
+        return field.type == PrimitiveType("boolean") and not has_values
+    return field.type == PrimitiveType("long") and bool(_ROW_TRACKING.fullmatch(field.name))

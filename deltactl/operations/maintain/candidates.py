@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.actions import Action, Bins, Effect
-from deltactl.operations.maintain.facts import TableSubject
+from deltactl.operations.maintain.facts import SHARE_WRITTEN, TableSubject, predict_cost
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.maintain.rates import SHARE_WRITTEN, predict_cost
-from deltactl.operations.optimize.expected_skipping import expect_skipping
 from deltactl.operations.optimize.groups import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.optimize.plan import OptimizePlan, expect_skipping
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats_columns import list_leaves

@@ -1,20 +1,27 @@
-"""Define what is known about a table while it is observed."""
+"""Define what is known about a table while it is observed, and predict costs by fixed rates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from deltactl.errors import DeltactlError
-from deltactl.log.commits.events import EventCollector
-from deltactl.log.commits.z_orders import ZOrderCommits
+from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.maintain.actions import Action, Effect
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
-from deltactl.operations.maintain.rates import predict_cost
 from deltactl.operations.run_context import RunContext
-from deltactl.units import format_timestamp
+from deltactl.storage.names import parse_scheme
+from deltactl.units import MIB, format_timestamp
+
+SHARE_WRITTEN: Final = 0.9
+"""Size of rows in larger files, as a share of their size in small files."""
+
+_BYTES_PER_SECOND: Final = 100 * MIB  # bytes read and written, both counted
+_REQUEST_SECONDS: Final = 0.03
+_LOCAL_REQUEST_SECONDS: Final = 0.001
+_START_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True)
@@ -106,3 +113,16 @@ class TableSubject:
             self.log.uri, bytes_read=bytes_read, bytes_written=bytes_written, requests=requests
         )
         return Action(table=self.facts.table, name=name, reason=reason, predicted=cost + benefit)
+
+
+def predict_cost(uri: str, *, bytes_read: int, bytes_written: int, requests: int) -> Effect:
+    """Return the cost of an action on the table at ``uri``; a local table needs no requests."""
+    is_remote = (parse_scheme(uri) or "file") not in ("file", "memory")
+    request_seconds = _REQUEST_SECONDS if is_remote else _LOCAL_REQUEST_SECONDS
+    moved = bytes_read + bytes_written
+    return Effect(
+        bytes_read=bytes_read,
+        bytes_written=bytes_written,
+        seconds=_START_SECONDS + moved / _BYTES_PER_SECOND + requests * request_seconds,
+        requests=requests if is_remote else 0,
+    )

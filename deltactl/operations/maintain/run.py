@@ -21,8 +21,13 @@ from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_r
 from deltactl.operations.maintain.act import TableWork
 from deltactl.operations.maintain.actions import Action
 from deltactl.operations.maintain.budget import Spending
-from deltactl.operations.maintain.decide import Decision, decide
-from deltactl.operations.maintain.observe import RECORD, Observation, observe_table
+from deltactl.operations.maintain.observe import (
+    RECORD,
+    Decision,
+    Observation,
+    decide,
+    observe_table,
+)
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport

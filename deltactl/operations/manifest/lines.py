@@ -1,9 +1,12 @@
-"""Keep the lines of all manifests by folder: in memory, above a limit on disk."""
+"""Keep the lines of all manifests by folder, and compare them with stored manifests.
+
+Lines are in memory, above a limit on disk; those of a stored manifest may be in any order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +15,15 @@ import pyarrow.compute as pc
 from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
+from deltactl.storage.store import Store
 
 _MEMORY_BYTES: Final = 128 << 20
 _SCHEMA: Final = pa.schema([("line", pa.string())])
+
+T = TypeVar("T", bytes, memoryview, bytes | memoryview)
+
+_LARGE_BYTES: Final = 32 << 20
+_READ_BYTES: Final = 8 << 20
 
 
 class ManifestLines:
@@ -109,3 +118,76 @@ def _bytes_of(rows: pa.RecordBatch) -> memoryview:
         return memoryview(b"")
     offsets = np.frombuffer(offset_buffer, np.int32)[lines.offset :]
     return memoryview(data)[int(offsets[0]) : int(offsets[len(lines)])]
+
+
+def is_large(lines: ManifestLines, number: int) -> bool:
+    """Return whether a manifest is read and written in parts."""
+    return lines.size_bytes(number) > _LARGE_BYTES
+
+
+def has_same_lines(found: bytes, wanted: bytes) -> bool:
+    """Return whether two manifests have the same lines."""
+    if found == wanted:
+        return True
+    # Ends of lines have one or two bytes; the last line may have none.
+    if abs(len(found) - len(wanted)) > wanted.count(b"\n"):
+        return False
+    return sorted(found.splitlines()) == sorted(wanted.splitlines())
+
+
+def is_stored(lines: ManifestLines, number: int, output: Store, name: str) -> bool:
+    """Return whether a stored manifest has the lines of a large one.
+
+    Raises:
+        StorageError: the store failed, or the file with the lines cannot be read.
+    """
+    if is_same(lines.blocks(number), output, name):
+        return True
+    return _sum_lines(lines.blocks(number)) == _sum_lines(_read(output, name))
+
+
+def is_same(blocks: Iterable[memoryview], output: Store, name: str) -> bool:
+    """Return whether a stored file is equal to the blocks."""
+    place = 0
+    for part in _cut(blocks):
+        # Views of other buffers are compared byte by byte, and as signed numbers.
+        if output.read_ranges(name, [(place, len(part))])[0] != bytes(part):
+            return False
+        place += len(part)
+    return not output.read_ranges(name, [(place, 1)])[0]
+
+
+def _read(output: Store, name: str) -> Iterator[bytes]:
+    place = 0
+    while data := output.read_ranges(name, [(place, _READ_BYTES)])[0]:
+        yield data
+        place += len(data)
+
+
+def _cut(blocks: Iterable[T]) -> Iterator[T]:
+    """Yield the same bytes in parts that are not large."""
+    for block in blocks:
+        for first in range(0, len(block), _READ_BYTES):
+            yield block[first : first + _READ_BYTES]
+
+
+def _sum_lines(blocks: Iterable[bytes | memoryview]) -> tuple[int, int]:
+    """Return the number of lines of a text, and the sum of their hashes."""
+    from deltactl.log.keyed_hash import add_sums, sum_of_hashes
+
+    count = total = 0
+    for found in _split(blocks):
+        count += len(found)
+        total = add_sums(total, sum_of_hashes(pa.array(found, pa.binary())))
+    return count, total
+
+
+def _split(blocks: Iterable[bytes | memoryview]) -> Iterator[list[bytes]]:
+    """Yield the lines of a text in blocks, as ``splitlines`` gives them."""
+    rest = b""
+    for block in _cut(blocks):
+        whole, end, rest = (rest + block).rpartition(b"\n")
+        if end:
+            yield (whole + end).splitlines()
+    if rest:
+        yield rest.splitlines()

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest.compare import has_same_lines, is_large, is_same, is_stored
 from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
-from deltactl.operations.manifest.lines import ManifestLines
+from deltactl.operations.manifest.lines import (
+    ManifestLines,
+    has_same_lines,
+    is_large,
+    is_same,
+    is_stored,
+)
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.spellings import Alike, find_alike
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.operations.trusted_time import planning_now
+from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
 from deltactl.storage.local.files import is_temp_name
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 
@@ -37,6 +44,8 @@ STALE: Final = "stale"
 
 # Longer than the writing of manifests in any run.
 _LEFT_MS: Final = DAY_MS
+
+Alike = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +249,35 @@ def parse_directory(folder: str, fields: Sequence[Field]) -> dict[str, str | Non
             return None
         values[column.physical_name] = hive_value(value)
     return values
+
+
+def find_alike(folders: Iterable[str]) -> Alike:
+    """Return pairs of directories that such a file system may take for one."""
+    first: dict[str, str] = {}
+    pairs = []
+    for folder in folders:
+        other = first.setdefault(unicodedata.normalize("NFKC", folder).casefold(), folder)
+        if other != folder:
+            pairs.append((other, folder))
+    return tuple(pairs)
+
+
+def ensure_distinct(output: Store, alike: Alike) -> None:
+    """Try with a file of these names whether the file system distinguishes them.
+
+    Raises:
+        SafetyError: it does not.
+    """
+    for one, other in alike:
+        parts = zip(one.split("/"), other.split("/"), strict=False)
+        probe, alias = next((f"{OWN_DIR}/{a}", f"{OWN_DIR}/{b}") for a, b in parts if a != b)
+        output.put(probe, b"")
+        is_same = output.stat_many([alias]) != [None]
+        output.delete_many([probe])
+        if is_same:
+            raise SafetyError(
+                f"no manifest was written: {output.uri} is on a file system that takes {one!r} and "
+                f"{other!r} for one directory, so one manifest would replace the other",
+                hint=f"Rerun with {option('output_root')} and an address whose file system "
+                "distinguishes these names.",
+            )

@@ -7,17 +7,22 @@ partitions may show different versions; the report has its duration.
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 
-from deltactl.errors import InterruptedRunError
+from deltactl.errors import DeltactlError, InterruptedRunError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import LiveFiles, ensure_no_vectors, load_table
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
-from deltactl.operations.manifest.record import record_version
+from deltactl.operations.manifest.plan import ManifestPlan, is_seen, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
-from deltactl.operations.manifest.write import is_begun, write_manifests
+from deltactl.operations.manifest.write import (
+    is_begun,
+    read_recorded_version,
+    record_version,
+    write_manifests,
+)
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
@@ -104,3 +109,43 @@ def _generate(
     if options.where is None and options.since is None and output is snapshot.store:
         record_version(snapshot, context)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
+
+
+def refresh_manifests(
+    log: DeltaLog,
+    before: int | None,
+    context: RunContext,
+) -> ManifestReport | None:
+    """Update the manifests of the partitions that changed since the recorded version.
+
+    This includes commits whose run was killed before it updated the manifests. Update all if no
+    version is recorded, if ``before`` is ``None`` (there was no table), or if the table has no
+    manifests. Do nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never
+    raise: the commits have succeeded, so a failure is a warning with the command to run.
+    """
+    store = log.store
+    try:
+        log.update()
+        snapshot = log.snapshot()
+        if not snapshot.properties.refreshes_manifests:
+            return None
+        has_manifests = before is not None and any(
+            is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch
+        )
+        since = read_recorded_version(snapshot) if has_manifests else None
+        options = ManifestOptions(since=since)
+        snapshot, live = load_table(log, None, snapshot)
+        with closing(live):
+            ensure_no_vectors(live, store.uri)
+            plan = plan_manifests(
+                log, snapshot, live, output=store, options=options, context=context
+            )
+            window_ms = write_manifests(plan, store, context.without_cancel())
+        record_version(snapshot, context)
+        return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
+    except DeltactlError as error:
+        context.warn(
+            f"the commit succeeded, but the manifests were not refreshed and still list old files: "
+            f"{error.message}; run `deltactl generate-manifest {shlex.quote(store.uri)}`"
+        )
+        return None

@@ -1,4 +1,7 @@
-"""Write the manifests of a plan, then delete those of removed partitions."""
+"""Write the manifests of a plan, then delete those of removed partitions.
+
+The version of the manifests is recorded, so that the next refresh catches up after a crash.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from deltactl.errors import InterruptedRunError, StorageError
-from deltactl.operations.manifest.plan import ManifestPlan
-from deltactl.operations.manifest.spellings import ensure_distinct
+from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.leases import LastRun, read_last_run, write_last_run
+from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -17,6 +21,8 @@ from deltactl.units import format_count
 T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
+
+_RECORD: Final = "manifests"
 
 
 def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> int | None:
@@ -86,3 +92,33 @@ def is_begun(plan: ManifestPlan, output: Store) -> bool:
     with suppress(StorageError):
         return plan.is_first_written(output)
     return False
+
+
+def read_recorded_version(snapshot: Snapshot) -> int | None:
+    """Return the version that all manifests had; ``None`` if it is not known."""
+    last = read_last_run(snapshot.store, _RECORD)
+    if last is None or last.table_id != snapshot.metadata.id or last.caught_up_version is None:
+        return None
+    # A later version is of an earlier table at this address.
+    return last.caught_up_version if last.caught_up_version <= snapshot.version else None
+
+
+def record_version(snapshot: Snapshot, context: RunContext) -> None:
+    """Record that all manifests have the version of a snapshot; a failure is a warning."""
+    if not snapshot.properties.refreshes_manifests:
+        return
+    now_ms = context.clock.now_ms()
+    run = LastRun(
+        context.run_id or "",
+        snapshot.metadata.id,
+        now_ms,
+        now_ms,
+        caught_up_version=snapshot.version,
+    )
+    try:
+        write_last_run(snapshot.store, _RECORD, run)
+    except DeltactlError as error:
+        context.warn(
+            "the version of the manifests could not be recorded, so the next refresh compares more "
+            f"of them: {error.message}"
+        )

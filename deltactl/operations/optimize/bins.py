@@ -12,8 +12,12 @@ from deltactl.errors import Warn
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.candidates import Candidates
 from deltactl.operations.optimize.groups import IN_LAYOUT
-from deltactl.operations.optimize.layout.clusters import ClusterLimit, divide_clusters
-from deltactl.operations.optimize.layout.existing import AssignedFiles, ExistingLayout
+from deltactl.operations.optimize.layout.existing import (
+    AssignedFiles,
+    ClusterLimit,
+    ExistingLayout,
+    divide_clusters,
+)
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.option_names import option
 from deltactl.units import GIB, KIB, MIB, format_count

@@ -25,9 +25,8 @@ from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import Description
+from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions

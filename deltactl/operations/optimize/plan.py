@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError
+from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
-from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
@@ -25,14 +25,19 @@ from deltactl.operations.optimize.candidates import (
     load_files,
 )
 from deltactl.operations.optimize.groups import group_files
+from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.predicate.parse import parse_predicate
+from deltactl.operations.skipping.lookups import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.protocol.deletion_vectors import STORAGE_TYPES, DeletionVector
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.stats_decoding import bounds_type, parse_stats
+
+_READ_COLUMNS = ("path", "partition_values", "stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +268,32 @@ def _suspect_mask(vectors: pa.ChunkedArray) -> Flags:
     is_whole = pc.and_(field("path_or_inline_dv").is_valid(), field("cardinality").is_valid())
     is_usable = pc.and_(pc.and_(is_known, is_whole), pc.fill_null(is_sound, False))
     return np.asarray(pc.and_(vectors.is_valid(), pc.invert(is_usable))).astype(np.bool_)
+
+
+def expect_skipping(snapshot: Snapshot, plan: OptimizePlan) -> ExpectedSkipping | None:
+    """Return the shares for the columns of the layout; ``None`` without a layout.
+
+    If layouts are kept, these are the columns of the first one. They are known only after all tags
+    were read, so the statistics are read again.
+    """
+    layout = plan.layout
+    if layout is None:
+        return None
+    metadata, request = snapshot.metadata, layout.request
+    predicate = None
+    if plan.predicate is not None:
+        predicate = parse_predicate(plan.predicate, metadata.known_partition_fields)
+    kind = bounds_type(metadata, request.paths)
+    bounds: list[pa.Array] = []
+    sets: list[Integers] = [np.empty(0, np.int64)]
+    bins = plan.files["bin"].combine_chunks()
+    for batch in snapshot.file_batches(_READ_COLUMNS):
+        matched = batch
+        if predicate is not None:
+            matched = batch.filter(predicate.evaluate(batch["partition_values"]))
+        bounds += parse_stats(matched["stats"], kind).chunks
+        rows = pc.index_in(matched["path"], value_set=plan.files["path"])
+        sets.append(pc.fill_null(pc.take(bins, rows), -1).to_numpy())
+    others = frozenset(n for n, kept in enumerate(layout.requests) if kept not in (None, request))
+    rewritten = RewrittenSets(np.concatenate(sets), np.array(layout.files_after, np.int64))
+    return ExpectedSkipping.of(request, pa.chunked_array(bounds, kind), rewritten, others)

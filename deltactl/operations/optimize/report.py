@@ -7,8 +7,8 @@ from typing import Any
 
 from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.optimize.copy_groups import RewriteCounts
-from deltactl.operations.optimize.layout.forecast import ClusterForecast
 from deltactl.operations.optimize.layout.plan import LayoutPlan
+from deltactl.operations.optimize.layout.sample import ClusterForecast
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.short_repr import ShortRepr

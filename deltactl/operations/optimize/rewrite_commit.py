@@ -26,9 +26,14 @@ from deltactl.log.writing.action_lines import as_removes
 from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
+from deltactl.log.writing.concurrent_deletes import (
+    Bin,
+    ConcurrentCommits,
+    VectorWriter,
+    Verdict,
+    may_write_vectors,
+)
 from deltactl.log.writing.transaction import Transaction
-from deltactl.log.writing.vectors import VectorWriter, may_write_vectors
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import load_deletion_vector

@@ -16,26 +16,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError, DeltactlError, UsageError
+from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
-from deltactl.log.commits.z_orders import ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
-from deltactl.operations.optimize.expected_skipping import expect_skipping
 from deltactl.operations.optimize.groups import TARGET_TAG
-from deltactl.operations.optimize.layout.build import build_tasks
-from deltactl.operations.optimize.layout.distribute import run_bins
-from deltactl.operations.optimize.layout.forecast import (
+from deltactl.operations.optimize.layout.distribute import build_tasks, run_bins
+from deltactl.operations.optimize.layout.request import resolve_request
+from deltactl.operations.optimize.layout.sample import (
     MOST_FORECASTS,
     ClusterForecast,
     forecast_cluster,
 )
-from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
-from deltactl.operations.optimize.plan import OptimizePlan, drop_bins, find_unusable, plan_optimize
+from deltactl.operations.optimize.plan import (
+    OptimizePlan,
+    drop_bins,
+    expect_skipping,
+    find_unusable,
+    plan_optimize,
+)
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec, ensure_stored_columns
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask

@@ -14,8 +14,8 @@ from deltactl.operations.optimize.copy_groups import CopyRule, spread_files
 from deltactl.operations.optimize.input_columns import explain_columns
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
-from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
+from deltactl.operations.optimize.verify import RowTrackingColumns
 from deltactl.operations.row_proofs import row_tracking_columns, stored_reader, stored_schema
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import find_uploading_run

@@ -30,8 +30,12 @@ from deltactl.operations.optimize.copy_groups import (
     plan_steps,
 )
 from deltactl.operations.optimize.input_columns import InputColumns
-from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
-from deltactl.operations.optimize.verify import ensure_equal_rows, ensure_nulls
+from deltactl.operations.optimize.verify import (
+    RowTrackingColumns,
+    ensure_equal_rows,
+    ensure_nulls,
+    keep_row_ids,
+)
 from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest

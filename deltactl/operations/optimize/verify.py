@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +22,10 @@ from deltactl.operations.optimize.input_columns import find_column, has_own_ids
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
-from deltactl.parquet.reader import RowReader, read_batches
+from deltactl.parquet.reader import LiveBatch, RowReader, read_batches
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void
 from deltactl.storage.store import Store
-
-if TYPE_CHECKING:
-    from deltactl.operations.optimize.row_ids import RowTrackingColumns
 
 _ROWS = 1 << 16
 
@@ -273,3 +269,39 @@ def _lists(array: pa.Array, *children: pa.Array) -> pa.Array:
 def _first_difference(left: pa.Array, right: pa.Array) -> int:
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
     return next((row for row, (a, b) in enumerate(pairs) if a != b), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTrackingColumns:
+    """Names of the hidden columns that keep row ids and commit versions through a rewrite."""
+
+    row_id: str
+    commit_version: str
+
+
+def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> pa.RecordBatch:
+    """Fill the hidden columns: the value stored in the file, else the one implied by the row index.
+
+    A row's implied id counts physical rows, deleted ones included (PROTOCOL.md, "Row Tracking").
+
+    Raises:
+        VerificationError: the log gives the file no base id.
+    """
+    columns = live.columns
+    if file.base_row_id is None or file.default_row_commit_version is None:
+        raise VerificationError(
+            f"{file.path!r} has no baseRowId, but the table has row tracking",
+            hint="Backfill row tracking with the engine that writes the table, then rerun.",
+        )
+    positions = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
+    if live.mask is not None:
+        positions = positions[np.asarray(live.mask)]
+    implied = {
+        names.row_id: pa.array(positions + file.base_row_id),
+        names.commit_version: pa.scalar(file.default_row_commit_version, pa.int64()),
+    }
+    for name, value in implied.items():
+        index = columns.schema.get_field_index(name)
+        filled = pc.coalesce(columns.column(index), value)
+        columns = columns.set_column(index, columns.schema.field(index), filled)
+    return columns

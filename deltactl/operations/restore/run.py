@@ -18,8 +18,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.commit_info import RESTORE, Description
-from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files.away import find_away_refusal

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.numpy_types import Bytes, Flags, Floats, Integers
-from deltactl.operations.skipping.bounds import FileBounds
 from deltactl.parquet.hashes import INTEGERS, view_bytes
+from deltactl.protocol.stats import FieldPath
 
 ROUNDS: Final = 5
 """How often rows are distributed; the first time evenly."""
@@ -167,3 +167,115 @@ def bytes_matrix(array: pa.Array, start: int, count: int) -> Bytes:
             inside, data[np.minimum(places, len(data) - 1)], np.uint8(0)
         )
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileBounds:
+    """One column in many files.
+
+    Attributes:
+        lower: the minimum in each file; null if unknown.
+        upper: the maximum.
+        rows: rows with a value. A file without a row count has that of an average file.
+        has_values: whether there may be a row with a value.
+    """
+
+    lower: pa.Array
+    upper: pa.Array
+    rows: Floats
+    has_values: Flags
+
+    @property
+    def is_known(self) -> Flags:
+        """Return a mask of files with values and both bounds, in order.
+
+        Other files are always read.
+        """
+        ordered = pc.fill_null(pc.less_equal(self.lower, self.upper), False)
+        return np.asarray(ordered).astype(np.bool_) & self.has_values
+
+
+def select_bounds(parsed: pa.ChunkedArray, path: FieldPath) -> FileBounds:
+    """Return one column of the result of :func:`~deltactl.protocol.stats_decoding.parse_stats`."""
+    structs = parsed.combine_chunks()
+    if isinstance(structs, pa.ChunkedArray):
+        structs = pa.concat_arrays(structs.chunks or [pa.array([], structs.type)])
+    rows = _numbers(pc.struct_field(structs, ["numRecords"]))
+    nulls = _numbers(pc.struct_field(structs, ["nullCount", *path]))
+    is_empty = (rows == 0) | (rows == nulls)
+    usual = float(np.nanmean(rows)) if np.isfinite(rows).any() else 1.0
+    rows = np.where(np.isnan(rows), usual, rows) - np.where(np.isnan(nulls), 0.0, nulls)
+    return FileBounds(
+        _without_nan(pc.struct_field(structs, ["minValues", *path])),
+        _without_nan(pc.struct_field(structs, ["maxValues", *path])),
+        np.maximum(rows, 1.0),
+        ~is_empty,
+    )
+
+
+def _numbers(array: pa.Array) -> Floats:
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def _without_nan(array: pa.Array) -> pa.Array:
+    """Return bounds without NaN, which is not a bound; both zeros are equal."""
+    if not pa.types.is_floating(array.type):
+        return array
+    doubles = pc.add(array.cast(pa.float64()), 0.0)
+    return pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewrittenSets:
+    """Sets of files of a table that are rewritten, each within its own bounds.
+
+    ``sets``: the set of each file, -1 if the file is not rewritten; ``outputs``: the number of
+    outputs of each set.
+    """
+
+    sets: Integers
+    outputs: Integers
+
+    def expect_skipped(self, column: Lookups, opened: Floats) -> float | None:
+        """Return the share of all files that a lookup will skip.
+
+        ``opened`` is the share of the outputs of each set that a lookup within its bounds opens.
+        """
+        stays = self.sets < 0
+        total = int(stays.sum()) + int(self.outputs.sum())
+        if column.is_empty or not total:
+            return None
+        first, last = self.find_ranges(column)
+        found = column.expect_opened(
+            np.concatenate([column.first[stays], first]),
+            np.concatenate([column.last[stays], last]),
+            np.concatenate([np.ones(int(stays.sum())), opened * self.outputs]),
+        )
+        return 1.0 - (found + float(column.is_always_read[stays].sum())) / total
+
+    def find_ranges(self, column: Lookups) -> tuple[Integers, Integers]:
+        """Return the first and the last cell of each set; -1 for sets without a value.
+
+        Rows without bounds may be in any cell.
+        """
+        moved = self.sets >= 0
+        sets, first, last = self.sets[moved], column.first[moved], column.last[moved]
+        is_open = column.is_always_read[moved]
+        first = np.where(is_open, 0, first)
+        last = np.where(is_open, len(column.rows) - 1, last)
+        present = first >= 0
+        lowest = np.full(len(self.outputs), len(column.rows), np.int64)
+        highest = np.full(len(self.outputs), -1, np.int64)
+        np.minimum.at(lowest, sets[present], first[present])
+        np.maximum.at(highest, sets[present], last[present])
+        return np.where(highest < 0, -1, lowest), highest
+
+    def count_values(self, column: Lookups) -> Floats:
+        """Return the maximum number of distinct values of each set."""
+        first, last = self.find_ranges(column)
+        found = np.where(first == last, 1.0, np.inf)
+        is_finite = np.isfinite(column.values)
+        if is_finite.all():
+            sums = np.concatenate([[0.0], np.cumsum(column.values)])
+            found = np.where(first < 0, 1.0, sums[last + 1] - sums[first])
+        return found

@@ -26,7 +26,7 @@ from deltactl.operations.vacuum.candidates import (
     WAITING,
     Filters,
 )
-from deltactl.operations.vacuum.horizon import find_horizon
+from deltactl.operations.vacuum.horizon import Retention, find_horizon
 from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
 from deltactl.operations.vacuum.listing import (
     Listing,
@@ -36,7 +36,6 @@ from deltactl.operations.vacuum.listing import (
     list_files,
     parent_directories,
 )
-from deltactl.operations.vacuum.name_sets import distinct_names, without, without_few
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import (
     NO_FILES,
@@ -45,8 +44,13 @@ from deltactl.operations.vacuum.plan import (
     describe_orphans,
     limit_files,
 )
-from deltactl.operations.vacuum.retention import Retention
-from deltactl.operations.vacuum.spellings import ensure_not_needed, find_missing
+from deltactl.operations.vacuum.spellings import (
+    distinct_names,
+    ensure_not_needed,
+    find_missing,
+    without,
+    without_few,
+)
 from deltactl.option_names import option
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store

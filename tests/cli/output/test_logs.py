@@ -14,7 +14,7 @@ import pytest
 from deltactl.cli.output.output import LogFormat, Output
 from deltactl.cli.output.progress import LineProgress, Pace, ProgressForm, progress
 from deltactl.engine.base import Progress
-from deltactl.log.writing.run_tags import RUN_TAG
+from deltactl.log.writing.commit_info import RUN_TAG
 from tests.cli.conftest import RunCli
 from tests.cli.fleet.test_run import make_table
 from tests.cli.output.test_output import Screen

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from deltactl.log.writing.concurrent_deletes import shift_positions
-from deltactl.log.writing.vectors import may_write_vectors
+from deltactl.log.writing.concurrent_deletes import may_write_vectors, shift_positions
 from deltactl.protocol.actions import Metadata, Protocol
 
 

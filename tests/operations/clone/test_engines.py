@@ -12,7 +12,7 @@ import pytest
 from deltactl import CloneOptions, SparkEngine, Table
 from deltactl.engine.base import Done, Engine, Failed
 from deltactl.errors import DataFileError
-from deltactl.operations.clone import copies
+from deltactl.operations.clone import tasks
 from deltactl.operations.clone.report import CloneReport
 from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_SPARK
@@ -67,28 +67,28 @@ def ensure_copied(folder: Path, report: CloneReport) -> None:
 def test_the_workers_copy(
     delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_a_task: int
 ) -> None:
-    monkeypatch.setattr(copies, "_FILES_A_TASK", files_a_task)
+    monkeypatch.setattr(tasks, "_FILES_A_TASK", files_a_task)
     builder = build(tmp_path / "source")
     (marks := tmp_path / "marks").mkdir()
     engine = Marking(SparkEngine(delta_spark), str(marks))
     report = Table(tmp_path / "source").clone(tmp_path / "copy", DEEP, engine=engine)
     assert report.engine == "spark"
-    tasks = -(-report.files_copied // files_a_task)
-    assert count_marks(marks) == tasks
+    num_tasks = -(-report.files_copied // files_a_task)
+    assert count_marks(marks) == num_tasks
     ensure_copied(tmp_path, report)
     rows = Table(tmp_path / "copy").scan().read_all().to_pylist()
     assert multiset(rows) == multiset(builder.rows())
     builder.append([{"id": 5000, "p": "a"}])
     sync = CloneOptions(deep=True, sync=True)
     report = Table(tmp_path / "source").clone(tmp_path / "copy", sync, engine=engine)
-    tasks += -(-(report.files_copied + report.files_kept) // files_a_task)
-    assert (report.files_copied, count_marks(marks)) == (1, tasks)
+    num_tasks += -(-(report.files_copied + report.files_kept) // files_a_task)
+    assert (report.files_copied, count_marks(marks)) == (1, num_tasks)
 
 
 def test_a_worker_that_dies_is_replaced(
     delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_FILES_A_TASK", 2)
+    monkeypatch.setattr(tasks, "_FILES_A_TASK", 2)
     build(tmp_path / "source")
     (marks := tmp_path / "marks").mkdir()
     last = sorted(it for it in data_files(tmp_path / "source") if it.endswith(".parquet"))[-1]
@@ -102,7 +102,7 @@ def test_a_worker_that_dies_is_replaced(
 def test_a_missing_file_is_named(
     delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_FILES_A_TASK", 2)
+    monkeypatch.setattr(tasks, "_FILES_A_TASK", 2)
     build(tmp_path / "source")
     gone = next(it for it in data_files(tmp_path / "source") if it.endswith(".parquet"))
     (tmp_path / "source" / gone).unlink()

@@ -579,9 +579,9 @@ def test_a_vacuum_that_was_at_work_is_reported() -> None:
 
 
 def test_files_are_copied_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deltactl.operations.clone import copies
+    from deltactl.operations.clone import tasks
 
-    monkeypatch.setattr(copies, "_FILES_A_TASK", 3)
+    monkeypatch.setattr(tasks, "_FILES_A_TASK", 3)
     builder = memory_table()
     builder.append(*([{"id": n}] for n in range(10)))
     target = fresh_store()

@@ -17,7 +17,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
-from deltactl.operations.convert.partition_by import PartitionColumn
+from deltactl.operations.convert.options import PartitionColumn
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERTED

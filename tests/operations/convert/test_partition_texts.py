@@ -15,8 +15,7 @@ import pytest
 
 from deltactl import convert
 from deltactl.errors import ConversionError, ignore_warning
-from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.convert.partition_by import parse_partition_by
+from deltactl.operations.convert.options import ConvertOptions, parse_partition_by
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.table_builder import multiset

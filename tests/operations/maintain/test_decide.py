@@ -10,9 +10,8 @@ import pytest
 
 from deltactl.operations.maintain.actions import Action, Bins, Effect
 from deltactl.operations.maintain.budget import Budget, Spending
-from deltactl.operations.maintain.decide import Decision, decide
 from deltactl.operations.maintain.facts import TableFacts
-from deltactl.operations.maintain.observe import Observation
+from deltactl.operations.maintain.observe import Decision, Observation, decide
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from tests.support.clock import FixedClock
 

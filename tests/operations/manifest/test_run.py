@@ -27,7 +27,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.manifest import refresh
+from deltactl.operations.manifest import run as manifest_run
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
@@ -786,7 +786,7 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
             generate(builder.store, ManifestOptions())
             builder.store.delete_many(["_deltactl/runs/manifests.json"])
     with monkeypatch.context() as killed:
-        killed.setattr(refresh, "write_manifests", _die)
+        killed.setattr(manifest_run, "write_manifests", _die)
         with pytest.raises(Crash):
             optimize("p = 'b'")
     assert len(manifests(tmp_path)["p=b"]) == 3, "the files before the optimize"

@@ -22,8 +22,8 @@ from pyroaring import BitMap64
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DataFileError, VerificationError
 from deltactl.operations.optimize import tasks as optimize_tasks
-from deltactl.operations.optimize.row_ids import keep_row_ids
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.optimize.verify import keep_row_ids
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
 from deltactl.parquet.splice.writer import SpliceWriter

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltactl.operations.skipping.bounds import FileBounds, select_bounds
+from deltactl.operations.skipping.lookups import FileBounds, select_bounds
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 

@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.operations.skipping.bounds import FileBounds
-from deltactl.operations.skipping.change import RewrittenSets
-from deltactl.operations.skipping.lookups import LEAST_WIDTH, ROUNDS, Lookups, bytes_matrix
+from deltactl.operations.skipping.lookups import (
+    LEAST_WIDTH,
+    ROUNDS,
+    FileBounds,
+    Lookups,
+    RewrittenSets,
+    bytes_matrix,
+)
 
 Bounds = tuple[int, int] | None
 

@@ -16,9 +16,7 @@ from deltactl.operations.optimize.layout.ranks import MAX_RANK, rank_columns
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.tiles import choose_slices
 from deltactl.operations.optimize.options import Layout
-from deltactl.operations.skipping.bounds import select_bounds
-from deltactl.operations.skipping.change import RewrittenSets
-from deltactl.operations.skipping.lookups import Lookups
+from deltactl.operations.skipping.lookups import Lookups, RewrittenSets, select_bounds
 from deltactl.operations.skipping.report import ColumnSkipping, LayoutReport
 
 _TRIED_ROWS: Final = 1 << 14

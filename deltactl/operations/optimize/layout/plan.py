@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deltactl.numpy_types import Integers
-from deltactl.operations.optimize.layout.clusters import count_outputs
-from deltactl.operations.optimize.layout.existing import ExistingLayout
+from deltactl.operations.optimize.layout.existing import ExistingLayout, count_outputs
 from deltactl.operations.optimize.layout.request import LayoutRequest
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltactl.errors import UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_columns import ensure_columns
-from deltactl.operations.optimize.layout.clusters import count_outputs
+from deltactl.operations.optimize.layout.existing import count_outputs
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.request import (
     LayoutColumn,
@@ -22,7 +22,7 @@ from deltactl.operations.optimize.layout.request import (
 from deltactl.operations.optimize.layout.tags import number_layouts
 from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout
 from deltactl.operations.partition_groups import group_partitions
-from deltactl.operations.skipping.change import RewrittenSets
+from deltactl.operations.skipping.lookups import RewrittenSets
 from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.option_names import option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltactl.engine.local import count_cores
-from deltactl.operations.optimize.layout.build import build_tasks
+from deltactl.operations.optimize.layout.distribute import build_tasks
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.request import LayoutColumn, LayoutRequest
 from deltactl.operations.optimize.layout.tasks import ClusterTask

@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.operations.optimize.layout.clusters import count_outputs, divide_clusters
-from deltactl.operations.optimize.layout.curves import encode_hilbert, encode_z_order
-from deltactl.operations.optimize.layout.placement import learn_placement
+from deltactl.operations.optimize.layout.existing import count_outputs, divide_clusters
+from deltactl.operations.optimize.layout.placement import (
+    encode_hilbert,
+    encode_z_order,
+    learn_placement,
+)
 from deltactl.operations.optimize.layout.ranks import (
     MAX_RANK,
     ColumnRanges,
