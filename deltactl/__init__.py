@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from deltactl.operations.convert.report import ConvertReport as ConvertReport
     from deltactl.operations.detail import DetailReport as DetailReport
     from deltactl.operations.history.diff import VersionDiff as VersionDiff
-    from deltactl.operations.maintain.budget import Budget as Budget
+    from deltactl.operations.maintain.options import Budget as Budget
     from deltactl.operations.maintain.options import MaintainOptions as MaintainOptions
     from deltactl.operations.maintain.policy import MaintainPolicy as MaintainPolicy
     from deltactl.operations.maintain.report import MaintainReport as MaintainReport

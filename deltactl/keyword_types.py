@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from deltactl.operations.check.options import Depth
     from deltactl.operations.convert.options import PartitionColumn
-    from deltactl.operations.maintain.budget import Budget
+    from deltactl.operations.maintain.options import Budget
     from deltactl.operations.thresholds import Need
 
 

@@ -13,7 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError
+from deltactl.errors import CorruptLogError, SafetyError
+from deltactl.log.commits.contents import CommitBytes, find_actions
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
 from deltactl.protocol.arrow_schemas import array_of, arrow_type
 from deltactl.protocol.partition_texts import zone_mask
@@ -130,3 +135,47 @@ def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
     # with and without is one time for some and two for others.
     zoned = zone_mask(texts).cast(pa.int64())
     return pc.add(pc.multiply(typed.cast(pa.int64()), 2), zoned)
+
+
+def find_touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
+    """Return directories of partitions that commits after ``since`` changed; ``None``: unknown."""
+    first, last = since + 1, snapshot.version
+    if not log.has_commits(first, last):
+        log.warn(
+            f"commits after version {since} were deleted from the log: all partitions are "
+            f"considered"
+        )
+        return None
+    fields = snapshot.metadata.partition_fields
+    touched = _TouchedPartitions(fields)
+    keys = [field.physical_name for field in fields]
+    log.scan(range(first, last + 1), touched, partition_keys=keys)
+    return touched.labels if touched.is_known else None
+
+
+class _TouchedPartitions(Visitor):
+    def __init__(self, fields: Sequence[Field]) -> None:
+        super().__init__()
+        self.labels: set[str] = set()
+        self.is_known = True
+        self._fields = fields
+
+    def see(self, commit: CommitBytes) -> bool:
+        """Find a metaData action: perhaps with other partitions."""
+        if next(find_actions(commit.name, commit.data, "metaData"), None) is not None:
+            self.is_known = False
+        return self.is_known
+
+    def visit(self, commits: ParsedCommits) -> None:
+        """Take the partitions of all file actions."""
+        bare = commits.removes["partition_values"].is_null()
+        if self._fields and pc.any(bare).as_py():
+            self.is_known = False
+        for actions in (commits.adds, commits.removes) if self.is_known else ():
+            try:
+                groups = group_partitions(actions["partition_values"], self._fields, by_text=True)
+            except CorruptLogError:
+                # An action that is not in force any more may have an invalid value.
+                self.is_known = False
+            else:
+                self.labels |= set(groups.labels())

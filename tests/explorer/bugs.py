@@ -35,7 +35,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.operations.vacuum import run as vacuum
-from deltactl.operations.vacuum.listing import Listing
+from deltactl.operations.vacuum.candidates import Listing
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store

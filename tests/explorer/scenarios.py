@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltactl.log.checkpoint import verify as checkpoint_verify
 from deltactl.log.commits import columns as commit_columns
-from deltactl.log.commits.lines import CommitLines
+from deltactl.log.commits.columns import CommitLines
 from deltactl.log.writing import concurrent_deletes
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions

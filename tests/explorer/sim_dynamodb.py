@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 from deltactl.clock import Clock
 from deltactl.errors import ignore_warning
-from deltactl.log.committers.committer import CommitFacts
-from deltactl.log.committers.create_file import create_file
+from deltactl.log.committers.committer import CommitFacts, create_file
 from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import LOG_DIR, commit_version

@@ -14,8 +14,7 @@ from deltactl.log.checkpoint.read import (
     read_head,
 )
 from deltactl.log.checkpoint_files import Checkpoint
-from deltactl.log.commits.contents import CommitReader
-from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
+from deltactl.log.commits.contents import CommitReader, in_commit_timestamp, parse_commit_info
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import read_hint

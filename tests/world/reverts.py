@@ -36,7 +36,7 @@ from deltactl.operations.manifest import run as manifest_run
 from deltactl.operations.optimize import run as optimize_run
 from deltactl.operations.restore import plan as restore_plan
 from deltactl.operations.restore import run as restore_run
-from deltactl.operations.vacuum import candidates, clones, kept_files, planner
+from deltactl.operations.vacuum import candidates, kept_files, planner
 from deltactl.operations.vacuum import run as vacuum_run
 from deltactl.parquet.splice import writer as splice_writer
 from deltactl.storage.local import exclusive
@@ -130,8 +130,8 @@ def _trust_the_clock_in_checkpoints() -> AbstractContextManager[object]:
 @contextmanager
 def _know_one_address() -> Iterator[None]:
     with (
-        patch.object(clones, "possible_names", lambda _: iter(())),
-        patch.object(clones.OtherTables, "_has_one_of", lambda *_: True),
+        patch.object(kept_files, "possible_names", lambda _: iter(())),
+        patch.object(kept_files.OtherTables, "_has_one_of", lambda *_: True),
     ):
         yield
 

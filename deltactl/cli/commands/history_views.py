@@ -16,8 +16,7 @@ from deltactl.operations.history.run import HistoryOptions, follow_history
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
-    from deltactl.operations.history.blame import BlameReport
-    from deltactl.operations.history.blame_filter import UnknownValue
+    from deltactl.operations.history.blame import BlameReport, UnknownValue
 
 DEFAULT_POLL_MS: Final = 5000
 

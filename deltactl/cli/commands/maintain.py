@@ -31,8 +31,7 @@ from deltactl.option_fields import output_option, selection_option
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
-    from deltactl.operations.maintain.metrics import TableSample
-    from deltactl.operations.maintain.report import TableReport
+    from deltactl.operations.maintain.report import TableReport, TableSample
     from deltactl.operations.maintain.run import Maintenance
 
 
@@ -155,7 +154,7 @@ def _find_error(session: Session, report: TableReport) -> DeltactlError | None:
 
 
 def _note(fleet: _Fleet, table: str, code: int, report: TableReport | None) -> None:
-    from deltactl.operations.maintain.metrics import TableSample
+    from deltactl.operations.maintain.report import TableSample
 
     fleet.samples[table] = TableSample(table, code, SystemClock().now_ms(), report)
 
@@ -262,7 +261,7 @@ def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
 
 
 def _write_metrics(path: Path, fleet: _Fleet) -> None:
-    from deltactl.operations.maintain.metrics import render_metrics
+    from deltactl.operations.maintain.report import render_metrics
     from deltactl.storage.local.store import LocalStore
 
     samples = [fleet.samples[table] for table in sorted(fleet.samples)]

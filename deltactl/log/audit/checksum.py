@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
-from deltactl.log.commits.info import in_commit_timestamp
-from deltactl.log.committers.create_file import create_file
+from deltactl.log.commits.contents import in_commit_timestamp
+from deltactl.log.committers.committer import create_file
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (
     encode_domain,

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.columns import ACTIONS
+from deltactl.log.commits.columns import ACTIONS, CommitLines
+from deltactl.log.commits.contents import find_actions
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.commits.info import find_actions
 from deltactl.log.commits.json_lines import list_actions, list_key_sets
-from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.parsed import ParsedCommits
 
 _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetadata": "domain"}

@@ -29,9 +29,8 @@ from deltactl.log.checkpoint.single_actions import (
 )
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.columns import NON_FILE_ACTIONS, find_shared_rows
-from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.info import find_actions
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
 from deltactl.protocol.actions import Metadata, parse_sidecar

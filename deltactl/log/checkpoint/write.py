@@ -284,7 +284,10 @@ class Fingerprint:
 
 
 class KeyDigest:
-    """Computes the digest of rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``."""
+    """Computes the digest of rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``.
+
+    Two streams of the same rows give the same digest, whatever the sizes of batches are.
+    """
 
     def __init__(self) -> None:
         self._count = self._size_bytes = 0

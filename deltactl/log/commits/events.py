@@ -9,9 +9,8 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.file_actions import file_keys, text_keys
-from deltactl.log.commits.info import find_actions
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.protocol.deletion_vectors import vector_files
@@ -129,7 +128,10 @@ def _events(files: pa.Table, *, is_add: bool) -> pa.Table:
 
 
 class ZOrderCommits(Visitor):
-    """Collects the paths that Z-order commits added."""
+    """Collects the paths that Z-order commits added.
+
+    Delta on Spark does not tag such files, so only ``commitInfo`` shows them.
+    """
 
     def __init__(self) -> None:
         super().__init__()

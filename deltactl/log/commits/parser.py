@@ -22,6 +22,7 @@ from deltactl.errors import CorruptLogError, DeltactlError
 from deltactl.log.commits.columns import (
     FILE_ACTIONS,
     NON_FILE_ACTIONS,
+    CommitLines,
     FileActionReader,
     read_others,
 )
@@ -33,7 +34,6 @@ from deltactl.log.commits.json_lines import (
     list_key_sets,
     read_lines,
 )
-from deltactl.log.commits.lines import CommitLines
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.threads import count_threads
 from deltactl.numpy_types import Flags, Integers

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from deltactl.errors import ObjectExistsError, SafetyError
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.actions import Protocol as TableProtocol
-from deltactl.storage.store import FileInfo
+from deltactl.storage.store import FileInfo, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +87,21 @@ class Committer(Protocol):
         Raises:
             StorageError: the name is unknown.
         """
+
+
+def create_file(store: Store, name: str, data: bytes) -> None:
+    """Put a file, unless it exists.
+
+    If the store supports it, the put is conditional, so nothing is overwritten. Otherwise a file
+    with the same content may be put again.
+
+    Raises:
+        ObjectExistsError: the file exists.
+        StorageError: the store failed; it is unknown whether the file exists.
+    """
+    try:
+        store.put_if_absent(name, data)
+    except SafetyError:
+        if store.stat_many([name]) != [None]:
+            raise ObjectExistsError(f"cannot create {name!r}: another file has this name") from None
+        store.put(name, data)

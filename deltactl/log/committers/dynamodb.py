@@ -33,8 +33,7 @@ from deltactl.errors import (
     StorageError,
     TransientStorageError,
 )
-from deltactl.log.committers.committer import CommitFacts, CommitTail
-from deltactl.log.committers.create_file import create_file
+from deltactl.log.committers.committer import CommitFacts, CommitTail, create_file
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.names import is_absolute_name

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deltactl.log.commits.info import RawFloat
+from deltactl.log.commits.contents import RawFloat
 
 if TYPE_CHECKING:
     import pyarrow as pa

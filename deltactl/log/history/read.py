@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
-from deltactl.log.commits.contents import CommitBytes, CommitReader
-from deltactl.log.commits.info import parse_json_line
+from deltactl.log.commits.contents import CommitBytes, CommitReader, parse_json_line
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
 from deltactl.log.history.timestamps import CommitTimes

@@ -12,8 +12,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.errors import CorruptLogError, VersionNotFoundError
-from deltactl.log.commits.contents import CommitReader
-from deltactl.log.commits.info import find_actions, in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.commits.contents import (
+    CommitReader,
+    find_actions,
+    in_commit_timestamp,
+    uses_in_commit_timestamp,
+)
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_timestamp

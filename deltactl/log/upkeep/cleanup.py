@@ -5,6 +5,9 @@ was current at the cutoff, and all later versions, stay readable. All files befo
 checkpoint at or below that version are deleted, except its own commit.
 
 Source: PROTOCOL.md, "Metadata Cleanup". Times are adjusted as Delta on Spark does for time travel.
+
+Checkpoint protection: old clients must not read history that used a dropped feature. Source: the
+RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.checkpoint.read import read_head
-from deltactl.log.commits.info import find_actions, uses_in_commit_timestamp
+from deltactl.log.commits.contents import find_actions, uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import LogListing

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError, VerificationError
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.committers.create_file import create_file
+from deltactl.log.committers.committer import create_file
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import file_lines, line

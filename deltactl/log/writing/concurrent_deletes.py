@@ -9,6 +9,8 @@ position of the row in the output is known: output position = input position - e
 were deleted when the input was read + first output row of the input.
 
 Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules.
+
+Source of the vectors: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format".
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.writing.actions import Actions, EncodedCommit, encode_commit
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_base import CommitBase
-from deltactl.log.writing.concurrent_commits import read_concurrent_commits
+from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
 
 _MAX_ATTEMPTS: Final = 1000
 

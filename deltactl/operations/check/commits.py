@@ -21,9 +21,13 @@ from deltactl.log.audit.commit_repeats import (
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint.read import read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
-from deltactl.log.commits.contents import CommitBytes, SharedLineError
+from deltactl.log.commits.contents import (
+    CommitBytes,
+    SharedLineError,
+    find_actions,
+    in_commit_timestamp,
+)
 from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_incomplete
-from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog

@@ -28,26 +28,23 @@ from deltactl.operations.check.commits import (
     check_gaps,
     check_newest,
 )
-from deltactl.operations.check.files import FileCheck
+from deltactl.operations.check.files import FileCheck, ResumeFile, read_version
 from deltactl.operations.check.findings import Findings, to_table
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.path_encoding.pairs import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
 from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
-from deltactl.operations.check.redundant import (
-    check_all_checkpoints,
-    check_checksum,
-    check_compacted,
-    check_last_checkpoint,
-)
 from deltactl.operations.check.report import CheckedCounts, CheckReport
-from deltactl.operations.check.resume import ResumeFile, read_version
 from deltactl.operations.check.state import StateChecker
 from deltactl.operations.check.tasks import CheckSpec
 from deltactl.operations.check.vector_index import VectorIndex
 from deltactl.operations.check.versions import (
     AllFiles,
     LiveFiles,
+    check_all_checkpoints,
+    check_checksum,
+    check_compacted,
+    check_last_checkpoint,
     check_older_checksums,
     find_all_files,
 )

@@ -1,6 +1,8 @@
 """Check the live files of a version with rules that need only the log.
 
-Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row Tracking".
+Values of identity columns come from the statistics in the log, which deeper checks compare with the
+files. Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row Tracking",
+"Identity Columns", "Partition Value Serialization".
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Check the places of source and target, and the content of the target before the run.
 
-An unfinished deep clone is recorded in ``_deltactl/clone.json`` of the target, with a lease.
+An unfinished deep clone is recorded in ``_deltactl/clone.json`` of the target, with a lease: the
+record is written before the first file is copied, and deleted after the commit. So a directory with
+the record and without a log contains only copies of files of that source, and another run may
+continue.
 """
 
 from __future__ import annotations

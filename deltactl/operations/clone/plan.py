@@ -2,6 +2,12 @@
 
 Source of the state: PROTOCOL.md, "In-Commit Timestamps", "Row Tracking", "Clustered Table"; the
 rules of CLONE in Delta on Spark.
+
+Names in a shallow clone are absolute paths, as in Delta on Spark; those in a deep clone relative. A
+file outside of the root of the source, or with an absolute path, gets a name with a hash of its
+address, which is the same in every run.
+
+Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors".
 """
 
 from __future__ import annotations

@@ -34,8 +34,12 @@ from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.tasks import Copied, CopySpec, copy_all, with_times
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.restored_state.commit import RestoreCommit
-from deltactl.operations.restored_state.state import RestoredState, is_same_state, restored_state
+from deltactl.operations.restored_state.commit import (
+    RestoreCommit,
+    RestoredState,
+    is_same_state,
+    restored_state,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.actions import DomainMetadata

@@ -1,4 +1,8 @@
-"""The worker of ``convert``: read the footers of a batch of files."""
+"""The worker of ``convert``: read the footers of a batch of files.
+
+Source of the internal columns: PROTOCOL.md, "Add CDC File" and "Row Tracking". The names of the
+columns with row ids and row commit versions, which end in a random UUID, are from Delta on Spark.
+"""
 
 from __future__ import annotations
 

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import difflib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from deltactl.errors import CorruptLogError, UsageError
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import Selection
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.history.blame_filter import (
-    BlameFilter,
-    UnknownValue,
-    find_unknown,
-    parse_blame,
-)
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.paths import hive_unescape, hive_value
+from deltactl.protocol.schema import Field
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange
     from deltactl.log.commits.parsed import ParsedCommits
+if TYPE_CHECKING:
+    from deltactl.log.commits.changes import RowFilter
+
+Partition = Mapping[str, str | None]
+
+# Text that is not in a partition in the form of directory names: a space next to the first "=", a
+# value that begins with a quote, operators and keywords of SQL.
+_IS_PREDICATE: Final = re.compile(
+    r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|like|between)\s""", re.IGNORECASE
+)
+_MAX_NEAREST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +122,188 @@ class _Blame(Visitor):
         from deltactl.log.commits.changes import count_selected
 
         self.found |= count_selected(commits, self._asked.is_selected)
+
+
+@dataclass(frozen=True, slots=True)
+class BlameFilter:
+    """The filter of ``--blame`` for file actions.
+
+    Attributes:
+        partition: the requested partition, by logical names; ``None`` for a predicate.
+        sql: the predicate; ``None`` for a partition.
+        columns: the partition columns that it uses.
+        is_selected: selects file actions by their ``partition_values``.
+        traces: for each condition, strings of which a selected commit contains at least one.
+        sought: the requested value strings, by logical names.
+    """
+
+    partition: Partition | None
+    sql: str | None
+    columns: tuple[Field, ...]
+    is_selected: RowFilter = field(repr=False)
+    traces: tuple[tuple[bytes, ...], ...] = ()
+    sought: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the physical names of the columns."""
+        return tuple(column.physical_name for column in self.columns)
+
+
+def parse_partition(text: str) -> dict[str, str | None]:
+    """Parse ``day=2024-01-31/region=eu``, the form of directory names; columns may be omitted.
+
+    Raises:
+        UsageError: it does not have this form.
+    """
+    values: dict[str, str | None] = {}
+    for part in text.strip("/").split("/"):
+        name, equals, value = part.partition("=")
+        if not (name and equals):
+            raise UsageError(
+                f"{text!r} is not a partition",
+                hint="Write the partition as a directory, such as day=2024-01-31/region=eu.",
+            )
+        values[hive_unescape(name)] = hive_value(value)
+    return values
+
+
+def parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
+    """Parse the value of ``--blame``: a partition in the form of directory names, or a predicate.
+
+    Raises:
+        UsageError: the table is not partitioned by these columns.
+        PredicateError: a predicate that cannot be parsed, or not about partition columns.
+    """
+    if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
+        return _by_predicate(text, partition_fields)
+    return _by_partition(parse_partition(text), partition_fields, where)
+
+
+def _by_predicate(text: str, partition_fields: tuple[Field, ...]) -> BlameFilter:
+    from deltactl.operations.predicate.parse import parse_predicate
+
+    predicate = parse_predicate(text, partition_fields)
+    return BlameFilter(
+        None,
+        predicate.sql,
+        tuple(f for f in partition_fields if f.name in predicate.columns),
+        predicate.evaluate,
+        sought=predicate.sought_values(),
+    )
+
+
+def _by_partition(
+    partition: Partition, partition_fields: tuple[Field, ...], where: str
+) -> BlameFilter:
+    known = {column.name: column for column in partition_fields}
+    for name in partition:
+        if name not in known:
+            raise UsageError(
+                f"{name!r} is not a partition column of {where}",
+                hint=f"Use these partition columns: {', '.join(known)}."
+                if known
+                else "Omit --blame: the table has no partition columns.",
+            )
+    wanted = {known[name].physical_name: value for name, value in partition.items()}
+    return BlameFilter(
+        partition,
+        None,
+        tuple(known[name] for name in partition),
+        lambda partition_values: _equal_values(partition_values, wanted),
+        tuple(_traces(value) for value in partition.values()),
+        {name: [value] for name, value in partition.items() if value is not None},
+    )
+
+
+def _equal_values(partition_values: pa.ChunkedArray, wanted: Partition) -> pa.ChunkedArray:
+    """Return which rows have the values, by physical names.
+
+    An empty value means null, as for readers (PROTOCOL.md, "Partition Value Serialization").
+    """
+    mask = pa.chunked_array([pa.repeat(True, len(partition_values))])
+    for key, value in wanted.items():
+        values = lookup_map(partition_values, key)
+        is_null = pc.or_kleene(pc.is_null(values), pc.equal(values, ""))
+        found = is_null if value is None else pc.equal(values, value)
+        mask = pc.and_(mask, pc.fill_null(found, False))
+    return mask
+
+
+def _traces(value: str | None) -> tuple[bytes, ...]:
+    """Return strings that a commit with the value contains, in the forms of writers in JSON."""
+    if value is None:
+        return (b"null", b'""')
+    if not value.isascii() or '"' in value or "\\" in value or "/" in value:
+        return (b"",)  # it has more than one spelling
+    return (json.dumps(value).encode(),)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValue:
+    """A value that no partition has or had; ``nearest`` are the most similar ones that exist."""
+
+    column: str
+    value: str
+    nearest: tuple[str, ...]
+
+
+def find_unknown(
+    asked: BlameFilter, known: Iterable[pa.ChunkedArray | pa.Array]
+) -> tuple[UnknownValue, ...]:
+    """Return the requested values that are not among ``known``.
+
+    ``known`` are batches of ``partition_values``, which may repeat.
+    """
+    texts: dict[str, set[str]] = {column.name: set() for column in asked.columns}
+    for batch in known:
+        for column in asked.columns:
+            found = pc.unique(lookup_map(batch, column.physical_name)).drop_null()
+            texts[column.name].update(found.to_pylist())
+    unknown = []
+    for column in asked.columns:
+        order = _Order(column, texts[column.name] - {""})
+        for value in asked.sought.get(column.name, ()):
+            if not order.has(value):
+                unknown.append(UnknownValue(column.name, value, order.nearest(value)))
+    return tuple(unknown)
+
+
+class _Order:
+    """The value strings of a partition column, in the order of its type."""
+
+    def __init__(self, column: Field, texts: set[str]) -> None:
+        self._type = arrow_type(column.type)
+        self._is_text = pa.types.is_string(self._type) or pa.types.is_binary(self._type)
+        self._texts = sorted(texts)
+        self._values = self._typed(self._texts)
+
+    def _typed(self, texts: Sequence[str]) -> pa.Array | None:
+        """Return values of the column's type; ``None`` if one cannot be parsed."""
+        try:
+            return parse_partition_column(pa.array(texts, pa.string()), self._type)
+        except CorruptLogError:
+            return None
+
+    def has(self, text: str) -> bool:
+        """Return whether a known string is the same value."""
+        value = self._typed([text])
+        if self._values is None or value is None:
+            return text in self._texts
+        return bool(pc.is_in(value, value_set=self._values)[0].as_py())
+
+    def nearest(self, text: str) -> tuple[str, ...]:
+        """Return up to three known strings: similar ones, or else adjacent ones in order."""
+        if not self._texts:
+            return ()
+        similar = difflib.get_close_matches(text, self._texts, _MAX_NEAREST)
+        value = None if self._is_text else self._typed([text])
+        if value is None or self._values is None:
+            return tuple(similar) or self._around(bisect_left(self._texts, text), self._texts)
+        order = pc.sort_indices(self._values)
+        place = pc.sum(pc.less(self._values, value[0])).as_py() or 0
+        return self._around(place, [self._texts[i] for i in order.to_pylist()])
+
+    @staticmethod
+    def _around(place: int, texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(texts[max(0, place - 1) : place + 1])

@@ -19,9 +19,9 @@ from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action, Effect
-from deltactl.operations.maintain.budget import Budget, Spending
 from deltactl.operations.maintain.candidates import HotRule, find_optimize, options_of
 from deltactl.operations.maintain.facts import TableFacts, TableSubject
+from deltactl.operations.maintain.options import Budget, Spending
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.upkeep import (
     find_checkpoint,

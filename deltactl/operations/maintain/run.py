@@ -20,7 +20,6 @@ from deltactl.operations.find_tables import is_table
 from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_run
 from deltactl.operations.maintain.act import TableWork
 from deltactl.operations.maintain.actions import Action
-from deltactl.operations.maintain.budget import Spending
 from deltactl.operations.maintain.observe import (
     RECORD,
     Decision,
@@ -28,7 +27,7 @@ from deltactl.operations.maintain.observe import (
     decide,
     observe_table,
 )
-from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.options import MaintainOptions, Spending
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext

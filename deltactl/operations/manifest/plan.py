@@ -1,4 +1,9 @@
-"""Plan which manifests to write, to keep and to delete."""
+"""Plan which manifests to write, to keep and to delete.
+
+Manifests of several partitions in one directory are refused: some file systems take several names
+for one directory, if they differ only in upper and lower case or in their Unicode form. Then the
+manifest of one partition would replace that of another.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +26,8 @@ from deltactl.operations.manifest.lines import (
     is_stored,
 )
 from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.partition_groups import find_touched
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.touched_partitions import find_touched
 from deltactl.operations.trusted_time import planning_now
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR

@@ -1,4 +1,8 @@
-"""Check that the data files and deletion vectors of a version exist, with their sizes."""
+"""Check that the data files and deletion vectors of a version exist, with their sizes.
+
+Files whose whole table is away (moved, or on storage that is not mounted) are not lost: a run that
+omits them would remove all rows of a shallow clone.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Task
-from deltactl.errors import DeltactlError, InterruptedRunError
+from deltactl.errors import DeltactlError, InterruptedRunError, SafetyError
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
+from deltactl.log.table_probe import has_log
 from deltactl.operations.history.restorable import list_names
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
-from deltactl.storage.names import is_local_uri
+from deltactl.storage.names import is_absolute_name, is_local_uri
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
@@ -226,3 +231,44 @@ def look_up(store: Store, task: PresenceTask) -> PresenceResult:
             least = "at least " if task.at_least else ""
             problems[name] = f"it has {info.size_bytes} bytes, but the log has {least}{size}"
     return PresenceResult(problems, elsewhere)
+
+
+def find_away_refusal(store: Store, missing: Iterable[Missing]) -> SafetyError | None:
+    """Return the refusal of a restore if missing files are of another table that is away.
+
+    A table is away if no directory above the file has a log, and its own directory has no files.
+    """
+    names = [it.path for it in missing if is_absolute_name(it.path)]
+    own = store.real_names(names)
+    outside = [name for name, own_name in zip(names, own, strict=True) if own_name is None]
+    present: list[str] = []
+    for name in outside:
+        if any(name.startswith(f"{folder}/") for folder in present):
+            continue
+        folder = _find_present(store, name)
+        if folder is None:
+            return _explain(store, name, len(outside))
+        present.append(folder)
+    return None
+
+
+def _find_present(store: Store, name: str) -> str | None:
+    """Return the directory of the file if it has files; or the one above it that has a log."""
+    folder = name.rpartition("/")[0]
+    if next(iter(store.list_from(folder)), None) is not None:
+        return folder
+    while folder.strip("/") and not folder.endswith(":/"):
+        if has_log(store, folder):
+            return folder
+        folder = folder.rpartition("/")[0]
+    return None
+
+
+def _explain(store: Store, name: str, count: int) -> SafetyError:
+    return SafetyError(
+        f"{store.uri} uses {count:,} files of another table that do not exist, such as {name!r}, "
+        "and no table is at this address: it was moved, or its storage is not mounted",
+        hint="Rerun when the old address leads to the other table, for example by a symbolic link. "
+        "If that table was deleted, the rows in these files are lost: restore a version that does "
+        "not use them.",
+    )

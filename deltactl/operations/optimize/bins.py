@@ -12,7 +12,7 @@ from deltactl.errors import Warn
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.candidates import Candidates
 from deltactl.operations.optimize.groups import IN_LAYOUT
-from deltactl.operations.optimize.layout.existing import (
+from deltactl.operations.optimize.layout.plan import (
     AssignedFiles,
     ClusterLimit,
     ExistingLayout,

@@ -18,9 +18,8 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
-from deltactl.operations.partition_groups import PartitionGroups, group_partitions
+from deltactl.operations.partition_groups import PartitionGroups, find_touched, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
-from deltactl.operations.touched_partitions import find_touched
 from deltactl.option_names import option
 from deltactl.parquet.data_file import FLOAT_STATS
 from deltactl.protocol.arrow_schemas import array_of

@@ -16,7 +16,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.operations.optimize.candidates import Candidates
-from deltactl.operations.optimize.layout.existing import AssignedFiles, ClusterLimit, ExistingLayout
+from deltactl.operations.optimize.layout.plan import AssignedFiles, ClusterLimit, ExistingLayout
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.tags import CUBE_TAG, is_clustered_otherwise, is_laid_out
 from deltactl.operations.optimize.options import OptimizeOptions

@@ -22,7 +22,7 @@ from deltactl.operations.missing_files.find import (
 )
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.restore.options import RestoreOptions
-from deltactl.operations.restored_state.state import RestoredState, is_same_state
+from deltactl.operations.restored_state.commit import RestoredState, is_same_state
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata

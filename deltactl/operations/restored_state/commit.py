@@ -1,20 +1,40 @@
-"""The commit of a restore, and of the sync of a clone."""
+"""The state after a restore or the sync of a clone, and its commit.
+
+Source: PROTOCOL.md, "Identity Columns", "Column Mapping", "In-Commit Timestamps", "Domain
+Metadata"; the rules of RESTORE in Delta on Spark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.errors import ConflictError
+from deltactl.errors import MALFORMED, ConflictError
 from deltactl.log.replay import Tail
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import all_change_data, as_removes
-from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.actions import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, Actions
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.operations.restored_state.state import RestoredState
-from deltactl.protocol.actions import Txn
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn, is_same_metadata
+from deltactl.protocol.clustering import CLUSTERING_DOMAIN
+from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+
+_MARK: Final = "delta.identity.highWaterMark"
+_START: Final = "delta.identity.start"
+_STEP: Final = "delta.identity.step"
+_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+_MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+_PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
+
+_ENABLEMENT: Final = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+_NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +96,124 @@ class RestoreCommit:
                 hint="Run `deltactl describe-history` to see the other writer's change. Rerun only "
                 "if you want to undo that change too.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """Protocol and metadata after a restore, and the domain actions to write.
+
+    ``enables_timestamps``: the restore turns on in-commit timestamps, from its own version on.
+    """
+
+    protocol: Protocol
+    metadata: Metadata
+    domains: tuple[DomainMetadata, ...] = ()
+    enables_timestamps: bool = False
+
+
+def restored_state(
+    current: Snapshot, target: Snapshot, protocol: Protocol | None = None
+) -> RestoredState:
+    """Return the state after a restore.
+
+    It is the state of the target, except for values that must not decrease or be removed (column
+    ids, high-water marks, protocol features). ``protocol`` is the protocol after it; by default the
+    protocol with the features of both versions.
+    """
+    before, wanted = current.metadata, target.metadata
+    configuration = _keep_growing(before.configuration, wanted.configuration)
+    has_timestamps = TableProperties(wanted.configuration).in_commit_timestamps
+    if has_timestamps:
+        # Times of versions are found with these properties, so they must be those of the whole log.
+        for key in _ENABLEMENT:
+            configuration.pop(key, None)
+            if key in before.configuration:
+                configuration[key] = before.configuration[key]
+    schema = keep_high_water_marks(wanted.schema_string, before.schema_string)
+    protocol = protocol or merge_protocols(current.protocol, target.protocol)
+    if has_feature(protocol, ROW_TRACKING):
+        for key in ROW_TRACKING_COLUMN_KEYS:
+            if key in before.configuration:
+                configuration.setdefault(key, before.configuration[key])
+    return RestoredState(
+        protocol,
+        replace(wanted, schema_string=schema, configuration=configuration),
+        tuple(_domain_changes(current.domains, target.domains)),
+        has_timestamps and not current.properties.in_commit_timestamps,
+    )
+
+
+def is_same_state(state: RestoredState, current: Snapshot) -> bool:
+    """Return whether a restore changes only files."""
+    return (
+        state.protocol == current.protocol
+        and is_same_metadata(state.metadata, current.metadata)
+        and not state.domains
+    )
+
+
+def _keep_growing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Keep numbers that must not decrease: column ids, and the mark of protected history."""
+    kept = dict(wanted)
+    for key in (_MAX_COLUMN_ID, _PROTECTED_BEFORE):
+        numbers = [int(of[key]) for of in (before, wanted) if of.get(key, "").isdecimal()]
+        if numbers and (key in wanted or key == _PROTECTED_BEFORE):
+            kept[key] = str(max(numbers))
+    return kept
+
+
+def _domain_changes(
+    current: Mapping[str, DomainMetadata], target: Mapping[str, DomainMetadata]
+) -> Iterator[DomainMetadata]:
+    """Yield the actions that restore the clustering columns and remove all other domains.
+
+    Domains belong to their writers and describe a later version. The high-water mark of row ids is
+    kept.
+    """
+    wanted = target.get(CLUSTERING_DOMAIN)
+    if wanted is None and CLUSTERING_DOMAIN in current:
+        wanted = DomainMetadata(CLUSTERING_DOMAIN, _NO_CLUSTERING)
+    if wanted is not None and wanted != current.get(CLUSTERING_DOMAIN):
+        yield wanted
+    for name, domain in current.items():
+        if name not in (CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN):
+            yield replace(domain, removed=True)
+
+
+def keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:
+    """Return a schema whose high-water marks are at least as far as those of the current schema.
+
+    With an earlier mark, values would be generated a second time. If no mark must be raised, the
+    schema is returned unchanged.
+    """
+    try:
+        schema = json.loads(schema_string or "")
+        marks = {_name(f): f["metadata"] for f in _identity_fields(json.loads(current or ""))}
+        changed = [_raise(f["metadata"], marks.get(_name(f))) for f in _identity_fields(schema)]
+    except (*MALFORMED, RecursionError):
+        return schema_string
+    if not any(changed):
+        return schema_string
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+
+
+def _identity_fields(schema: Any) -> list[dict[str, Any]]:
+    return [field for field in schema["fields"] if _START in (field.get("metadata") or {})]
+
+
+def _name(field: Mapping[str, Any]) -> str:
+    return str(field["metadata"].get(_PHYSICAL_NAME, field["name"]))
+
+
+def _raise(metadata: dict[str, Any], current: Mapping[str, Any] | None) -> bool:
+    """Use the current mark if it is further; return whether it is."""
+    if current is None or current.get(_MARK) is None:
+        return False
+    step = int(metadata.get(_STEP, 1))
+    mark, other = metadata.get(_MARK), int(current[_MARK])
+    further = max if step > 0 else min
+    kept = other if mark is None else further(int(mark), other)
+    if kept == mark:
+        return False
+    metadata[_MARK] = kept
+    return True

@@ -6,6 +6,8 @@ have no distance, all cells have the same width. First, the rows of each file ar
 between its bounds. Then, a few times, they are distributed in proportion to the rows of the whole
 table within these bounds, so that a few extreme values of a skewed column do not distort the
 estimate. The number of files that a lookup opens is the mean over all rows.
+
+Source of the bounds: PROTOCOL.md, "Per-file Statistics".
 """
 
 from __future__ import annotations

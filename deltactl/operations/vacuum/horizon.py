@@ -1,4 +1,7 @@
-"""Calculate the cutoff of a vacuum, and the versions that it makes unreadable."""
+"""Calculate the cutoff of a vacuum, and the versions that it makes unreadable.
+
+``removal`` changes the cutoff to an earlier time if the clock of the store is behind.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
 from deltactl.operations.output_files import ensure_outside_tables
-from deltactl.operations.vacuum.listing import Listing, stat_files
+from deltactl.operations.vacuum.candidates import Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.path_columns import canonical_paths
 from deltactl.storage.names import refuse_chain

@@ -9,19 +9,31 @@
 - files that other tables, such as shallow clones, reference (``clones``).
 
 Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
+
+Of tables that reference files of this one (noted clones, and given tables), all files and deletion
+vectors that the log still references are kept: live files, tombstones, and files in its commits and
+older checkpoints. Each file of its log is read once, as a stream. If a noted clone cannot be read,
+the vacuum is refused: it does not assume that the clone was deleted. Clones of clones reference
+files of the first table, so the notes in a clone are read too.
+
+One file can have several addresses: by a bind mount, an alias of a bucket, or the old name of a
+directory. So for a reference that is not below the root, all names are kept that end the reference.
+If no reference of another table is below the root, nor is one of them the same file by size and
+time, the vacuum is refused: the addresses may be of files that this table has under other names.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import Warn
-from deltactl.log.commits.events import CommitScan
+from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
+from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import added_by_text
 from deltactl.log.physical_names import (
@@ -32,10 +44,13 @@ from deltactl.log.physical_names import (
     possible_names,
 )
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.clone_notes import CloneNote
-from deltactl.operations.vacuum.clones import OtherTables
+from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.path_columns import absolute_mask
+from deltactl.storage.names import is_absolute_name, refuse_chain
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
 
 _REFERENCE = ("path", "deletion_vector")
 
@@ -47,6 +62,9 @@ Role: TypeAlias = Literal["live", "retained", "possible"]
 
 Kept: TypeAlias = tuple[pa.ChunkedArray, Role]
 """Names to keep."""
+
+_FILE_COLUMNS = ("path", "deletion_vector")
+_SAMPLED = 20  # files elsewhere that are compared with files below the root
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +147,140 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
         if version != rules.snapshot.version:
             kept = rules.log.snapshot(version)
             yield from live_names(kept, "retained")
+
+
+class OtherTables:
+    """The tables that use files of this table."""
+
+    def __init__(self, snapshot: Snapshot, storage_options: Mapping[str, str], warn: Warn) -> None:
+        """Find files of the table of ``snapshot``; the others are opened with the same options."""
+        self._store, self._table_id = snapshot.store, snapshot.metadata.id
+        self._options, self._warn = storage_options, warn
+
+    def names_for(self, addresses: Sequence[str]) -> Iterator[pa.ChunkedArray]:
+        """Yield the names under the root that tables at these addresses reference.
+
+        Raises:
+            SafetyError: one of them references only files elsewhere.
+            TableError: one of them is not a table, or its log is damaged.
+            StorageError: one of them cannot be read.
+        """
+        for address in addresses:
+            yield from self._names_used_by(open_store(address, self._options), "")
+
+    def names_for_clones(self, notes: Sequence[CloneNote]) -> Iterator[pa.ChunkedArray]:
+        """Yield the names under the root that noted clones, and their clones, reference.
+
+        Raises:
+            SafetyError: one of them cannot be read, is now another table, or references only
+                files elsewhere.
+        """
+        waiting, seen = list(notes), {(self._store.uri, self._table_id)}
+        while waiting:
+            note = waiting.pop(0)
+            if (note.clone_uri, note.clone_id) in seen:
+                continue
+            seen.add((note.clone_uri, note.clone_id))
+            try:
+                other = open_store(note.clone_uri, self._options)
+                yield from self._names_used_by(
+                    other, note.clone_id, may_be_elsewhere=note not in notes
+                )
+                waiting += read_notes(other)
+            except DeltactlError as error:
+                _refuse(self._store, note, error)
+
+    def _names_used_by(
+        self, other: Store, table_id: str, *, may_be_elsewhere: bool = False
+    ) -> Iterator[pa.ChunkedArray]:
+        """Yield the names that may be of files under the root that another table references."""
+        refuse_chain(other.uri)
+        is_used = may_be_elsewhere
+        elsewhere: list[str] = []
+        for columns in self._named_by(other, table_id):
+            for names in columns:
+                absolute = pc.unique(names.filter(absolute_mask(names)))
+                located = pa.array(self._store.real_names(absolute.to_pylist()), pa.string())
+                is_used = is_used or located.null_count < len(located)
+                yield pa.chunked_array([located.drop_null()])
+                outside = absolute.filter(pc.is_null(located))
+                yield from possible_names(outside)
+                room = _SAMPLED - len(elsewhere)
+                elsewhere += outside.slice(0, room).to_pylist()
+        if is_used:
+            return
+        found = zip(elsewhere, other.real_names(elsewhere), strict=True)
+        elsewhere = [name for name, own in found if own is None]
+        if elsewhere and not self._has_one_of(elsewhere):
+            raise SafetyError(
+                f"{other.uri} references files such as {elsewhere[0]!r}, but none below "
+                f"{self._store.uri}",
+                hint="Rerun with the address of the table in these references. If the table was "
+                "moved, make the old address lead to it, for example with a symbolic link.",
+            )
+
+    def _has_one_of(self, names: Sequence[str]) -> bool:
+        """Return whether a file outside of the root is also below the root: same size and time."""
+        for name in names:
+            ends = [end for it in possible_names(pa.array([name])) for end in it.to_pylist()]
+            inside = [end for end in ends if not is_absolute_name(end)]
+            there, *here = self._store.stat_many([name, *inside])
+            if there is None:
+                continue
+            facts = (there.size_bytes, there.modified_ms)
+            if any(it and (it.size_bytes, it.modified_ms) == facts for it in here):
+                return True
+        return False
+
+    def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
+        """Yield columns of names, relative or absolute, in any version of another table."""
+        log = DeltaLog(other, self._warn)
+        log.ensure_exists()
+        events = EventCollector()
+        latest = log.snapshot(visitors=[events])
+        if table_id and latest.metadata.id != table_id:
+            raise NotATableError(
+                f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
+                f"{table_id}"
+            )
+        yield from _files_of(latest)
+        for batch in latest.tombstone_batches(_FILE_COLUMNS):
+            yield _names(batch)
+        first = log.first_commit
+        if first > latest.version:
+            return
+        scan = log.events(latest, first, events)
+        yield [scan.events["path"], scan.events["vector_file"], scan.change_files["path"]]
+        # All files that were live since the version before are in these commits, or are live.
+        for version in _older_versions(log, first - 1):
+            yield from _files_of(log.snapshot(version))
+
+
+def _files_of(snapshot: Snapshot) -> Iterator[Sequence[pa.ChunkedArray]]:
+    for batch in snapshot.kept_batches(_FILE_COLUMNS):
+        yield _names(batch)
+
+
+def _names(files: pa.Table) -> Sequence[pa.ChunkedArray]:
+    return [files["path"], vector_files(files["deletion_vector"])]
+
+
+def _older_versions(log: DeltaLog, before: int) -> list[int]:
+    """Return the versions before ``before`` that can be rebuilt; only a log with gaps has any."""
+    versions = {*log.commit_files, *(checkpoint.version for checkpoint in log.checkpoints)}
+    older = {version for version in versions if version < before}
+    return sorted(log.rebuildable(older)) if older else []
+
+
+def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:
+    source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
+    host = f" on {note.host}" if note.host else ""
+    raise SafetyError(
+        f"the shallow clone {note.clone_uri!r}{host} of version {note.source_version} is recorded "
+        f"in {note.name}, but it is unknown which files of this table it uses: {error.message}",
+        hint="Rerun when the clone can be read, with the address of this table that the clone "
+        "uses. If this table was moved, make the old address lead to it, for example with a "
+        "symbolic link. If the clone was deleted or never committed, or uses no file of this "
+        "table any more, run "
+        f"`deltactl vacuum {source} --forget-clone {clone}`.",
+    ) from error

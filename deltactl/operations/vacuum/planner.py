@@ -25,10 +25,6 @@ from deltactl.operations.vacuum.candidates import (
     UNKNOWN,
     WAITING,
     Filters,
-)
-from deltactl.operations.vacuum.horizon import Retention, find_horizon
-from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
-from deltactl.operations.vacuum.listing import (
     Listing,
     empty_directories,
     find_links,
@@ -36,6 +32,8 @@ from deltactl.operations.vacuum.listing import (
     list_files,
     parent_directories,
 )
+from deltactl.operations.vacuum.horizon import Retention, find_horizon
+from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import (
     NO_FILES,

@@ -22,9 +22,8 @@ from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
 from deltactl.log.writing.actions import Actions
-from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
-from deltactl.log.writing.concurrent_commits import read_concurrent_commits
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.operations.vacuum.candidates import Listing, stat_files
 from deltactl.operations.vacuum.kept_files import Kept, Role
-from deltactl.operations.vacuum.listing import Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask

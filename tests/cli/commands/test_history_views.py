@@ -13,7 +13,7 @@ import pytest
 
 from deltactl.errors import UsageError, VersionNotFoundError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.history.blame_filter import parse_partition
+from deltactl.operations.history.blame import parse_partition
 from deltactl.operations.history.run import follow_history
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli

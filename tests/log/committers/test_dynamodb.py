@@ -16,7 +16,7 @@ from deltactl.errors import (
     ObjectExistsError,
     SafetyError,
 )
-from deltactl.log.committers.create_file import create_file
+from deltactl.log.committers.committer import create_file
 from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import LOG_DIR, commit_name

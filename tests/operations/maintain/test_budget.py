@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.budget import Budget, Spending, StopToken, to_budget
+from deltactl.operations.maintain.options import Budget, Spending, StopToken, to_budget
 from tests.support.clock import FixedClock
 
 

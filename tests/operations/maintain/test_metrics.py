@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deltactl.operations.maintain.budget import Budget
 from deltactl.operations.maintain.facts import TableFacts
-from deltactl.operations.maintain.metrics import TableSample, render_metrics
-from deltactl.operations.maintain.report import TableReport
+from deltactl.operations.maintain.options import Budget
+from deltactl.operations.maintain.report import TableReport, TableSample, render_metrics
 
 _SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{table="((?:[^"\\\n]|\\["\\n])*)"\} (\S+)')
 

@@ -9,8 +9,7 @@ import pytest
 
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.maintain.actions import Effect
-from deltactl.operations.maintain.budget import Budget
-from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.options import Budget, MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport
 from deltactl.operations.maintain.run import maintain_tables

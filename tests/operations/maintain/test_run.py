@@ -23,8 +23,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
-from deltactl.operations.maintain.budget import Budget
-from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.options import Budget, MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.maintain.run import Maintenance, maintain_tables

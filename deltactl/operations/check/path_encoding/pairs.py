@@ -18,8 +18,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, find_path_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.check.path_encoding.commits import PathHistory, Writer
-from deltactl.operations.check.path_encoding.history import LiveText
+from deltactl.operations.check.path_encoding.commits import LiveText, PathHistory, Writer
 from deltactl.protocol.paths import is_absolute
 from deltactl.units import format_count
 

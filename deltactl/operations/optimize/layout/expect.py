@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.numpy_types import Floats, Integers
-from deltactl.operations.optimize.layout.placement import Placement, learn_placement
+from deltactl.operations.optimize.layout.placement import Placement, choose_slices, learn_placement
 from deltactl.operations.optimize.layout.ranks import MAX_RANK, rank_columns
 from deltactl.operations.optimize.layout.request import LayoutRequest
-from deltactl.operations.optimize.layout.tiles import choose_slices
 from deltactl.operations.optimize.options import Layout
 from deltactl.operations.skipping.lookups import Lookups, RewrittenSets, select_bounds
 from deltactl.operations.skipping.report import ColumnSkipping, LayoutReport

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from deltactl.errors import UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_columns import ensure_columns
-from deltactl.operations.optimize.layout.existing import count_outputs
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
+from deltactl.operations.optimize.layout.plan import count_outputs
 from deltactl.operations.optimize.layout.request import (
     LayoutColumn,
     LayoutRequest,

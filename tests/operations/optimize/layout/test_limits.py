@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deltactl.engine.local import LocalEngine
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.optimize.layout.existing import (
+from deltactl.operations.optimize.layout.plan import (
     MAX_CLUSTER_BYTES,
     ClusterLimit,
     divide_clusters,

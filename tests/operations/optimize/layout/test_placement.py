@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.operations.optimize.layout.existing import count_outputs, divide_clusters
 from deltactl.operations.optimize.layout.placement import (
+    choose_slices,
+    cut_tiles,
     encode_hilbert,
     encode_z_order,
     learn_placement,
 )
+from deltactl.operations.optimize.layout.plan import count_outputs, divide_clusters
 from deltactl.operations.optimize.layout.ranks import (
     MAX_RANK,
     ColumnRanges,
@@ -27,7 +29,6 @@ from deltactl.operations.optimize.layout.ranks import (
     count_below,
 )
 from deltactl.operations.optimize.layout.sample import choose_probes
-from deltactl.operations.optimize.layout.tiles import choose_slices, cut_tiles
 
 LAYOUTS: Any = ["tile", "hilbert", "zorder", "linear"]
 
