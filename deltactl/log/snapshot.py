@@ -43,8 +43,10 @@ class Snapshot:
     segment: LogSegment
     store: Store
     reader: CommitReader
-    _head: CheckpointHead | None
-    _tail: Tail
+    head: CheckpointHead | None
+    """The checkpoint from which the version is rebuilt; ``None`` if there is none."""
+    tail: Tail
+    """The reconciled actions of the commits after the checkpoint."""
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def __repr__(self) -> str:
@@ -52,20 +54,10 @@ class Snapshot:
         return f"Snapshot({self.store.uri!r}, version={self.version})"
 
     @property
-    def head(self) -> CheckpointHead | None:
-        """Return the checkpoint from which the version is rebuilt; ``None`` if there is none."""
-        return self._head
-
-    @property
-    def tail(self) -> Tail:
-        """Return the reconciled actions of the commits after the checkpoint."""
-        return self._tail
-
-    @property
     def older_metadata(self) -> list[Metadata]:
         """Return earlier ``metaData`` actions, as far as the files that were read have them."""
-        head = None if self._head is None else self._head.non_file_actions.metadata
-        return [*([] if head is None else [head]), *self._tail.non_file_actions.older_metadata]
+        head = None if self.head is None else self.head.non_file_actions.metadata
+        return [*([] if head is None else [head]), *self.tail.non_file_actions.older_metadata]
 
     @cached_property
     def timestamp(self) -> int:
@@ -104,15 +96,15 @@ class Snapshot:
 
     def file_batches(self, columns: Sequence[str] = FILE_COLUMNS) -> Iterator[pa.Table]:
         """Yield live files with the given columns. One batch and the log's tail are in memory."""
-        return live_batches(self.store, self._head, self._tail, columns)
+        return live_batches(self.store, self.head, self.tail, columns)
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield :meth:`file_batches`, and also files that are live for some readers only."""
-        return live_batches(self.store, self._head, self._tail, columns, by_text=True)
+        return live_batches(self.store, self.head, self.tail, columns, by_text=True)
 
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
         """Yield tombstones, also expired ones."""
-        return tombstone_batches(self.store, self._head, self._tail, columns)
+        return tombstone_batches(self.store, self.head, self.tail, columns)
 
 
 def load_snapshot(
@@ -194,6 +186,6 @@ def _load_segment(
         segment=segment,
         store=reader.store,
         reader=reader,
-        _head=head,
-        _tail=tail,
+        head=head,
+        tail=tail,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -95,9 +94,6 @@ class ActionFileWriter:
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = self._num_rows = 0
         self._adds, self._removes = KeyDigest(), KeyDigest()
-        # Another thread computes the digest of one batch while this thread encodes it.
-        self._digester = ThreadPoolExecutor(1, thread_name_prefix="deltactl-digest")
-        self._digested: Future[None] | None = None
         self._sink = store.open_replacement(name)
         with self._naming_file():
             self._writer = open_parquet(self._sink, schema, layout)
@@ -111,7 +107,6 @@ class ActionFileWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._digester.shutdown()
         if not self._sink.closed:
             with suppress(Exception):
                 self._writer.close()  # without this, its destructor writes to a closed sink
@@ -129,13 +124,13 @@ class ActionFileWriter:
     def write_adds(self, files: pa.Table) -> None:
         """Append rows of ``ADD_SCHEMA``."""
         for batch in files.to_batches():
-            self._digest(self._adds, batch)
+            self._adds.add(batch)
             self._append({"add": add_structs(batch, self._layout)}, batch.num_rows)
 
     def write_removes(self, files: pa.Table) -> None:
         """Append rows of ``REMOVE_SCHEMA``."""
         for batch in files.to_batches():
-            self._digest(self._removes, batch)
+            self._removes.add(batch)
             self._append({"remove": remove_structs(batch, self._layout)}, batch.num_rows)
 
     def close(self) -> WrittenActions:
@@ -159,16 +154,7 @@ class ActionFileWriter:
                 f"another writer wrote the checkpoint {self._name} during the run",
                 hint="Rerun to check this checkpoint. This run did not change the checkpoint.",
             )
-        self._digester.shutdown()
         return WrittenActions(info, self._num_rows, self._adds.finish(), self._removes.finish())
-
-    def _digest(self, digest: KeyDigest, files: pa.RecordBatch) -> None:
-        self._wait_for_digest()
-        self._digested = self._digester.submit(digest.add, files)
-
-    def _wait_for_digest(self) -> None:
-        if self._digested is not None:
-            self._digested.result()
 
     def _append(self, columns: dict[str, pa.Array | pa.ChunkedArray], num_rows: int) -> None:
         if not num_rows:
@@ -195,7 +181,6 @@ class ActionFileWriter:
             rows = pa.concat_tables(self._pending)
             self._pending.clear()
             self._writer.write_table(rows, row_group_size=rows.num_rows)
-            self._wait_for_digest()
         self._pending_rows = self._pending_bytes = 0
 
     @contextmanager

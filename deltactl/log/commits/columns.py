@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +104,7 @@ class FileActionReader:
     def read(
         self,
         lines: CommitLines,
-        buffer: bytes | bytearray,
+        buffer: bytes,
         keys: Sequence[str],
         *,
         use_threads: bool,
@@ -133,7 +132,7 @@ class FileActionReader:
         self,
         lines: CommitLines,
         places: Integers,
-        buffer: bytes | bytearray,
+        buffer: bytes,
         keys: Sequence[str],
         use_threads: bool,
     ) -> pa.ChunkedArray:
@@ -179,7 +178,7 @@ def _ensure_none(others: pa.Table) -> None:
 
 
 def _read(
-    data: bytes | bytearray,
+    data: bytes,
     lines: CommitLines,
     num_rows: int,
     schema: pa.Schema,
@@ -268,24 +267,13 @@ class CommitLines:
 
     def take(self, kind: str) -> bytes:
         """Return the lines of a kind in a new buffer."""
-        view = memoryview(self._data)
-        return b"\n".join([view[first:last] for first, last in self._runs(kind)])
-
-    def keep_only(self, kind: str) -> bytearray:
-        """Return the whole buffer, with all other lines blank. Call no other method after this."""
-        view = np.frombuffer(self._data, np.uint8)
-        for other in _KINDS:
-            if other != kind:
-                for first, last in self._runs(other):
-                    view[first:last] = _NEWLINE
-        return self._data
-
-    def _runs(self, kind: str) -> list[tuple[Any, Any]]:
-        """Return the first byte and the end of each group of adjacent lines of a kind."""
+        # Adjacent lines are copied together.
         is_kind = np.concatenate(([False], self._kinds == _KINDS.index(kind), [False]))
         edges = np.flatnonzero(is_kind[1:] != is_kind[:-1])
         firsts, lasts = self._starts[edges[::2]], self._ends[edges[1::2] - 1]
-        return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+        pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        view = memoryview(self._data)
+        return b"\n".join([view[first:last] for first, last in pairs])
 
 
 def _find_newlines(view: Bytes) -> Integers:

@@ -134,7 +134,7 @@ def _coerce(kind: pa.DataType, value: Any) -> Any:
 
 # Parsed file actions have a column for every key that any of them has. Only the text shows which
 # keys one action lacks, and which additional keys it has.
-def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
+def list_key_sets(data: bytes) -> frozenset[frozenset[str]]:
     """Return the distinct sets of partition keys (physical names) of the file actions in a text."""
     texts = {text.decode("utf-8", "replace") for text in set(_PARTITION_VALUES.findall(data))}
     shapes = pc.unique(

@@ -172,22 +172,15 @@ class CommitParser:
         places = lines.places("other")[_non_file_mask(others)]
         nodes = [json.loads(lines.line(place)) for place in places.tolist()]
         keys |= keys_of_nodes(files, nodes)
-        ends = lines.ends_of_contents()
-        removes, keys = self._read_actions(lines, "remove", lines.take("remove"), keys, use_threads)
-        remove_rows = removes, lines.places("remove")
-        places = lines.places("add")
-        adds, keys = self._read_actions(lines, "add", lines.keep_only("add"), keys, use_threads)
-        return _Rows(ends, (adds, places), remove_rows, nodes, keys)
+        removes, keys = self._read_actions(lines, "remove", keys, use_threads)
+        adds, keys = self._read_actions(lines, "add", keys, use_threads)
+        add_rows, remove_rows = (adds, lines.places("add")), (removes, lines.places("remove"))
+        return _Rows(lines.ends_of_contents(), add_rows, remove_rows, nodes, keys)
 
     def _read_actions(
-        self,
-        lines: CommitLines,
-        kind: str,
-        buffer: bytes | bytearray,
-        keys: frozenset[str],
-        use_threads: bool,
+        self, lines: CommitLines, kind: str, keys: frozenset[str], use_threads: bool
     ) -> tuple[pa.ChunkedArray, frozenset[str]]:
-        reader = self._readers[kind]
+        reader, buffer = self._readers[kind], lines.take(kind)
         actions = reader.read(lines, buffer, sorted(keys), use_threads=use_threads)
         if not reader.is_uniform and _lacks_values(actions, keys):
             # With column mapping: if a schema does not have the column, it does not have its

@@ -59,11 +59,6 @@ class Committed:
     version: int
     verdicts: tuple[Verdict, ...]
 
-    @property
-    def kept(self) -> tuple[bool, ...]:
-        """Return, for each bin, whether it was committed."""
-        return tuple(verdict.bin is not None for verdict in self.verdicts)
-
 
 class BinCommitter:
     """Commit batches of bins, one after another, after the commits of other writers.

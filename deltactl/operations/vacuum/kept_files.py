@@ -52,8 +52,6 @@ from deltactl.storage.names import is_absolute_name, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
-_REFERENCE = ("path", "deletion_vector")
-
 Role: TypeAlias = Literal["live", "retained", "possible"]
 """Why a name is kept: it is live in the latest version, or needed for another reason.
 
@@ -92,7 +90,7 @@ def live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
 
     An absolute name outside of the root may be another address of a file below it.
     """
-    for batch in snapshot.kept_batches(_REFERENCE):
+    for batch in snapshot.kept_batches(_FILE_COLUMNS):
         vectors = pc.unique(vector_files(batch["deletion_vector"]).drop_null())
         for names in (batch["path"], pa.chunked_array([vectors], pa.string())):
             located = locate(snapshot.store, names)
@@ -124,7 +122,7 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     store = rules.snapshot.store
     yield from live_names(rules.snapshot)
-    for batch in rules.snapshot.tombstone_batches((*_REFERENCE, "deletion_timestamp_ms")):
+    for batch in rules.snapshot.tombstone_batches((*_FILE_COLUMNS, "deletion_timestamp_ms")):
         young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.cutoff_ms)
         yield file_names(store, batch.filter(pc.fill_null(young, False))), "retained"
     first = rules.scan.first if rules.current_at_cutoff is None else rules.current_at_cutoff + 1

@@ -74,7 +74,7 @@ def read(store: Store, version: int) -> list[dict[str, Any]]:
 def test_the_lines_of_a_commit() -> None:
     builder = build()
     committed = commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
-    assert (committed.version, committed.kept) == (2, (True,))
+    assert (committed.version, len(committed.verdicts)) == (2, 1)
     info, add, *removes = read(builder.store, 2)
     assert info["commitInfo"]["tags"] == {"a": "b"}
     assert info["commitInfo"]["operationMetrics"]["numRemovedFiles"] == "2"

@@ -26,7 +26,6 @@ from deltactl.operations.optimize.layout.ranks import (
     MAX_RANK,
     ColumnRanges,
     ColumnRanks,
-    count_below,
 )
 from deltactl.operations.optimize.layout.sample import choose_probes
 
@@ -61,27 +60,6 @@ def test_values_beside_the_sample_are_between(sample: list[int], values: list[in
         2 * sum(s < v for s in set(sample)) + (2 if v in sample else 1) for v in values
     ]
     assert max(ranks) < MAX_RANK
-
-
-_DOUBLES = st.floats() | st.sampled_from([0.0, -0.0, 1.0, float("inf"), float("-inf")])
-
-
-@pytest.mark.parametrize(
-    ("kind", "strategy"),
-    [
-        (np.int64, st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)),
-        (np.float64, _DOUBLES),
-        ("S3", st.binary(max_size=3)),
-    ],
-)
-@given(data=st.data())
-def test_bounds_are_counted_as_numpy_does(kind: Any, strategy: Any, data: st.DataObject) -> None:
-    bounds = np.unique(np.array(data.draw(st.lists(strategy)), kind))
-    values = np.array(data.draw(st.lists(strategy)), kind)
-    expected = np.searchsorted(bounds, values, "left")
-    if kind is np.float64:
-        expected[np.isnan(values)] = len(bounds)
-    assert count_below(bounds, values).tolist() == expected.tolist()
 
 
 @given(st.lists(st.none() | st.integers(0, 40)), st.integers(1, 3), st.booleans())
