@@ -137,11 +137,7 @@ class _Gathered:
         self._stores: tuple[RowStore, RowStore] | None = None
 
     def add(self, part: ParsedActions) -> None:
-        """Add the actions of the next commits.
-
-        Raises:
-            StorageError: the disk for actions that do not fit the memory is too small, or failed.
-        """
+        """Add the actions of the next commits."""
         if self._stores is None:
             self._parts.append(part)
             # Other threads parse the next commits meanwhile.

@@ -30,7 +30,7 @@ from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run
 from deltactl.operations.optimize import rewrite_commit
 from deltactl.operations.optimize import tasks as optimize_tasks
-from deltactl.operations.restored_state.commit import RestoreCommit
+from deltactl.operations.restored_state import RestoreCommit
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning

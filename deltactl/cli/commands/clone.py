@@ -95,7 +95,7 @@ def _find_error(report: CloneReport) -> CommitDamagedError | None:
     """Return the error of a shallow clone whose files a vacuum removed during the run."""
     if not report.gone:
         return None
-    from deltactl.operations.missing_files.find import list_missing
+    from deltactl.operations.missing_files import list_missing
 
     return CommitDamagedError(
         f"the clone was created, but {format_count(len(report.gone), 'file', 'files')} of its "

@@ -105,7 +105,7 @@ def _find_error(report: RestoreReport, table: str) -> CommitDamagedError | None:
     """Return the error of a restore whose files a vacuum removed during the run."""
     if not report.gone:
         return None
-    from deltactl.operations.missing_files.find import list_missing
+    from deltactl.operations.missing_files import list_missing
 
     return CommitDamagedError(
         f"version {report.version_after} is committed, but "

@@ -93,9 +93,6 @@ def _find_contradiction(
 
     If the same commits added a file and removed it, its tombstone has no effect, and writers may
     omit it. Removed domains are not compared.
-
-    Raises:
-        CorruptLogError: the file cannot be parsed.
     """
     stored = replay_tail(reader, [compacted], keys)
     found, expected = stored.non_file_actions, wanted.non_file_actions

@@ -280,9 +280,6 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     A column of one row group may have hundreds of megabytes, so it is read in pieces. A small file
     is read at once, because the buffer of a piece has the size that the page header gives, which
     can be wrong.
-
-    Raises:
-        ValueError: the footer has more rows than the file can contain, so a read would not end.
     """
     import pyarrow.parquet as pq
 

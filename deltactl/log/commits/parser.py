@@ -217,11 +217,7 @@ class CommitParser:
 
 
 def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
-    """Yield files in chunks. Each log compaction file is a chunk of its own.
-
-    Raises:
-        CorruptLogError: a file is empty or not UTF-8.
-    """
+    """Yield files in chunks. Each log compaction file is a chunk of its own."""
     chunk: list[CommitBytes] = []
     size = 0
     for file in files:

@@ -356,11 +356,7 @@ def _refuse_truncated(name: str, data: bytes) -> None:
 def _read_each(
     reader: CommitReader, records: Sequence[CommitRecord], *, keep: bool
 ) -> Iterator[tuple[CommitRecord, CommitBytes | None]]:
-    """Yield each record with its content. A gap has no content, and deleted files are omitted.
-
-    Raises:
-        StorageError: the store refuses to read many commits in a row.
-    """
+    """Yield each record with its content. A gap has no content, and deleted files are omitted."""
     contents: Iterator[CommitBytes] | None = None
     refusals = 0
     for position, record in enumerate(records):

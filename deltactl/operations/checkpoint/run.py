@@ -211,9 +211,6 @@ class _Job:
         """Return the log files that can be deleted after the checkpoint.
 
         With ``confirm``, these are the files that have expired by this machine's clock.
-
-        Raises:
-            SafetyError: the clock is not proven, and not confirmed.
         """
         if not self._latest.properties.expired_log_cleanup:
             self._context.warn(

@@ -182,11 +182,7 @@ class _Writing:
         return _summary(plan, files, (top,), hint)
 
     def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
-        """Compare the totals of all tasks with the snapshot.
-
-        Raises:
-            VerificationError: the number or total size of files differs.
-        """
+        """Compare the totals of all tasks with the snapshot."""
         found = sum(w.adds.count for w in files), sum(w.adds.size_bytes for w in files)
         wanted = self._snapshot.num_files, self._snapshot.size_bytes
         if found != wanted:

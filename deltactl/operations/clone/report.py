@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deltactl.operations.clone.plan import ClonePlan
-from deltactl.operations.missing_files.find import Missing
+from deltactl.operations.missing_files import Missing
 from deltactl.operations.short_repr import ShortRepr
 
 

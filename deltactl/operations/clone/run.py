@@ -43,7 +43,7 @@ from deltactl.operations.clone.shallow import (
 )
 from deltactl.operations.clone.tasks import CopySpec, copy_all, with_times
 from deltactl.operations.manifest.run import refresh_manifests
-from deltactl.operations.missing_files.find import find_missing_again
+from deltactl.operations.missing_files import find_missing_again
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties

@@ -17,7 +17,7 @@ from deltactl.log.table_probe import has_log
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
-from deltactl.operations.missing_files.find import PRESENCE_COLUMNS, find_missing
+from deltactl.operations.missing_files import PRESENCE_COLUMNS, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option

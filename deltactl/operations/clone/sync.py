@@ -34,7 +34,7 @@ from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.tasks import Copied, CopySpec, copy_all, with_times
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.restored_state.commit import (
+from deltactl.operations.restored_state import (
     RestoreCommit,
     RestoredState,
     is_same_state,

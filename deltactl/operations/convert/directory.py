@@ -109,12 +109,7 @@ def _walk(store: Store) -> tuple[list[str], set[str]]:
 
 
 def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -> set[str]:
-    """Return links to files that are candidates themselves: with both, rows would be duplicated.
-
-    Raises:
-        SafetyError: two links refer to one file that is not a candidate: it is unclear which link
-            to use.
-    """
+    """Return links to files that are candidates themselves: with both, rows would be duplicated."""
     # A store does not resolve links that leave its root; a store of the whole disk does.
     root = uri_to_path(store.uri).rstrip("/")
     targets = open_store("/").real_names([f"{root}/{name}" for name in links])

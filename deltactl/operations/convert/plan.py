@@ -144,11 +144,7 @@ def _unusable_columns(group: FooterGroup) -> list[Problem]:
 
 
 def _ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
-    """Raise an error with every problem, if there are any.
-
-    Raises:
-        ConversionError: there are problems.
-    """
+    """Raise an error with every problem, if there are any."""
     if not problems:
         return
     shown = "; ".join(_show(problem) for problem in problems[:_SHOWN])

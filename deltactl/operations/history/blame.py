@@ -26,10 +26,8 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
 
 if TYPE_CHECKING:
-    from deltactl.log.commits.changes import CommitChange
+    from deltactl.log.commits.changes import CommitChange, RowFilter
     from deltactl.log.commits.parsed import ParsedCommits
-if TYPE_CHECKING:
-    from deltactl.log.commits.changes import RowFilter
 
 Partition = Mapping[str, str | None]
 

@@ -116,11 +116,7 @@ class _Dialect:
     """Whether the engine reads tables on S3 only."""
 
     def name(self, text: str) -> str:
-        """Return a quoted name.
-
-        Raises:
-            UnsupportedFeatureError: the name would end the statement in spite of its quotes.
-        """
+        """Return a quoted name."""
         from sqlglot import exp  # slow to import, and most runs write no statements
 
         if "\0" in text or (self.quoting == "hive" and _HIVE_UNNAMEABLE.search(text)):
@@ -128,11 +124,7 @@ class _Dialect:
         return exp.to_identifier(text, quoted=True).sql(dialect=self.quoting)
 
     def member(self, text: str) -> str:
-        """Return the name of a struct member, quoted where the engine supports that.
-
-        Raises:
-            UnsupportedFeatureError: the engine has no such names.
-        """
+        """Return the name of a struct member, quoted where the engine supports that."""
         if self.members is not None and not self.members.fullmatch(text):
             raise _unnameable(text)
         if self.quoting == "hive":
@@ -221,11 +213,7 @@ def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
 
 
 def _normal_text(value: str | None, field: Field) -> str | None:
-    """Return one text for all texts of a value; timestamps in the form that all engines read.
-
-    Raises:
-        CorruptLogError: it is not a value of the column's type.
-    """
+    """Return one text for all texts of a value; timestamps in the form that all engines read."""
     type_ = arrow_type(field.type)
     texts = pa.chunked_array([[value]], pa.string())
     text: str | None = normalize_partition_column(texts, type_)[0].as_py()

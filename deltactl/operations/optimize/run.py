@@ -220,11 +220,7 @@ def _forecast_clusters(
 
 
 def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
-    """Refuse ``--rewrite copy`` with a codec that an input does not have.
-
-    Raises:
-        UsageError: naming the file.
-    """
+    """Refuse ``--rewrite copy`` with a codec that an input does not have."""
 
     def find(file: DataFile) -> tuple[str, str] | None:
         try:

@@ -97,11 +97,7 @@ class _PlainReader:
     row_tracking: RowTrackingColumns | None
 
     def ensure_found(self, present: pa.Schema, name: str) -> None:
-        """Check that readers of the table find the columns of an output.
-
-        Raises:
-            VerificationError: the message has the first column with another name or id.
-        """
+        """Check that readers of the table find the columns of an output."""
         found = self._find(present, name)
         partition = {field.physical_name for field in self.reader.partition_fields}
         for column in self.reader.schema.names:

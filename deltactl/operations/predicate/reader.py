@@ -233,11 +233,7 @@ class PredicateReader:
 
 
 def _constant(node: Any) -> Constant:
-    """Return a literal with its sign and casts applied.
-
-    Raises:
-        PredicateError: this is something else.
-    """
+    """Return a literal with its sign and casts applied."""
     node = strip_parentheses(node)
     if isinstance(node, exp.Literal):
         return Constant("string" if node.is_string else "number", str(node.this))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deltactl.operations.missing_files.find import Missing
+from deltactl.operations.missing_files import Missing
 from deltactl.operations.restore.plan import RestorePlan
 from deltactl.operations.restore.vacuums import VersionRange
 from deltactl.operations.short_repr import ShortRepr

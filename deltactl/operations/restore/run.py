@@ -21,7 +21,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.missing_files.find import (
+from deltactl.operations.missing_files import (
     find_away_refusal,
     find_missing_again,
     list_missing,
@@ -37,7 +37,7 @@ from deltactl.operations.restore.vacuums import (
     find_past_vacuums,
     find_whole_version,
 )
-from deltactl.operations.restored_state.commit import RestoreCommit, restored_state
+from deltactl.operations.restored_state import RestoreCommit, restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import (
     describe_start,

@@ -183,11 +183,7 @@ class VacuumRun:
         return {"numFilesToDelete": str(count), "sizeOfDataToDelete": str(plan.size_bytes)}
 
     def _correct_cutoff(self, put_at_ms: int) -> int:
-        """Return the cutoff by the slower of two clocks: this machine's and the store's.
-
-        Raises:
-            SafetyError: they differ so much that one must be wrong.
-        """
+        """Return the cutoff by the slower of two clocks: this machine's and the store's."""
         assert self.state.commit_file is not None
         (info,) = self._store.stat_many([self.state.commit_file])
         self._skew_ms = 0 if info is None else put_at_ms - info.modified_ms
@@ -269,13 +265,7 @@ class VacuumRun:
         return None
 
     def _read_new_commits(self) -> None:
-        """Read commits since the last call, and drop the files in them from the plan.
-
-        Raises:
-            ConflictError: the table's retention was changed, the table was replaced, or a shallow
-                clone of it was noted after the plan was made.
-            UnsupportedFeatureError: the protocol was upgraded to an unsupported one.
-        """
+        """Read commits since the last call, and drop the files in them from the plan."""
         self._base.ensure_table_is_there(self._log)
         self._base, tail = read_concurrent_commits(self._log, self._base)
         ensure_supported(self._base.protocol, self._base.metadata, Operation.VACUUM)

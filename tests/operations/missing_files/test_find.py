@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import SafetyError
-from deltactl.operations.missing_files import find
+from deltactl.operations import missing_files
 from deltactl.storage.local.store import LocalStore
 from tests.support.restores import damaged, ids, latest, restore
 from tests.support.stores import CountingStore
@@ -48,7 +48,7 @@ def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:
 def test_many_files_are_looked_for_on_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find, "_FILES_A_TASK", 1)
+    monkeypatch.setattr(missing_files, "_FILES_A_TASK", 1)
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
     paths = builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
     builder.remove(*paths)
@@ -63,7 +63,7 @@ def test_kept_files_of_a_large_table_are_looked_for_in_a_listing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files below a link are in no listing, and exist all the same."""
-    monkeypatch.setattr(find, "_FEWEST_TO_LIST", 1)
+    monkeypatch.setattr(missing_files, "_FEWEST_TO_LIST", 1)
     columns = [Column("p", "string"), Column("id")]
     builder = TableBuilder(
         LocalStore(str(tmp_path / "t")), columns, partition_by=["p"], features=["deletionVectors"]

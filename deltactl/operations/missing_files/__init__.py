@@ -1,1 +1,0 @@
-"""Find files of a version that are missing or have a wrong size."""

@@ -1,1 +1,0 @@
-"""Protocol, metadata and domains after a ``restore`` or a ``clone --sync``."""
