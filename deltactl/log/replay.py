@@ -187,10 +187,7 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def reconcile(
-    adds: pa.Table,
-    removes: pa.Table,
-    keys_of: _KeysOf,
-    hashes: _Pair | None = None,
+    adds: pa.Table, removes: pa.Table, keys_of: _KeysOf, hashes: _Pair | None = None
 ) -> Tail:
     """Keep the newest action of each key: the action with the greatest ``seq``.
 

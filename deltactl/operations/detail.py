@@ -46,10 +46,7 @@ Survey: TypeAlias = "Callable[[Snapshot], LayoutReport]"
 
 
 def load_detail(
-    log: DeltaLog,
-    version: int | None = None,
-    *,
-    survey: Survey | None = None,
+    log: DeltaLog, version: int | None = None, *, survey: Survey | None = None
 ) -> DetailReport:
     """Describe a table at a version, or at the latest.
 

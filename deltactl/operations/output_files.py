@@ -20,6 +20,5 @@ def ensure_outside_tables(option: str, name: str, place: Store) -> None:
     table = place.uri if is_table else find_table_above(place, levels=None)
     if table is not None:
         raise UsageError(
-            f"{option} {name!r} is in the table at {table}",
-            hint="Give a file outside of tables.",
+            f"{option} {name!r} is in the table at {table}", hint="Give a file outside of tables."
         )

@@ -43,13 +43,7 @@ def generate_after_purge(
             snapshot, live = load_table(log, None, schemes=options.schemes)
     try:
         report = generate_manifests(
-            log,
-            options,
-            context,
-            snapshot=snapshot,
-            live=live,
-            output=output,
-            dry_run=dry_run,
+            log, options, context, snapshot=snapshot, live=live, output=output, dry_run=dry_run
         )
     except InterruptedRunError as error:
         error.is_part_done = error.is_part_done or purged_from is not None

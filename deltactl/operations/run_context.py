@@ -73,10 +73,7 @@ class RunContext:
     ) -> RunContext:
         """Return the context of a call of the library; ``None`` means the default."""
         context = cls(
-            warn=warn,
-            storage_options=storage_options or {},
-            cancel=cancel,
-            on_progress=on_progress,
+            warn=warn, storage_options=storage_options or {}, cancel=cancel, on_progress=on_progress
         )
         return context if engine is None else replace(context, engine=engine)
 

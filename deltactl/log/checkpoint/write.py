@@ -84,11 +84,7 @@ class ActionFileWriter:
     """
 
     def __init__(
-        self,
-        store: Store,
-        name: str,
-        schema: pa.Schema,
-        layout: CheckpointLayout,
+        self, store: Store, name: str, schema: pa.Schema, layout: CheckpointLayout
     ) -> None:
         self._store, self._name, self._schema, self._layout = store, name, schema, layout
         self._pending: list[pa.Table] = []

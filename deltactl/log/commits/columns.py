@@ -78,9 +78,7 @@ def read_others(lines: CommitLines, *, use_threads: bool) -> pa.Table:
     return rows
 
 
-def find_shared_rows(
-    columns: Sequence[pa.Array | pa.ChunkedArray],
-) -> npt.NDArray[np.intp]:
+def find_shared_rows(columns: Sequence[pa.Array | pa.ChunkedArray]) -> npt.NDArray[np.intp]:
     """Return the rows in which more than one column is valid; each column is a kind of action."""
     counts = np.zeros(len(columns[0]) if columns else 0, np.int8)
     for column in columns:
@@ -102,12 +100,7 @@ class FileActionReader:
         return self._is_uniform
 
     def read(
-        self,
-        lines: CommitLines,
-        buffer: bytes,
-        keys: Sequence[str],
-        *,
-        use_threads: bool,
+        self, lines: CommitLines, buffer: bytes, keys: Sequence[str], *, use_threads: bool
     ) -> pa.ChunkedArray:
         """Return the actions as structs without nulls; ``keys`` are the keys of partition values.
 

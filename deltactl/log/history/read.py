@@ -72,9 +72,7 @@ class Selection:
         is_basic=True,
     )
     until_ms: TimestampMs | None = selection_option(
-        None,
-        "Show commits until this time; the format is the same as for --since",
-        metavar="TIME",
+        None, "Show commits until this time; the format is the same as for --since", metavar="TIME"
     )
     first_version: int = 0
     last_version: int | None = None

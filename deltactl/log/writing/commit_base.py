@@ -75,12 +75,7 @@ class CommitBase:
         )
 
     def times(
-        self,
-        log: DeltaLog,
-        clock: Clock,
-        after: Metadata | None = None,
-        *,
-        enables: bool = False,
+        self, log: DeltaLog, clock: Clock, after: Metadata | None = None, *, enables: bool = False
     ) -> dict[str, Any]:
         """Return the first fields of the next commitInfo: the times that the table requires.
 

@@ -49,8 +49,7 @@ def check_entry(log: DeltaLog, snapshot: Snapshot, findings: Findings) -> None:
         findings.add("CATALOG_COLUMNS", problem, version=snapshot.version)
     if entry.other_names:
         findings.add(
-            "CATALOG_NAMES",
-            f"{', '.join((entry.name, *entry.other_names))} have the same location",
+            "CATALOG_NAMES", f"{', '.join((entry.name, *entry.other_names))} have the same location"
         )
 
 

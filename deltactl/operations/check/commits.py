@@ -74,10 +74,7 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
 def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -> None:
     missing = f"commit {first} is" if first == last else f"commits {first} to {last} are"
     findings.add(
-        code,
-        f"{missing} missing {where}",
-        version=first,
-        file=DeltaLog.commit_file(first),
+        code, f"{missing} missing {where}", version=first, file=DeltaLog.commit_file(first)
     )
 
 
@@ -122,11 +119,7 @@ class CommitChecker(Visitor):
     """
 
     def __init__(
-        self,
-        log: DeltaLog,
-        findings: Findings,
-        path_texts: PathTextIndex,
-        vectors: VectorIndex,
+        self, log: DeltaLog, findings: Findings, path_texts: PathTextIndex, vectors: VectorIndex
     ) -> None:
         super().__init__()
         self._log, self._findings = log, findings

@@ -76,10 +76,7 @@ class FileCheck:
         return sum(planned.weight_bytes for planned in self._plan)
 
     def run(
-        self,
-        spec: CheckSpec,
-        context: RunContext,
-        resume: ResumeFile | None,
+        self, spec: CheckSpec, context: RunContext, resume: ResumeFile | None
     ) -> Iterator[BatchResult]:
         """Check every file that is not done yet; yield results as they arrive.
 

@@ -69,9 +69,7 @@ class CheckOptions:
         is_basic=True,
     )
     all_versions: bool = selection_option(
-        False,
-        "Check the files of every version in the log",
-        is_basic=True,
+        False, "Check the files of every version in the log", is_basic=True
     )
     depth: Annotated[Depth, to_depth] = selection_option(
         Depth.SIZES,

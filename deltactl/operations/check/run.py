@@ -52,11 +52,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 
 
-def check_table(
-    log: DeltaLog,
-    options: CheckOptions,
-    context: RunContext,
-) -> CheckReport:
+def check_table(log: DeltaLog, options: CheckOptions, context: RunContext) -> CheckReport:
     """Check a table's log, and its files at the requested depth.
 
     Raises:

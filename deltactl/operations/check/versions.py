@@ -188,11 +188,7 @@ def _add_verdict(verdict: Verdict, findings: Findings) -> None:
 
 
 def check_last_checkpoint(
-    log: DeltaLog,
-    broken: frozenset[Checkpoint],
-    findings: Findings,
-    *,
-    strict: bool,
+    log: DeltaLog, broken: frozenset[Checkpoint], findings: Findings, *, strict: bool
 ) -> None:
     """Check that ``_last_checkpoint``, if present, refers to a usable checkpoint."""
     verdict = check_hint(log, broken)

@@ -83,10 +83,7 @@ class RepairReport(ShortRepr):
 
 
 def repair_checkpoints(
-    log: DeltaLog,
-    context: RunContext,
-    *,
-    dry_run: bool = False,
+    log: DeltaLog, context: RunContext, *, dry_run: bool = False
 ) -> RepairReport:
     """Check every checkpoint and ``_last_checkpoint``; repair files that are proven wrong.
 

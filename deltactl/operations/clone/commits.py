@@ -83,11 +83,7 @@ def describe_clone(
             "sourceNumOfFiles": str(plan.num_files),
         },
         engine_info=engine_info(context.engine.name),
-        tags={
-            **run_tags(context.run_id),
-            _SOURCE_ID_TAG: plan.source_table_id,
-            _KIND_TAG: kind,
-        },
+        tags={**run_tags(context.run_id), _SOURCE_ID_TAG: plan.source_table_id, _KIND_TAG: kind},
         user_metadata=f"{kind} clone of version {plan.version} of {plan.source_uri}",
     )
 
@@ -121,10 +117,7 @@ def _parse(version: int, info: Mapping[str, Any] | None) -> PastClone | None:
 
 
 def ensure_unchanged(
-    log: DeltaLog,
-    current: Snapshot,
-    past: PastClone | None,
-    source: Snapshot,
+    log: DeltaLog, current: Snapshot, past: PastClone | None, source: Snapshot
 ) -> None:
     """Refuse a clone with changes of others: a sync would undo them.
 

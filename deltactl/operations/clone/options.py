@@ -19,16 +19,9 @@ class CloneOptions:
     """
 
     deep: bool = selection_option(
-        REQUIRED,
-        "Copy the files, so that the clone is independent of the source",
-        is_basic=True,
+        REQUIRED, "Copy the files, so that the clone is independent of the source", is_basic=True
     )
-    version: int | None = selection_option(
-        None,
-        "Clone version N",
-        least=0,
-        is_basic=True,
-    )
+    version: int | None = selection_option(None, "Clone version N", least=0, is_basic=True)
     timestamp_ms: TimestampMs | None = selection_option(
         None,
         'Clone the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '
@@ -36,10 +29,7 @@ class CloneOptions:
         is_basic=True,
     )
     where: str | None = selection_option(
-        None,
-        "Clone only partitions that match this SQL condition",
-        metavar="SQL",
-        is_basic=True,
+        None, "Clone only partitions that match this SQL condition", metavar="SQL", is_basic=True
     )
     properties: Pairs = selection_option(
         {},

@@ -91,10 +91,7 @@ def clone_table(
             target_log,
             options,
             context,
-            spec=replace(
-                _spec(source_log, target_log, is_fresh=False),
-                replaces=options.full,
-            ),
+            spec=replace(_spec(source_log, target_log, is_fresh=False), replaces=options.full),
             dry_run=dry_run,
         )
     snapshot, plan = source_log.retry_after_cleanup(

@@ -64,12 +64,7 @@ class ConvertOptions:
         metavar="PROPERTY=VALUE",
         is_repeated=True,
     )
-    name: str | None = selection_option(
-        None,
-        "Name of the table",
-        metavar="TEXT",
-        is_basic=True,
-    )
+    name: str | None = selection_option(None, "Name of the table", metavar="TEXT", is_basic=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,7 @@ class ConvertReport(ShortRepr):
         """Return the ``result`` of the JSON envelope; sizes in bytes."""
         plan = self.plan
         if plan is None:
-            return {
-                "already_a_table": True,
-                "files_added": 0,
-                "unnamed_files": self.unnamed_files,
-            }
+            return {"already_a_table": True, "files_added": 0, "unnamed_files": self.unnamed_files}
         return {
             "already_a_table": False,
             "files_added": len(plan.files),

@@ -42,11 +42,7 @@ _HIDDEN: Final = r"(?:^|/)[._](?:[^/=]*/|[^/]*$)"
 
 
 def convert_directory(
-    log: DeltaLog,
-    options: ConvertOptions,
-    context: RunContext,
-    *,
-    dry_run: bool = False,
+    log: DeltaLog, options: ConvertOptions, context: RunContext, *, dry_run: bool = False
 ) -> ConvertReport:
     """Convert a directory. One that already is a table is reported as such, and not changed.
 
@@ -73,10 +69,7 @@ def convert_directory(
     files.listed()
     properties = TableProperties(options.properties)
     spec = FooterSpec(
-        store.uri,
-        context.storage_options,
-        options.statistics,
-        properties.string_prefix_length,
+        store.uri, context.storage_options, options.statistics, properties.string_prefix_length
     )
     footers = read_all_footers(directory.candidates, options, properties, spec, context)
     plan = plan_convert(

@@ -176,10 +176,7 @@ def _touched_files(
     keys = file_keys(shared)
     one, other = (
         pa.concat_tables(
-            [
-                shared.filter(pc.invert(tail.keys.mask(keys))),
-                *tail.add_rows.batches(columns),
-            ]
+            [shared.filter(pc.invert(tail.keys.mask(keys))), *tail.add_rows.batches(columns)]
         )
         for tail in tails
     )

@@ -128,11 +128,7 @@ class TableWork:
     def _lease(self, name: ActionName) -> Iterator[None]:
         holder = Holder.here(self.context.run_id or "", self.context.clock)
         lease = hold_lease(
-            self.log.store,
-            _LEASES[name],
-            holder,
-            clock=self.context.clock,
-            warn=self.context.warn,
+            self.log.store, _LEASES[name], holder, clock=self.context.clock, warn=self.context.warn
         )
         with lease if self.options.lease else nullcontext():
             yield

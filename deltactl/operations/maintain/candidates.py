@@ -210,9 +210,7 @@ def _predict_rewrite(
         share = np.maximum(1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns) - skipped, 0.0)
         skipping += int(((bins.bytes - bins.freed) * share).sum())
     return cost + Effect(
-        files_removed=files - outputs,
-        requests_saved=files - outputs,
-        skipping_bytes=skipping,
+        files_removed=files - outputs, requests_saved=files - outputs, skipping_bytes=skipping
     )
 
 

@@ -150,11 +150,7 @@ _DIALECTS: Final = {
     # Of its CREATE statement, which Hive must run.
     "trino": _Dialect(_HIVE_TYPES, "hive", _escaped),
     "redshift": _Dialect(
-        _REDSHIFT_TYPES,
-        "redshift",
-        _doubled_with_backslashes,
-        schema="spectrum.",
-        is_on_s3=True,
+        _REDSHIFT_TYPES, "redshift", _doubled_with_backslashes, schema="spectrum.", is_on_s3=True
     ),
 }
 

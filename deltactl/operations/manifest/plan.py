@@ -188,11 +188,7 @@ def is_seen(name: str) -> bool:
 
 
 def _find_leftovers(
-    log: DeltaLog,
-    snapshot: Snapshot,
-    output: Store,
-    names: Sequence[str],
-    context: RunContext,
+    log: DeltaLog, snapshot: Snapshot, output: Store, names: Sequence[str], context: RunContext
 ) -> tuple[str, ...]:
     """Return hidden files of earlier runs that are too old to be in use."""
     hidden = [name for name in names if is_temp_name(name)]

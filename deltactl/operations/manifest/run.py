@@ -28,12 +28,7 @@ from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
-__all__ = [
-    "ManifestOptions",
-    "ManifestPlan",
-    "ManifestReport",
-    "generate_manifests",
-]
+__all__ = ["ManifestOptions", "ManifestPlan", "ManifestReport", "generate_manifests"]
 
 T = TypeVar("T")
 
@@ -118,9 +113,7 @@ def _generate(
 # Source: the hook that Delta on Spark runs after commits of tables with this property.
 # The record `_deltactl/runs/manifests.json` lets the next refresh catch up after a crash.
 def refresh_manifests(
-    log: DeltaLog,
-    before: int | None,
-    context: RunContext,
+    log: DeltaLog, before: int | None, context: RunContext
 ) -> ManifestReport | None:
     """Update the manifests of the partitions that changed since the recorded version.
 

@@ -290,10 +290,7 @@ def _add_commit(report: OptimizeReport, committed: Committed) -> OptimizeReport:
 
 
 def _describe_commits(
-    snapshot: Snapshot,
-    plan: OptimizePlan,
-    options: OptimizeOptions,
-    context: RunContext,
+    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, context: RunContext
 ) -> Description:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON strings, flags raw."""
     parameters: dict[str, object] = {

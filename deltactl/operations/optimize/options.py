@@ -85,8 +85,7 @@ class OptimizeOptions:
         is_basic=True,
     )
     purge: bool = selection_option(
-        False,
-        "Rewrite every file that has a deletion vector or contains dropped columns",
+        False, "Rewrite every file that has a deletion vector or contains dropped columns"
     )
     cluster_by: Columns | None = layout_option(
         None,
@@ -109,8 +108,7 @@ class OptimizeOptions:
         metavar="COLUMNS",
     )
     full: bool = selection_option(
-        False,
-        "With --cluster-by or --zorder-by: also rewrite files that already have this layout",
+        False, "With --cluster-by or --zorder-by: also rewrite files that already have this layout"
     )
     min_cluster_bytes: SizeBytes = layout_option(
         DEFAULT_MIN_CLUSTER_BYTES,

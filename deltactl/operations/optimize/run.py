@@ -74,11 +74,7 @@ _ROUNDS_AGAIN: Final = 3
 
 
 def optimize_table(
-    log: DeltaLog,
-    options: OptimizeOptions,
-    context: RunContext,
-    *,
-    dry_run: bool = False,
+    log: DeltaLog, options: OptimizeOptions, context: RunContext, *, dry_run: bool = False
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
@@ -99,11 +95,7 @@ def optimize_table(
 
 
 def try_optimize(
-    log: DeltaLog,
-    options: OptimizeOptions,
-    context: RunContext,
-    *,
-    dry_run: bool = False,
+    log: DeltaLog, options: OptimizeOptions, context: RunContext, *, dry_run: bool = False
 ) -> OptimizeReport:
     """Return the report of an optimize; if every bin failed or was lost, it has an ``error``.
 

@@ -15,11 +15,7 @@ class RestoreOptions:
     """Parsed options of ``restore``: exactly one of ``version`` and ``timestamp_ms`` (UTC)."""
 
     version: int | None = selection_option(
-        None,
-        "Restore version N",
-        flag="to-version",
-        least=0,
-        is_basic=True,
+        None, "Restore version N", flag="to-version", least=0, is_basic=True
     )
     timestamp_ms: TimestampMs | None = selection_option(
         None,
@@ -29,10 +25,7 @@ class RestoreOptions:
         is_basic=True,
     )
     where: str | None = selection_option(
-        None,
-        "Restore only partitions that match this SQL condition",
-        metavar="SQL",
-        is_basic=True,
+        None, "Restore only partitions that match this SQL condition", metavar="SQL", is_basic=True
     )
     ignore_missing: bool = safety_option(
         False,

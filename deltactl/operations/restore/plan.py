@@ -14,12 +14,7 @@ from deltactl.log.commits.file_actions import file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
-from deltactl.operations.missing_files import (
-    PRESENCE_COLUMNS,
-    Missing,
-    find_missing,
-    needs_missing,
-)
+from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing, needs_missing
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restored_state import RestoredState, is_same_state

@@ -21,11 +21,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.missing_files import (
-    find_away_refusal,
-    find_missing_again,
-    list_missing,
-)
+from deltactl.operations.missing_files import find_away_refusal, find_missing_again, list_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore

@@ -56,11 +56,7 @@ def locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
 
 
 def find_horizon(
-    store: Store,
-    scan: CommitScan,
-    first: int,
-    planned: pa.Table,
-    missing: pa.ChunkedArray | None,
+    store: Store, scan: CommitScan, first: int, planned: pa.Table, missing: pa.ChunkedArray | None
 ) -> Horizon:
     """Return the effect of deleting ``planned`` files on the versions from ``first`` on.
 

@@ -60,11 +60,7 @@ class VacuumOptions:
         is_for_one_table=True,
     )
     keep_last: int | None = selection_option(
-        None,
-        "Keep the latest N versions readable",
-        least=1,
-        is_settable=True,
-        is_basic=True,
+        None, "Keep the latest N versions readable", least=1, is_settable=True, is_basic=True
     )
     also_keep_for: tuple[str, ...] = selection_option(
         (),
@@ -80,11 +76,7 @@ class VacuumOptions:
         "and the table was not converted",
     )
     max_files: int | None = selection_option(
-        None,
-        "Remove at most N files",
-        default="all",
-        least=1,
-        is_settable=True,
+        None, "Remove at most N files", default="all", least=1, is_settable=True
     )
     need: Annotated[Need, need_of("files", "size")] | None = selection_option(
         None,

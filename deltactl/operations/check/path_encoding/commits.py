@@ -367,10 +367,7 @@ def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
 
 
 def _restore(
-    live: dict[str, LiveText],
-    version: int,
-    target: int | None,
-    states: Sequence[tuple[int, Texts]],
+    live: dict[str, LiveText], version: int, target: int | None, states: Sequence[tuple[int, Texts]]
 ) -> None:
     """Record a RESTORE: files that were wanted at its target version are wanted again."""
     then = _state_at(target, states)

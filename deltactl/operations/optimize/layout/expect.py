@@ -80,10 +80,7 @@ class ExpectedSkipping:
         )
         stays = int((self.sets.sets < 0).sum())
         return LayoutReport(
-            self.request.layout,
-            len(self.sets.sets),
-            stays + int(self.sets.outputs.sum()),
-            columns,
+            self.request.layout, len(self.sets.sets), stays + int(self.sets.outputs.sum()), columns
         )
 
     def _estimate_opened(self) -> Floats:
