@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from deltactl.operations.restore.options import RestoreOptions
     from deltactl.operations.restore.report import RestoreReport
     from deltactl.operations.run_context import RunContext
+    from deltactl.operations.vacuum.journal import PurgeReport, UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions
     from deltactl.operations.vacuum.report import VacuumReport
-    from deltactl.operations.vacuum.undo import PurgeReport, UndoReport
     from deltactl.storage.log_store import DynamoDbLogStore
 
 
@@ -203,7 +203,7 @@ class Table:
 
         if not layout and columns is None:
             return load_detail(self._log_for(dry_run=True, may_be_behind=True), version)
-        from deltactl.operations.optimize.layout.survey import survey_layout
+        from deltactl.operations.optimize.layout.expect import survey_layout
 
         return load_detail(
             self._log_for(dry_run=True, may_be_behind=True),
@@ -299,7 +299,7 @@ class Table:
         Raises:
             DeltactlError: there is no such vacuum, or the store failed.
         """
-        from deltactl.operations.vacuum.undo import undo_vacuum
+        from deltactl.operations.vacuum.journal import undo_vacuum
 
         return undo_vacuum(self._log_for(dry_run).store, run_id, dry_run=dry_run)
 
@@ -317,7 +317,7 @@ class Table:
         Raises:
             DeltactlError: the table does not exist, or the store failed.
         """
-        from deltactl.operations.vacuum.undo import purge_quarantine
+        from deltactl.operations.vacuum.journal import purge_quarantine
 
         log, context = self._begin(dry_run)
         return purge_quarantine(

@@ -16,8 +16,13 @@ import pyarrow as pa
 from deltactl.errors import MALFORMED, ConflictError
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import all_change_data, as_removes
-from deltactl.log.writing.actions import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, Actions
+from deltactl.log.writing.actions import (
+    ENABLEMENT_TIMESTAMP,
+    ENABLEMENT_VERSION,
+    Actions,
+    all_change_data,
+    as_removes,
+)
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN

@@ -22,7 +22,7 @@ from deltactl.log.physical_names import locate
 from deltactl.log.replay import Tail
 from deltactl.log.upkeep import cleanup
 from deltactl.log.writing import actions, transaction
-from deltactl.log.writing.action_lines import NewFile, add_line
+from deltactl.log.writing.actions import NewFile, add_line
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
 from deltactl.operations.checkpoint import run as checkpoint

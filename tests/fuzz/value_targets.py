@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError
 from deltactl.operations.check.stats import FileFacts, Statistics, find_contradictions
-from deltactl.operations.convert.partitions import find_partition_names, plan_partitions
+from deltactl.operations.convert.schema import find_partition_names, plan_partitions
 from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE, arrow_schema

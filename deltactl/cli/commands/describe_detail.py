@@ -83,7 +83,7 @@ def command(session: Session, table: TableArgument, flags: DetailFlags) -> None:
 
 
 def _load_survey() -> Survey:
-    from deltactl.operations.optimize.layout.survey import survey_layout
+    from deltactl.operations.optimize.layout.expect import survey_layout
 
     return survey_layout
 

@@ -15,7 +15,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         DeltactlError: there is no such run, or files cannot be restored.
     """
     from deltactl.cli.pages.vacuum import describe_undo
-    from deltactl.operations.vacuum.undo import undo_vacuum
+    from deltactl.operations.vacuum.journal import undo_vacuum
 
     report = undo_vacuum(
         session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
@@ -73,7 +73,7 @@ def purge_quarantined(
     """
     from deltactl.cli.pages.vacuum import describe_purge
     from deltactl.operations.run_context import RunContext
-    from deltactl.operations.vacuum.undo import purge_quarantine
+    from deltactl.operations.vacuum.journal import purge_quarantine
 
     if not (yes or dry_run) and not ask(
         session, "Delete the quarantined files whose time in quarantine has ended?"

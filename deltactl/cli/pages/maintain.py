@@ -20,8 +20,7 @@ from deltactl.cli.parsing.argv import typed_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.maintain.actions import Action, Effect
-    from deltactl.operations.maintain.facts import TableFacts
+    from deltactl.operations.maintain.actions import Action, Effect, TableFacts
     from deltactl.operations.maintain.report import Outcome, TableReport
 
 _OF_FLEET = 50

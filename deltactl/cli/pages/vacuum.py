@@ -22,8 +22,8 @@ from deltactl.units import format_count, format_duration, format_size, format_ti
 if TYPE_CHECKING:
     from deltactl.operations.clone_notes import CloneNote
     from deltactl.operations.vacuum.horizon import Horizon
+    from deltactl.operations.vacuum.journal import PurgeReport, UndoReport
     from deltactl.operations.vacuum.run import VacuumPlan, VacuumReport
-    from deltactl.operations.vacuum.undo import PurgeReport, UndoReport
 
 _SHOWN_COSTS = 8
 

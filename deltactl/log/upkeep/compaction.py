@@ -17,7 +17,7 @@ from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.committers.committer import create_file
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import file_lines, line
+from deltactl.log.writing.actions import file_lines, line
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo
 

@@ -30,7 +30,7 @@ from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, StorageError, TableError, UnsupportedFeatureError
 from deltactl.log.commits.file_actions import decoded_names, file_keys
 from deltactl.log.replay import Tail, reconcile
-from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.actions import NewFile
 from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA

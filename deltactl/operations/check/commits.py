@@ -34,7 +34,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
-from deltactl.operations.check.vector_index import VectorIndex
+from deltactl.operations.check.vectors import VectorIndex
 from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.arrow_schemas import JSON_NAMES

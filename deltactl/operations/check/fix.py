@@ -18,8 +18,7 @@ from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex, file_name
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import as_removes
-from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.actions import Actions, as_removes
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit

@@ -21,7 +21,6 @@ from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.check.catalog import check_entry, check_location
 from deltactl.operations.check.commits import (
     CommitChecker,
     check_checkpoint_heads,
@@ -33,11 +32,17 @@ from deltactl.operations.check.findings import Findings, to_table
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.path_encoding.pairs import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
-from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
+from deltactl.operations.check.protocol import (
+    Readable,
+    check_empty_schema,
+    check_entry,
+    check_location,
+    check_protocol,
+)
 from deltactl.operations.check.report import CheckedCounts, CheckReport
 from deltactl.operations.check.state import StateChecker
 from deltactl.operations.check.tasks import CheckSpec
-from deltactl.operations.check.vector_index import VectorIndex
+from deltactl.operations.check.vectors import VectorIndex
 from deltactl.operations.check.versions import (
     AllFiles,
     LiveFiles,

@@ -22,7 +22,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
 from deltactl.numpy_types import Integers
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.check.vector_index import VECTOR_COLUMNS, VectorIndex
+from deltactl.operations.check.vectors import VECTOR_COLUMNS, VectorIndex
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import JSON_NAMES, arrow_type
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature

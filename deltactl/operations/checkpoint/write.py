@@ -34,7 +34,7 @@ from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import TailSource
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import line
+from deltactl.log.writing.actions import line
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import SidecarTask, WriteSpec, write_sidecars, write_whole

@@ -15,8 +15,7 @@ from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import ensure_no_table_above
-from deltactl.log.writing.action_lines import all_change_data
-from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.actions import Actions, all_change_data
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import tracks_row_ids

@@ -11,7 +11,7 @@ from deltactl.engine.base import Task
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.convert.partitions import Problem, find_partition_names
+from deltactl.operations.convert.schema import Problem, find_partition_names
 from deltactl.operations.convert.tasks import (
     CHANGE_TYPE,
     FooterBatch,

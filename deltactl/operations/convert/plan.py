@@ -10,12 +10,11 @@ from typing import Final
 import pyarrow as pa
 
 from deltactl.errors import ConversionError
-from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.actions import NewFile
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.footers import Footers, find_hidden, note_hidden
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.convert.partitions import Partitioning, Problem, plan_partitions
-from deltactl.operations.convert.schema import SchemaMerger
+from deltactl.operations.convert.schema import Partitioning, Problem, SchemaMerger, plan_partitions
 from deltactl.operations.convert.tasks import FooterGroup
 from deltactl.option_names import option
 from deltactl.protocol.actions import CONVERTED, Metadata, Protocol

@@ -1,17 +1,29 @@
 """Merge the schemas of many files into one, or return every conflict.
 
 Source: PROTOCOL.md, "Type Widening", for the allowed changes of types.
+
+Partition columns are inferred from directory names. Source: Hive's layout, ``name=value``
+directories, both escaped. A type is guessed only if every value text has the canonical form of that
+type.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Final
 
-from deltactl.operations.convert.partitions import Problem
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError
+from deltactl.operations.convert.options import PartitionColumn
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.partition_texts import find_inexact
+from deltactl.protocol.partitions import format_partition_values, parse_partition_column
+from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import (
     MAX_DECIMAL_DIGITS,
     ArrayType,
@@ -28,6 +40,17 @@ _WHOLE: Final = ("byte", "short", "integer", "long")
 # The maximum number of digits of each integer type.
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+
+Problem = tuple[str, str | None, str]
+"""Path, column or ``None``, and the reason; an empty path: not about a single file."""
+
+PartitionValues = Mapping[str, str | None]
+
+# No leading zeros or plus: "01" and "1" are two directories, but would be one number.
+_WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_STRING: Final = PrimitiveType("string")
+_SHOWN: Final = 3
 
 
 class _Conflict(Exception):
@@ -147,3 +170,172 @@ def _decimal_of(kind: PrimitiveType) -> tuple[int, int] | None:
         return int(match[1]), int(match[2])
     digits = _DIGITS.get(kind.name)
     return None if digits is None else (max(digits, 10), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """The partition columns in order, and the values of each directory with files.
+
+    ``guessed``: the columns whose type was guessed.
+    """
+
+    fields: tuple[Field, ...]
+    values: Mapping[str, PartitionValues]
+    guessed: tuple[str, ...]
+
+    def of(self, name: str) -> PartitionValues:
+        """Return the values of a file."""
+        return self.values[name.rpartition("/")[0]]
+
+
+def plan_partitions(
+    names: Sequence[str],
+    asked: Sequence[PartitionColumn] | None,
+    file_types: Mapping[str, DeltaType],
+) -> tuple[Partitioning, list[Problem]]:
+    """Return the partitioning of files, and its problems, file by file.
+
+    ``names`` are decoded. ``asked`` are the requested columns; ``None``: from the directory names.
+    ``file_types`` are types of columns that are also in the files, by lower-case name.
+    """
+    directories = dict.fromkeys(name.rpartition("/")[0] for name in names)
+    pairs, problems = _parse_directories(list(directories))
+    columns = tuple(asked) if asked is not None else _infer_columns(pairs)
+    problems += _mismatches(pairs, columns)
+    if problems:
+        return Partitioning((), {}, ()), _of_each_file(names, problems)
+    values: dict[str, dict[str, str | None]] = {
+        directory: {c.name: value for c, (_, value) in zip(columns, found, strict=True)}
+        for directory, found in pairs.items()
+    }
+    fields: list[Field] = []
+    for column in columns:
+        by_folder = {directory: found[column.name] for directory, found in values.items()}
+        kind = column.type or _guess_type(by_folder, file_types.get(column.name.lower()))
+        fields.append(Field(column.name, kind))
+        bad = _unparsable(by_folder, column.name, kind)
+        problems += bad
+        if not bad:
+            texts = pa.array(list(by_folder.values()), pa.string())
+            formed = format_partition_values(texts, arrow_type(kind), assume_utc=True).to_pylist()
+            for directory, text in zip(by_folder, formed, strict=True):
+                values[directory][column.name] = text
+    guessed = tuple(column.name for column in columns if column.type is None)
+    return Partitioning(tuple(fields), values, guessed), _of_each_file(names, problems)
+
+
+def _of_each_file(names: Sequence[str], problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems of directories as problems of each file in them."""
+    if not problems:
+        return []
+    files: dict[str, list[str]] = {}
+    for name in names:
+        files.setdefault(name.rpartition("/")[0], []).append(name)
+    return [(name, column, why) for directory, column, why in problems for name in files[directory]]
+
+
+def find_partition_names(name: str, asked: Sequence[PartitionColumn] | None) -> frozenset[str]:
+    """Return the lower-case partition columns in the path of one file."""
+    pairs, _ = _parse_directories([name.rpartition("/")[0]])
+    columns = asked if asked is not None else _infer_columns(pairs)
+    return frozenset(column.name.lower() for column in columns)
+
+
+def _parse_directories(
+    directories: Sequence[str],
+) -> tuple[dict[str, list[tuple[str, str | None]]], list[Problem]]:
+    """Return names and values in each directory's path; skip plain directories around them."""
+    pairs: dict[str, list[tuple[str, str | None]]] = {}
+    problems: list[Problem] = []
+    for directory in directories:
+        parts = directory.split("/") if directory else []
+        keyed = [index for index, part in enumerate(parts) if "=" in part]
+        found: list[tuple[str, str | None]] = []
+        for index in keyed:
+            name, _, value = parts[index].partition("=")
+            if not name or not value:
+                problems.append((directory, None, f"{parts[index]!r} lacks a name or a value"))
+            found.append((hive_unescape(name), hive_value(value)))
+        if keyed and keyed[-1] - keyed[0] + 1 != len(keyed):
+            problems.append(
+                (directory, None, "plain directories are between its partition directories")
+            )
+        pairs[directory] = found
+    return pairs, problems
+
+
+def _infer_columns(
+    pairs: Mapping[str, Sequence[tuple[str, str | None]]],
+) -> tuple[PartitionColumn, ...]:
+    # A directory with a column twice is a separate problem; compare the others without it.
+    valid = [found for found in pairs.values() if len({n.lower() for n, _ in found}) == len(found)]
+    most = max(valid, key=len, default=[])
+    return tuple(PartitionColumn(name) for name, _ in most)
+
+
+def _mismatches(
+    pairs: Mapping[str, Sequence[tuple[str, str | None]]], columns: Sequence[PartitionColumn]
+) -> list[Problem]:
+    wanted = [column.name.lower() for column in columns]
+    shown = "/".join(f"{column.name}=..." for column in columns) or "no partition directories"
+    problems: list[Problem] = []
+    for directory, found in pairs.items():
+        names = [name.lower() for name, _ in found]
+        if len(set(names)) < len(names):
+            problems.append((directory, None, "a partition column occurs twice in its path"))
+        elif names != wanted:
+            what = (
+                f"its partition directories are not {shown}"
+                if columns
+                else "it is in partition directories, but the table has no partition columns"
+            )
+            problems.append((directory, None, what))
+    return problems
+
+
+def _guess_type(texts: Mapping[str, str | None], in_files: DeltaType | None) -> DeltaType:
+    """Return a column's type: that in the files if all texts fit it, else the guessed one."""
+    found = {text for text in texts.values() if text is not None}
+    if not found:
+        return _STRING
+    if isinstance(in_files, PrimitiveType) and not _unparsable(texts, "", in_files):
+        return in_files
+    if all(_WHOLE_NUMBER.fullmatch(text) for text in found):
+        bits = max(int(text).bit_length() for text in found)
+        return PrimitiveType("integer" if bits < 32 else "long" if bits < 64 else "string")
+    if all(_DATE.fullmatch(text) and _is_date(text) for text in found):
+        return PrimitiveType("date")
+    return _STRING
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -> list[Problem]:
+    """Return the directories whose text is no value of the type, or would lose a part as one."""
+    target = arrow_type(kind)
+    distinct = pa.array(list(dict.fromkeys(texts.values())), pa.string())
+    inexact = set(find_inexact(distinct, target))
+    if not inexact and not _find_error(distinct, target, column):
+        return []
+    problems: list[Problem] = []
+    for directory, text in texts.items():
+        why = _find_error(pa.array([text], pa.string()), target, column)
+        if why is None and text in inexact:
+            why = f"partition value {text!r} of column {column!r} is not a valid {target}"
+        if why is not None:
+            problems.append((directory, column, why))
+    return problems
+
+
+def _find_error(texts: pa.Array, target: pa.DataType, column: str) -> str | None:
+    try:
+        parse_partition_column(texts, target, column=column)
+    except CorruptLogError as error:
+        return error.message
+    return None

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
-from deltactl.operations.convert.partitions import Problem
+from deltactl.operations.convert.schema import Problem
 from deltactl.parquet.broken_footers import SchemaGroup, SchemaGroups
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer import StatsReader

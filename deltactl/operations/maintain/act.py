@@ -21,9 +21,8 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.leases import Holder, hold_lease
-from deltactl.operations.maintain.actions import Action, Effect, sum_effects
+from deltactl.operations.maintain.actions import Action, Effect, TableFacts, sum_effects
 from deltactl.operations.maintain.candidates import options_of
-from deltactl.operations.maintain.facts import TableFacts
 from deltactl.operations.maintain.options import MaintainOptions, Spending, StopToken
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.report import Outcome

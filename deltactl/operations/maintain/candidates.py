@@ -12,8 +12,14 @@ import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
-from deltactl.operations.maintain.actions import Action, Bins, Effect
-from deltactl.operations.maintain.facts import SHARE_WRITTEN, TableSubject, predict_cost
+from deltactl.operations.maintain.actions import (
+    SHARE_WRITTEN,
+    Action,
+    Bins,
+    Effect,
+    TableSubject,
+    predict_cost,
+)
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.optimize.groups import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest

@@ -18,9 +18,8 @@ from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import read_last_run
-from deltactl.operations.maintain.actions import Action, Effect
+from deltactl.operations.maintain.actions import Action, Effect, TableFacts, TableSubject
 from deltactl.operations.maintain.candidates import HotRule, find_optimize, options_of
-from deltactl.operations.maintain.facts import TableFacts, TableSubject
 from deltactl.operations.maintain.options import Budget, Spending
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.upkeep import (

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from deltactl.errors import DeltactlError, UnsupportedFeatureError
-from deltactl.operations.maintain.actions import Action, Effect, sum_effects
-from deltactl.operations.maintain.facts import TableFacts
+from deltactl.operations.maintain.actions import Action, Effect, TableFacts, sum_effects
 from deltactl.operations.maintain.options import Budget
 from deltactl.operations.maintain.policy import ActionName
 from deltactl.operations.short_repr import ShortRepr

@@ -8,8 +8,7 @@ from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.upkeep.cleanup import plan_cleanup
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.clone_notes import read_notes
-from deltactl.operations.maintain.actions import Action, Effect
-from deltactl.operations.maintain.facts import TableSubject
+from deltactl.operations.maintain.actions import Action, Effect, TableSubject
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions

@@ -17,8 +17,9 @@ import pyarrow as pa
 from deltactl.errors import CorruptLogError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest.content import MANIFEST_NAME, LiveFiles
-from deltactl.operations.manifest.lines import (
+from deltactl.operations.manifest.content import (
+    MANIFEST_NAME,
+    LiveFiles,
     ManifestLines,
     has_same_lines,
     is_large,

@@ -22,8 +22,7 @@ from deltactl.log.committers.settle import Sleep
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import as_removes
-from deltactl.log.writing.actions import Actions
+from deltactl.log.writing.actions import Actions, as_removes
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.concurrent_deletes import (

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltactl.engine.base import CancelToken
 from deltactl.engine.cores import count_own_cores, find_byte_counter, may_get_cores, release_core
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
-from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.actions import NewFile
 from deltactl.operations.optimize.copy_groups import (
     Copy,
     CopyRule,

@@ -16,8 +16,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import Lifetimes, version_ranges
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.restorable import State, find_restorable
-from deltactl.operations.vacuum.journal import list_runs, read_run
-from deltactl.operations.vacuum.undo import undo_vacuum
+from deltactl.operations.vacuum.journal import list_runs, read_run, undo_vacuum
 
 VersionRange = tuple[int, int]
 

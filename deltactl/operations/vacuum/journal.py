@@ -1,4 +1,4 @@
-"""Write the journal of a vacuum: the files to remove, synced before the first removal.
+"""Write the journal of a vacuum: the files to remove, synced before the first removal; undo it.
 
     _deltactl/vacuum/<run>/plan.parquet    path, size_bytes, modified_ms, reason of each file
     _deltactl/vacuum/<run>/run.json        the rest; rewritten when the run ends
@@ -13,18 +13,28 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from deltactl.errors import DeltactlError, ObjectNotFoundError
-from deltactl.storage.names import OWN_DIR
+from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.short_repr import ShortRepr
+from deltactl.operations.trusted_time import ask_store, planning_now
+from deltactl.option_names import option
+from deltactl.storage.errors import no_versions_error
+from deltactl.storage.names import OWN_DIR, is_local_uri
 from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
 
 _RUNS = f"{OWN_DIR}/vacuum"
 _QUARANTINE = f"{OWN_DIR}/quarantine"
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
+
+_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +143,172 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
     """Return the original paths of the files that are still in a run's quarantine."""
     prefix = f"{_QUARANTINE}/{run_id}/"
     return sorted(name[len(prefix) :] for batch in store.walk(prefix) for name in batch)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UndoReport(ShortRepr):
+    """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others."""
+
+    run_id: str
+    dry_run: bool
+    restored: tuple[str, ...]
+    impossible: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope."""
+        return {
+            "run_id": self.run_id,
+            "files_restored": len(self.restored),
+            "restored": list(self.restored),
+            "impossible": [{"path": p, "reason": r} for p, r in self.impossible.items()],
+        }
+
+
+def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
+    """Restore the files that a run removed; ``last`` is the newest run.
+
+    Files come from the quarantine, or from object versions kept by the store. An existing file is
+    never replaced. The log is not changed.
+
+    Raises:
+        DeltactlError: there is no such run.
+        StorageError: the store cannot be listed.
+    """
+    if run_id == "last":
+        runs = list_runs(store)
+        if not runs:
+            raise DeltactlError(f"no vacuum of {store.uri} left a journal: nothing can be restored")
+        run_id = runs[-1].run_id
+    record, files = read_run(store, run_id)
+    planned = files["path"].to_pylist()
+    stored = set(list_quarantine(store, run_id))
+    there = {info.name for info in store.stat_many(planned) if info is not None}
+    deleted = [name for name in planned if name not in stored | there]
+    lost = _undelete(store, deleted, dry_run=True)
+    impossible = {name: _reason(record, error) for name, error in lost.items()}
+    impossible |= {
+        name: "another file has its name now" for name in planned if name in stored & there
+    }
+    moved = [name for name in planned if name in stored and name not in there]
+    kept = [name for name in deleted if name not in lost]
+    names = [*moved, *kept]
+    if dry_run:
+        return UndoReport(run_id, True, tuple(names), impossible)
+    if names and read_last_vacuum_info(store) is not None:
+        write_last_vacuum_info(store, None)  # a lite run would never consider them again
+    failed = _move_back(store, run_id, moved) | _undelete(store, kept)
+    impossible |= {name: error.message for name, error in failed.items()}
+    _remove_directories(store, run_id, moved)
+    if names:
+        write_record(store, replace(record, status="undone"))
+    return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
+
+
+def _reason(record: RunRecord, error: StorageError) -> str:
+    if not isinstance(error, ObjectNotFoundError):
+        return error.message
+    if record.quarantined_until_ms is None:
+        return "it was deleted, not quarantined, and the store has no older version of it"
+    return "it is not in the quarantine, and the store has no older version of it"
+
+
+def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:
+    """Restore deleted files; return errors of files that cannot be restored, by name."""
+    if store.versions is None:
+        return {name: no_versions_error(name) for name in names}
+    return store.versions.undelete_many(names, dry_run=dry_run)
+
+
+def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, StorageError]:
+    failed: dict[str, StorageError] = {}
+    for start in range(0, len(names), _BATCH):
+        pairs = {quarantine_name(run_id, name): name for name in names[start : start + _BATCH]}
+        errors = store.move_many(list(pairs.items()))
+        failed |= {pairs[stored]: error for stored, error in errors.items()}
+    return failed
+
+
+def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
+    """Remove empty directories of a run's quarantine."""
+    folders = {quarantine_name(run_id, "")[:-1]}
+    for name in names:
+        folder = quarantine_name(run_id, name).rpartition("/")[0]
+        while folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    if store.directories is not None:
+        store.directories.remove_directories(sorted(folders, key=lambda name: -name.count("/")))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PurgeReport(ShortRepr):
+    """The result of a purge: run ids, files and bytes deleted; ``waiting``: runs to keep."""
+
+    dry_run: bool
+    runs: tuple[str, ...]
+    files: int
+    bytes: int
+    waiting: tuple[tuple[str, int], ...]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
+        return {
+            "runs": list(self.runs),
+            "files_removed": self.files,
+            "bytes_removed": self.bytes,
+            "waiting": [
+                {"run_id": run_id, "until": format_timestamp(until)}
+                for run_id, until in self.waiting
+            ],
+            "failures": [{"path": p, "reason": r} for p, r in self.failures.items()],
+        }
+
+
+def purge_quarantine(
+    log: DeltaLog, context: RunContext, *, force_retention: bool = False, dry_run: bool = False
+) -> PurgeReport:
+    """Delete files in quarantines of earlier runs that have expired.
+
+    ``force_retention``: trust this machine's clock, also if nothing proves its time.
+
+    Raises:
+        TableError: there is no table.
+        StorageError: the store cannot be listed.
+    """
+    store = log.store
+    clock_ms = now_ms = context.clock.now_ms()
+    if not force_retention:
+        log.update()
+        now_ms = planning_now(log, log.snapshot(), context, clock_ms)
+        if not (dry_run or is_local_uri(store.uri)):
+            now_ms = min(now_ms, ask_store(store))
+    runs, waiting = [], []
+    num_files = num_bytes = 0
+    failures: dict[str, str] = {}
+    for record in list_runs(store):
+        until = record.quarantined_until_ms
+        names = list_quarantine(store, record.run_id) if until is not None else []
+        if until is None or not names:
+            continue
+        if now_ms < until <= clock_ms:
+            context.warn(
+                f"the files of run {record.run_id} are kept: only this machine's clock "
+                f"({format_timestamp(clock_ms)}) shows that their time in quarantine has ended. "
+                f"If it is right, rerun with {option('force_retention', True)}"
+            )
+        if until > now_ms:
+            waiting.append((record.run_id, until))
+            continue
+        runs.append(record.run_id)
+        stored = [quarantine_name(record.run_id, name) for name in names]
+        sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
+        failed = {} if dry_run else store.delete_many(stored)
+        failures |= {name: error.message for name, error in failed.items()}
+        num_files += len(stored) - len(failed)
+        num_bytes += sum(size for name, size in sizes.items() if name not in failed)
+        if not dry_run:
+            _remove_directories(store, record.run_id, names)
+            if not failed:
+                write_record(store, replace(record, status="purged"))
+    return PurgeReport(dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), failures)

@@ -19,7 +19,7 @@ from deltactl.errors import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing import transaction
-from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.actions import NewFile
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.operations.optimize.rewrite_commit import BinCommitter

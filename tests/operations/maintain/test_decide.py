@@ -8,8 +8,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from deltactl.operations.maintain.actions import Action, Bins, Effect
-from deltactl.operations.maintain.facts import TableFacts
+from deltactl.operations.maintain.actions import Action, Bins, Effect, TableFacts
 from deltactl.operations.maintain.observe import Decision, Observation, decide
 from deltactl.operations.maintain.options import Budget, Spending
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy

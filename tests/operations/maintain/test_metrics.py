@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from deltactl.operations.maintain.facts import TableFacts
+from deltactl.operations.maintain.actions import TableFacts
 from deltactl.operations.maintain.options import Budget
 from deltactl.operations.maintain.report import TableReport, TableSample, render_metrics
 

@@ -13,7 +13,7 @@ import pytest
 
 from deltactl.errors import CorruptLogError, InterruptedRunError, StorageError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.manifest import content, lines
+from deltactl.operations.manifest import content
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
@@ -80,11 +80,11 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "spill"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setattr(lines, "_MEMORY_BYTES", 100)
+    monkeypatch.setattr(content, "_MEMORY_BYTES", 100)
     monkeypatch.setattr(content, "_ROWS", 7)
     monkeypatch.setattr(content, "_RENDERED_ROWS", 7)
-    monkeypatch.setattr(lines, "_LARGE_BYTES", 50)
-    monkeypatch.setattr(lines, "_READ_BYTES", 2000)
+    monkeypatch.setattr(content, "_LARGE_BYTES", 50)
+    monkeypatch.setattr(content, "_READ_BYTES", 2000)
     yield folder
     assert not list(folder.iterdir())
     assert not [name for name in open_spills() if str(folder) in name]

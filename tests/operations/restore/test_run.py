@@ -274,7 +274,7 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
         table.restore(version=1)
     assert f"vacuum {run} of" in caught.value.message
     assert f"--undo {run}`, which restores 1;" in (caught.value.hint or "")
-    from deltactl.operations.vacuum.undo import undo_vacuum
+    from deltactl.operations.vacuum.journal import undo_vacuum
 
     undo_vacuum(builder.store, "last")
     assert table.restore(version=1).version_after == 6

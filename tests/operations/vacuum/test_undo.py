@@ -18,11 +18,12 @@ from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_runs,
+    purge_quarantine,
     quarantine_name,
+    undo_vacuum,
     write_record,
 )
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
 from tests.support.stores import FaultyStore

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.actions import NewFile
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.layout.request import LayoutRequest, find_columns
 from deltactl.operations.optimize.options import Layout

@@ -21,7 +21,7 @@ from deltactl.engine.cores import find_byte_counter
 from deltactl.engine.shuffle import RowCounts, ShuffleSource, ShuffleWork, join_batches, shuffle
 from deltactl.engine.spill import PLACE, Spool, spill_dir_hint
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
-from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.actions import NewFile
 from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.input_columns import InputColumns
