@@ -1,4 +1,4 @@
-"""Check protocol and metaData actions. No I/O.
+"""Check protocol and metaData actions, and that the entry of a catalog agrees with them.
 
 Source: PROTOCOL.md, "Table Features", "Schema Serialization Format", "Partition Value
 Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
