@@ -43,7 +43,7 @@ from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.null_counts import count_nulls
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
-from deltactl.parquet.reader import DEFAULT_BATCH_ROWS, LiveBatch, RowReader
+from deltactl.parquet.reader import LiveBatch, RowReader
 from deltactl.parquet.splice.copy_conditions import CopyRefusal
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
@@ -168,24 +168,10 @@ class _Counts:
     first_rows: list[int] = field(default_factory=list)
     physical_rows: list[int] = field(default_factory=list)
     groups: RewriteCounts = field(default_factory=RewriteCounts)
-    _uncounted: list[pa.RecordBatch] = field(default_factory=list)
-    _uncounted_rows: int = 0
 
     def add(self, columns: pa.RecordBatch) -> None:
         self.rows += columns.num_rows
-        self._uncounted.append(columns)
-        self._uncounted_rows += columns.num_rows
-        if self._uncounted_rows >= DEFAULT_BATCH_ROWS:
-            self.count_nulls()
-
-    def count_nulls(self) -> None:
-        """Count the nulls of the batches since the last call: together, as they are small."""
-        if not self._uncounted:
-            return
-        table = pa.Table.from_batches(self._uncounted)
-        self._uncounted.clear()
-        self._uncounted_rows = 0
-        for name, column in zip(table.column_names, table.columns, strict=True):
+        for name, column in zip(columns.schema.names, columns.columns, strict=True):
             self.nulls[name] += count_nulls(column)
 
     @contextmanager
@@ -205,10 +191,8 @@ class _Counts:
         if is_whole:
             yield
             return
-        self.count_nulls()
         before = Counter(self.nulls)
         yield
-        self.count_nulls()
         self.columns.nulls += self.nulls - before
 
     def inputs(self) -> pa.RecordBatch:
@@ -374,7 +358,6 @@ def _prepare_copy(
 
 def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
     """Compare the counts of the input with the footer of the output."""
-    counts.count_nulls()
     if written.num_rows != counts.rows:
         raise VerificationError(
             f"{name}: {counts.rows} live rows were read but {written.num_rows} were written"
