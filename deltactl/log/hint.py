@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +16,7 @@ from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
 from deltactl.storage.store import Store
 
 HINT_NAME = f"{LOG_DIR}/{LAST_CHECKPOINT}"
+_SAFE = "-._~"
 
 
 class _Literal(str):
@@ -109,7 +109,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _flatten(node: Any, prefix: str) -> Iterator[tuple[str, str]]:
     match node:
         case dict():
-            children = [(f'"{_encode(key)}"', value) for key, value in node.items()]
+            children = [(f'"{quote(key, safe=_SAFE)}"', value) for key, value in node.items()]
         case list():
             children = [(str(index), value) for index, value in enumerate(node)]
         case _:
@@ -123,13 +123,8 @@ def _scalar_text(value: object) -> str:
     if isinstance(value, _Literal):
         return str(value)
     if isinstance(value, str):
-        return f'"{_encode(value)}"'
+        return f'"{quote(value, safe=_SAFE)}"'
     return {True: "true", False: "false"}.get(value, "null")  # type: ignore[call-overload,no-any-return]
-
-
-@lru_cache(1024)  # the same few words occur often in a schema
-def _encode(text: str) -> str:
-    return quote(text, safe="-._~")
 
 
 def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:

@@ -27,7 +27,6 @@ from deltactl.log.commits.key_sets import (
     HeldRows,
     KeyHashes,
     KeySet,
-    KeyTexts,
     Repeats,
     RowStore,
     find_repeated_hashes,
@@ -39,13 +38,12 @@ from deltactl.log.commits.parser import ParsedActions
 from deltactl.log.commits.scan import replay_commits
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.keyed_hash import hash_pairs
-from deltactl.numpy_types import Flags, Hashes, Integers
+from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
-_Pair = tuple[Hashes, Hashes]
 
 # The limit for actions in memory: about 1.5 million adds with statistics.
 _HELD_BYTES: Final = 768 << 20
@@ -74,14 +72,6 @@ class Tail:
     def removes(self) -> pa.Table:
         """Return the removes of the tail, all in memory."""
         return self.remove_rows.table
-
-
-NO_COMMITS: Final = Tail(
-    HeldRows(empty_table(ADD_SCHEMA)),
-    HeldRows(empty_table(REMOVE_SCHEMA)),
-    KeyTexts(pa.chunked_array([], pa.string())),
-)
-"""The empty tail, for a version that has a checkpoint."""
 
 
 def replay_tail(
@@ -132,7 +122,6 @@ class _Gathered:
 
     def __init__(self) -> None:
         self._parts: list[ParsedActions] = []
-        self._hashes: tuple[list[_Pair], list[_Pair]] = [], []
         self._size_bytes = 0
         self._stores: tuple[RowStore, RowStore] | None = None
 
@@ -140,9 +129,6 @@ class _Gathered:
         """Add the actions of the next commits."""
         if self._stores is None:
             self._parts.append(part)
-            # Other threads parse the next commits meanwhile.
-            for hashes, table in zip(self._hashes, (part.adds, part.removes), strict=True):
-                hashes.append(hash_pairs(text_keys(table)))
             self._size_bytes += part.adds.nbytes + part.removes.nbytes
             if self._size_bytes > _HELD_BYTES:
                 self._move_to_disk()
@@ -151,7 +137,6 @@ class _Gathered:
 
     def _move_to_disk(self) -> None:
         self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
-        self._hashes = [], []
         while self._parts:
             self._store(self._parts.pop(0), *self._stores)
         pa.default_memory_pool().release_unused()
@@ -170,9 +155,7 @@ class _Gathered:
             return result
         adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
         removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
-        none = np.zeros((2, 0), np.uint64)
-        first, second = np.concatenate([none, *self._hashes[0], *self._hashes[1]], axis=1)
-        result = reconcile(adds, removes, text_keys, (first, second))
+        result = reconcile(adds, removes, text_keys)
         paths = [table["encoded_path"] for table in (adds, removes)]
         if all(normalize_paths(column) is column for column in paths):
             return result  # then both keys are the same
@@ -186,16 +169,11 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else empty_table(full)
 
 
-def reconcile(
-    adds: pa.Table, removes: pa.Table, keys_of: _KeysOf, hashes: _Pair | None = None
-) -> Tail:
-    """Keep the newest action of each key: the action with the greatest ``seq``.
-
-    ``hashes`` are those of the keys by ``hash_pairs``, of adds and then of removes, if known.
-    """
+def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
+    """Keep the newest action of each key: the action with the greatest ``seq``."""
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
-    first, second = hash_pairs(keys) if hashes is None else hashes
+    first, second = hash_pairs(keys)
     repeats = find_repeated_hashes(first, second)
     if len(repeats.rows):
         won = _pick_newest(

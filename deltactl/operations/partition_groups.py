@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +29,6 @@ from deltactl.protocol.partitions import (
 )
 from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field
-
-_CODES_A_ROW: Final = 4  # maximum number of possible codes that are numbered with a lookup table
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +108,8 @@ def group_partitions(
 
 def _number_groups(codes: Integers) -> tuple[Integers, Integers]:
     """Renumber codes without gaps, in order; return them and the first row of each."""
-    bound = int(codes.max(initial=-1)) + 1
-    if bound > _CODES_A_ROW * len(codes):
-        _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
-        return ids, first_rows
-    # A lookup table of the codes is much faster than sorting the rows.
-    firsts = np.full(bound, len(codes))
-    np.minimum.at(firsts, codes, np.arange(len(codes)))
-    seen = firsts < len(codes)
-    return (np.cumsum(seen) - 1)[codes], firsts[seen]
+    _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
+    return ids, first_rows
 
 
 def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:

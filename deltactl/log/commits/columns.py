@@ -53,10 +53,7 @@ _OTHERS = pa.schema([(name, _PRESENT) for name in ACTIONS])
 
 _NEWLINE = ord("\n")
 _PREFIXES = {"add": b'{"add":', "remove": b'{"remove":'}
-_WORD_BYTES = 8
 _KINDS = ("other", *_PREFIXES)
-
-_COMPARED_BYTES = 1 << 18  # so small that the compared bytes stay in the cache
 
 
 def read_others(lines: CommitLines, *, use_threads: bool) -> pa.Table:
@@ -209,7 +206,7 @@ class CommitLines:
         self._next_files = np.cumsum([len(content) + 1 for content in contents])
         self._data = bytearray(b"\n").join([*contents, padding])
         view = np.frombuffer(self._data, np.uint8)
-        ends = _find_newlines(view)
+        ends = np.flatnonzero(view == _NEWLINE)
         starts = np.concatenate(([0], ends[:-1] + 1))
         blank = ends == starts
         # No action is that short. Such lines may be blank, for example with CRLF line ends.
@@ -224,15 +221,10 @@ class CommitLines:
 
     def _find_kinds(self, view: Bytes) -> npt.NDArray[np.int8]:
         kinds = np.zeros(len(self), np.int8)
-        words = np.ndarray((len(view) - _WORD_BYTES + 1,), "<u8", self._data, strides=(1,))
-        first = words[self._starts]
         for number, prefix in enumerate(_PREFIXES.values(), 1):
-            begin = prefix[:_WORD_BYTES]
-            unused = np.uint64(8 * (_WORD_BYTES - len(begin)))
-            expected = np.uint64(int.from_bytes(begin, "little"))
-            found = np.flatnonzero(first << unused == expected << unused)
-            for place in range(_WORD_BYTES, len(prefix)):
-                found = found[view[self._starts[found] + place] == prefix[place]]
+            found = np.arange(len(self))
+            for place, byte in enumerate(prefix):
+                found = found[view[self._starts[found] + place] == byte]
             kinds[found] = number
         return kinds
 
@@ -267,10 +259,3 @@ class CommitLines:
         pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
         view = memoryview(self._data)
         return b"\n".join([view[first:last] for first, last in pairs])
-
-
-def _find_newlines(view: Bytes) -> Integers:
-    blocks = range(0, len(view), _COMPARED_BYTES)
-    return np.concatenate(
-        [np.flatnonzero(view[i : i + _COMPARED_BYTES] == _NEWLINE) + i for i in blocks]
-    )

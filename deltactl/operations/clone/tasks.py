@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -88,17 +88,7 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     """
     source = refuse_changes(open_store(spec.source_uri, spec.source_options))
     target = open_store(spec.target_uri, spec.target_options)
-    return copy_batch(source, target, task, spec, may_exist=attempt > 0 or not spec.is_fresh)
-
-
-def copy_batch(
-    source: Store, target: Store, task: CopyTask, spec: CopySpec, *, may_exist: bool
-) -> CopyResult:
-    """Copy the files of a batch between open stores.
-
-    Raises:
-        StorageError: a store failed; files that were copied stay.
-    """
+    may_exist = attempt > 0 or not spec.is_fresh
     facts, elsewhere = find_files(source, [name for name in task.sources if is_placed(name)])
     there = find_files(target, task.targets)[0] if may_exist else {}
     problems: dict[str, str] = {}
@@ -228,7 +218,7 @@ def copy_all(
     """
     copied, problems = Copied(np.zeros(copies.num_rows, np.int64)), dict[str, str]()
     tasks = _make_tasks(copies)
-    for result in _run(source, target, tasks, spec, context):
+    for _, result in context.results(partial(copy_files, spec), tasks):
         copied.add(result)
         problems |= result.problems
     if context.is_cancelled:
@@ -258,16 +248,6 @@ def with_times(files: pa.Table, copies: pa.Table, copied: Copied) -> pa.Table:
     times = pa.chunked_array([pa.array(copied.times)]).take(rows)
     position = files.schema.get_field_index("modification_time_ms")
     return files.set_column(position, "modification_time_ms", times)
-
-
-def _run(
-    source: Store, target: Store, tasks: LazyTasks[CopyTask], spec: CopySpec, context: RunContext
-) -> Iterator[CopyResult]:
-    if len(tasks.weights) == 1 and context.engine.is_local:  # with the stores that are open
-        task = tasks.build(0)
-        yield copy_batch(source, target, task, spec, may_exist=not spec.is_fresh)
-        return
-    yield from (result for _, result in context.results(partial(copy_files, spec), tasks))
 
 
 def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:

@@ -62,16 +62,11 @@ def list_directory(store: Store) -> DirectoryListing:
     _ensure_only_files(names, store.uri)
     candidates: list[str] = []
     left_out: list[LeftOut] = []
-    hidden_directories: dict[str, bool] = {}
     for name in names:
         directory, _, last = name.rpartition("/")
         if is_in_log(name):
             continue
-        if (is_hidden := hidden_directories.get(directory)) is None:
-            is_hidden = hidden_directories[directory] = any(
-                map(_is_hidden_directory, directory.split("/"))
-            )
-        if is_hidden or last[:1] in ("_", "."):
+        if any(map(_is_hidden_directory, directory.split("/"))) or last[:1] in ("_", "."):
             left_out.append(LeftOut(name, HIDDEN))
         elif has_parquet_name(last) or "." not in last:
             candidates.append(name)

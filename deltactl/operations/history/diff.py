@@ -13,7 +13,6 @@ from deltactl.errors import DeltactlError, Warn
 from deltactl.log.commits.changes import FileCounts, PartitionChange, count_added_removed
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.replay import NO_COMMITS, live_batches
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.actions import Metadata
@@ -151,36 +150,10 @@ def files_of_one_side(
 
     ``columns`` has ``KEY_COLUMNS`` among them.
     """
-    if before.head is not None and after.head is not None and before.head == after.head:
-        one, other = _touched_files(before, after, columns)
-        keys = [file_keys(files) for files in (one, other)]
-        only_before = pc.invert(pc.is_in(keys[0], value_set=keys[1]))
-        only_after = pc.invert(pc.is_in(keys[1], value_set=keys[0]))
-        return one.filter(only_before), other.filter(only_after)
     keys = [_keys(snapshot) for snapshot in (before, after)]
     only_before = pc.invert(pc.is_in(keys[0], value_set=keys[1]))
     only_after = pc.invert(pc.is_in(keys[1], value_set=keys[0]))
     return _gather(before, only_before, columns), _gather(after, only_after, columns)
-
-
-def _touched_files(
-    before: Snapshot, after: Snapshot, columns: Sequence[str]
-) -> tuple[pa.Table, pa.Table]:
-    """Return live files of two versions with an action in the commits since their checkpoint."""
-    tails = before.tail, after.tail
-    stored = [ADD_SCHEMA.empty_table().select(columns)]
-    for batch in live_batches(before.store, before.head, NO_COMMITS, columns):
-        keys = file_keys(batch)
-        stored.append(batch.filter(pc.or_(*(tail.keys.mask(keys) for tail in tails))))
-    shared = pa.concat_tables(stored)
-    keys = file_keys(shared)
-    one, other = (
-        pa.concat_tables(
-            [shared.filter(pc.invert(tail.keys.mask(keys))), *tail.add_rows.batches(columns)]
-        )
-        for tail in tails
-    )
-    return one, other
 
 
 def _keys(snapshot: Snapshot) -> pa.ChunkedArray:

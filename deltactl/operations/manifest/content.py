@@ -41,9 +41,6 @@ MANIFEST_NAME: Final = "manifest"
 _NO_SCHEMES: Final[Mapping[str, str]] = {}
 
 _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
-# Partitions are numbered once for as many rows: few calls, but bounded memory.
-_ROWS: Final = 1 << 19
-_LINE_BYTES: Final = 64 << 20
 _RENDERED_ROWS: Final = 1 << 15
 
 _MEMORY_BYTES: Final = 128 << 20
@@ -96,7 +93,7 @@ def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles
             lines.ensure_folder("")
         # While this thread renders the lines of a batch, another one decodes the next batches.
         batches = read_ahead(snapshot.file_batches(_COLUMNS))
-        for files in _join(_render_each(batches, snapshot.store.uri, schemes)):
+        for files in _render_each(batches, snapshot.store.uri, schemes):
             vectors += files.num_rows - files["deletion_vector"].null_count
             groups = group_partitions(files["partition_values"], fields, by_text=True)
             lines.add(groups.labels(), groups.ids, files["line"].combine_chunks())
@@ -104,21 +101,6 @@ def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles
         lines.close()
         raise
     return LiveFiles(lines, vectors)
-
-
-def _join(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of several batches together."""
-    held: list[pa.Table] = []
-    num_rows = size_bytes = 0
-    for batch in batches:
-        held.append(batch)
-        num_rows += batch.num_rows
-        size_bytes += batch["line"].nbytes
-        if num_rows >= _ROWS or size_bytes >= _LINE_BYTES:
-            yield pa.concat_tables(held)
-            held, num_rows, size_bytes = [], 0, 0
-    if held:
-        yield pa.concat_tables(held)
 
 
 def ensure_no_vectors(live: LiveFiles, table: str) -> None:

@@ -81,7 +81,6 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setattr(content, "_MEMORY_BYTES", 100)
-    monkeypatch.setattr(content, "_ROWS", 7)
     monkeypatch.setattr(content, "_RENDERED_ROWS", 7)
     monkeypatch.setattr(content, "_LARGE_BYTES", 50)
     monkeypatch.setattr(content, "_READ_BYTES", 2000)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -26,7 +25,6 @@ from deltactl.operations.optimize.layout.ranks import (
     ColumnRanges,
     ColumnRanks,
     rank_columns,
-    sort_distinct,
 )
 from deltactl.operations.optimize.options import Layout
 
@@ -40,8 +38,6 @@ MOST_BITS: Final = 10
 """Delta on Spark divides each column into 1000 ranges."""
 
 _BITS_OF_ONE: Final = 20
-# Number of points whose coordinates fit into the cache of a core.
-_CACHED_POINTS: Final = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,39 +125,16 @@ def bits_per_column(columns: int, most: int = MOST_BITS) -> int:
 
 
 def encode_z_order(points: Coordinates, bits: int) -> Integers:
-    """Return codes with the bits of all columns interleaved, the highest first.
-
-    ``bits`` of several columns are few (see ``MOST_BITS``): each number is looked up in a table.
-    """
-    columns = len(points)
-    if columns == 1:
-        return points[0].astype(np.int64)
-    spread = _spread_bits(bits, columns)
+    """Return codes with the bits of all columns interleaved, the highest first."""
     codes = np.zeros(len(points[0]), np.int64)
-    for numbers in points:
-        codes <<= 1
-        codes |= spread[numbers]
+    for bit in reversed(range(bits)):
+        for numbers in points:
+            codes = codes << 1 | numbers >> bit & 1
     return codes
-
-
-@lru_cache(maxsize=64)
-def _spread_bits(bits: int, columns: int) -> Integers:
-    """Return each number of so many bits with its bits so many places apart."""
-    numbers = np.arange(1 << bits)
-    spread = np.zeros_like(numbers)
-    for bit in range(bits):
-        spread |= (numbers >> bit & 1) << (bit * columns)
-    return spread
 
 
 def encode_hilbert(points: Coordinates, bits: int) -> Integers:
     """Return the positions of points on a Hilbert curve."""
-    starts = range(0, max(len(points[0]), 1), _CACHED_POINTS)
-    parts = [slice(start, start + _CACHED_POINTS) for start in starts]
-    return np.concatenate([_encode_some([axis[part] for axis in points], bits) for part in parts])
-
-
-def _encode_some(points: Coordinates, bits: int) -> Integers:
     columns = len(points)
     axes = [axis.astype(np.int32) for axis in points]
     for shift in range(bits - 1, 0, -1):
@@ -250,7 +223,7 @@ def _cut_slice(ranks: Integers, level: int, part: _Slice) -> tuple[list[int], li
     if not len(part.rows) or part.files < 1.5:
         return [], [part]
     columns = range(level, ranks.shape[1])
-    distinct = [len(sort_distinct(ranks[part.rows, column])) for column in columns]
+    distinct = [len(np.unique(ranks[part.rows, column])) for column in columns]
     wanted = choose_slices(part.files, distinct)[0]
     order = part.rows[np.argsort(ranks[part.rows, level], kind="stable")]
     ordered = ranks[order, level]

@@ -41,7 +41,7 @@ class ColumnRanks:
     def of(cls, sample: pa.Array) -> ColumnRanks:
         """Return the ranks of a sample."""
         prefix_bytes = _choose_prefix(sample)
-        bounds = sort_distinct(comparable(sample.drop_null(), prefix_bytes))
+        bounds = np.unique(comparable(sample.drop_null(), prefix_bytes))
         if len(bounds) > _MOST_BOUNDS:
             kept = np.linspace(0, len(bounds) - 1, _MOST_BOUNDS).round().astype(np.int64)
             bounds = bounds[kept]
@@ -88,15 +88,6 @@ class ColumnRanges:
         if array.null_count:
             found[np.asarray(array.is_null())] = 0
         return found
-
-
-def sort_distinct(values: Array) -> Array:
-    """Return the distinct values in order; NumPy, which hashes numbers, is slower for them."""
-    if values.dtype.kind != "i" or not len(values):
-        return np.unique(values)
-    ordered = np.sort(values)
-    is_new = np.append(True, ordered[1:] != ordered[:-1])
-    return np.asarray(ordered[is_new])
 
 
 def _choose_prefix(sample: pa.Array) -> int:
