@@ -84,73 +84,35 @@ def find_shared_rows(columns: Sequence[pa.Array | pa.ChunkedArray]) -> npt.NDArr
     return np.flatnonzero(counts > 1)
 
 
-class FileActionReader:
-    """Read the lines of one kind of file action, in any number of buffers and threads."""
+def read_actions(
+    lines: CommitLines, kind: str, keys: Sequence[str], *, use_threads: bool
+) -> pa.ChunkedArray:
+    """Return the file actions of a kind as structs without nulls.
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._is_uniform = True
+    ``keys`` are the keys of partition values. All actions must have the tags of the first one.
 
-    @property
-    def is_uniform(self) -> bool:
-        """Return whether all actions so far have the same fields, and no values of other keys."""
-        return self._is_uniform
-
-    def read(
-        self, lines: CommitLines, buffer: bytes, keys: Sequence[str], *, use_threads: bool
-    ) -> pa.ChunkedArray:
-        """Return the actions as structs without nulls; ``keys`` are the keys of partition values.
-
-        Raises:
-            pa.ArrowException: Arrow cannot read the lines with this schema.
-        """
-        places = lines.places(self._kind)
-        if self._is_uniform and len(places):
-            try:
-                return self._read_uniform(lines, places, buffer, keys, use_threads)
-            except (pa.ArrowException, ValueError, AttributeError, TypeError, RecursionError):
-                self._is_uniform = False
-        schema = pa.schema([*_OTHERS.remove(_OTHERS.get_field_index(self._kind)), self._all(keys)])
-        rows = _read(buffer, lines, len(places), schema, use_threads=use_threads)
-        structs = rows[self._kind]
-        _ensure_none(rows.drop_columns(self._kind))
-        if structs.null_count or _count_valid(pc.struct_field(structs, "tags")):
-            raise pa.ArrowInvalid(f"an {self._kind} that is null or has tags")
-        return structs
-
-    def _read_uniform(
-        self,
-        lines: CommitLines,
-        places: Integers,
-        buffer: bytes,
-        keys: Sequence[str],
-        use_threads: bool,
-    ) -> pa.ChunkedArray:
-        """Read only the fields and tags of the first line. Fail if other lines have more."""
-        first = json.loads(lines.line(places[0]))[self._kind]
-        tags = _strings(list(first.get("tags") or ()))
-        members = {
-            **{name: MEMBERS[name] for name in first if name in MEMBERS},
-            "partitionValues": _strings(keys),
-            "tags": tags,
-        }
-        schema = pa.schema([(self._kind, pa.struct(list(members.items())))])
-        rows = _read(
-            buffer, lines, len(places), schema, unexpected="error", use_threads=use_threads
-        )
-        structs = rows[self._kind]
-        found = pc.struct_field(structs, "tags")
-        for index in range(tags.num_fields):
-            # In the columns, an absent tag cannot be distinguished from a null tag.
-            if _count_valid(pc.struct_field(found, index)) < _count_valid(found):
-                raise pa.ArrowInvalid("tags differ from line to line")
-        if structs.null_count:
-            raise pa.ArrowInvalid(f"an {self._kind} that is null")
-        return structs
-
-    def _all(self, keys: Sequence[str]) -> pa.Field:
-        members = {**MEMBERS, "partitionValues": _strings(keys), "tags": _PRESENT}
-        return pa.field(self._kind, pa.struct(list(members.items())))
+    Raises:
+        pa.ArrowException: Arrow cannot read the lines, or a line has a member that is not known.
+        ValueError, RecursionError: the first line is not JSON, or is nested too deep.
+    """
+    places = lines.places(kind)
+    first = json.loads(lines.line(places[0]))[kind] if len(places) else None
+    given = first.get("tags") if isinstance(first, dict) else None
+    tags = _strings(list(given) if isinstance(given, dict) else [])
+    members = {**MEMBERS, "partitionValues": _strings(keys), "tags": tags}
+    schema = pa.schema([(kind, pa.struct(list(members.items())))])
+    rows = _read(
+        lines.take(kind), lines, len(places), schema, unexpected="error", use_threads=use_threads
+    )
+    structs = rows[kind]
+    found = pc.struct_field(structs, "tags")
+    for index in range(tags.num_fields):
+        # In the columns, an absent tag cannot be distinguished from a null tag.
+        if _count_valid(pc.struct_field(found, index)) < _count_valid(found):
+            raise pa.ArrowInvalid("tags differ from line to line")
+    if structs.null_count:
+        raise pa.ArrowInvalid(f"an {kind} that is null")
+    return structs
 
 
 def _strings(names: Sequence[str]) -> pa.DataType:

@@ -23,7 +23,7 @@ from deltactl.log.commits.columns import (
     FILE_ACTIONS,
     NON_FILE_ACTIONS,
     CommitLines,
-    FileActionReader,
+    read_actions,
     read_others,
 )
 from deltactl.log.commits.contents import CommitBytes
@@ -88,7 +88,6 @@ class CommitParser:
     def __init__(self, partition_keys: Iterable[str] = ()) -> None:
         """Take the physical names of partition columns that are known from a checkpoint."""
         self._partition_keys = frozenset(partition_keys)
-        self._readers = {kind: FileActionReader(kind) for kind in FILE_ACTIONS}
         self._rows_seen = 0
 
     def parse(self, files: Iterable[CommitBytes]) -> Iterator[ParsedActions]:
@@ -180,16 +179,16 @@ class CommitParser:
     def _read_actions(
         self, lines: CommitLines, kind: str, keys: frozenset[str], use_threads: bool
     ) -> tuple[pa.ChunkedArray, frozenset[str]]:
-        reader, buffer = self._readers[kind], lines.take(kind)
-        actions = reader.read(lines, buffer, sorted(keys), use_threads=use_threads)
-        if not reader.is_uniform and _lacks_values(actions, keys):
+        try:
+            return read_actions(lines, kind, sorted(keys), use_threads=use_threads), keys
+        except pa.ArrowException:
             # With column mapping: if a schema does not have the column, it does not have its
             # physical name.
-            unknown = frozenset().union(*list_key_sets(buffer)) - keys
-            if unknown:
-                keys |= unknown
-                actions = reader.read(lines, buffer, sorted(keys), use_threads=use_threads)
-        return actions, keys
+            unknown = frozenset().union(*list_key_sets(lines.take(kind))) - keys
+            if not unknown:
+                raise
+        keys |= unknown
+        return read_actions(lines, kind, sorted(keys), use_threads=use_threads), keys
 
     def _finish(self, rows: _Rows, files: Sequence[CommitBytes]) -> ParsedActions:
         base, newest_first = self._rows_seen, files[0].newest_first
@@ -261,12 +260,6 @@ def _ensure_utf8(file: CommitBytes) -> None:
             f"{file.name}, line {number}: not UTF-8 ({error.reason})",
             hint="Restore the file from a backup; it is truncated or was edited.",
         ) from error
-
-
-def _lacks_values(actions: pa.ChunkedArray, keys: Iterable[str]) -> bool:
-    """Return whether no action has a value for one of the keys."""
-    values = pc.struct_field(actions, "partitionValues")
-    return any(pc.struct_field(values, key).null_count == len(actions) for key in keys)
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:
