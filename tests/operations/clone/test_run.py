@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deltactl.engine.base import Engine
+from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     AccessDeniedError,
     ConflictError,
@@ -594,14 +594,9 @@ def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
     builder = memory_table()
     builder.append([{"id": 1}])
 
-    class NeverSized(Engine):
-        name, reason, is_local = "local", "a test", True
-
+    class NeverSized(LocalEngine):
         def sized(self, input_bytes: int) -> Engine:
             raise AssertionError("the bytes do not choose the engine")
-
-        def run(self, *args: Any, **options: Any) -> Iterator[Any]:
-            raise AssertionError("one batch needs no engine")
 
     context = RunContext(warn=lambda _: None, engine=NeverSized())
     clone_table(
