@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,3 +95,17 @@ def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) 
     sizes: Integers = np.concatenate([np.empty(0, np.int64), *found])
     target_bytes = choose_target_bytes(None, target_property, int(sizes.sum()))
     return count_sizes(sizes, int(target_bytes * DEFAULT_MIN_SHARE))
+
+
+def cut_files(sizes: Integers, most_files: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the first file and the end of each task: so many files and bytes, or one large file."""
+    import numpy as np
+
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        fitting = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        stop = min(max(fitting, start + 1), start + most_files)
+        yield start, stop
+        start = stop

@@ -26,6 +26,7 @@ from deltactl.errors import InterruptedRunError, UsageError
 from deltactl.numpy_types import Integers
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
+from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.output_files import ensure_outside_tables
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
@@ -36,6 +37,7 @@ _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _BYTES_A_FOOTER: Final = 64 << 10
 _LARGEST_FILE: Final = 1 << 40
+_NO_LIMIT: Final = 1 << 62
 _HASHES: Final = 1 << 32
 
 Batches = Callable[[], Iterable[tuple[int, pa.Table]]]
@@ -131,18 +133,9 @@ class FileCheck:
 
 def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
     """Split into tasks, bounded by number of files and, if rows are read, by bytes."""
-    if depth is not Depth.DATA:
-        for start in range(0, batch.num_rows, _FILES_A_TASK):
-            yield batch.slice(start, _FILES_A_TASK)
-        return
-    ends = np.cumsum(_sizes(batch))
-    start = 0
-    while start < batch.num_rows:
-        before = ends[start - 1] if start else 0
-        fitting = int(np.searchsorted(ends, before + _BYTES_A_TASK, side="right"))
-        stop = min(max(fitting, start + 1), start + _FILES_A_TASK)
+    most_bytes = _BYTES_A_TASK if depth is Depth.DATA else _NO_LIMIT
+    for start, stop in cut_files(_sizes(batch), _FILES_A_TASK, most_bytes):
         yield batch.slice(start, stop - start)
-        start = stop
 
 
 def _sizes(batch: pa.Table) -> Integers:

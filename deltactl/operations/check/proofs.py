@@ -8,7 +8,6 @@ from functools import partial, reduce
 from operator import add
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +23,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files, is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
+from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.row_proofs import FileDigester, Proof, proven_mask, stored_reader
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet.data_file import DataFile, iter_data_files
@@ -157,11 +157,9 @@ class ProofCheck:
         keys = self._state_of[self._states[state]][1].partition_keys
         for parsed in self._log.parsed_commits([version], keys):
             adds = parsed.adds.filter(pa.array(proven_mask(parsed.adds)))
-            before = np.cumsum(pc.fill_null(adds["size_bytes"], 0).to_numpy())
-            groups = np.maximum(before // _BYTES_A_TASK, np.arange(len(adds)) // _FILES_A_TASK)
-            edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(adds)]
-            for start, end in zip(edges, edges[1:], strict=False):
-                files = tuple(iter_data_files(adds.slice(start, end - start)))
+            sizes = pc.fill_null(adds["size_bytes"], 0).to_numpy()
+            for start, stop in cut_files(sizes, _FILES_A_TASK, _BYTES_A_TASK):
+                files = tuple(iter_data_files(adds.slice(start, stop - start)))
                 yield ProofTask(version, state, files)
 
     def _compare(self, version: int, results: Sequence[ProofResult]) -> None:

@@ -21,6 +21,7 @@ from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import DataFileError, InterruptedRunError, ObjectNotFoundError, SafetyError
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.numpy_types import Integers
+from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
@@ -252,21 +253,16 @@ def with_times(files: pa.Table, copies: pa.Table, copied: Copied) -> pa.Table:
 
 def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
     """Split the files into batches of limited numbers of files and bytes."""
-    rows = copies.num_rows
     sizes = pc.fill_null(copies["size_bytes"], 0).to_numpy()
-    ends = np.cumsum(sizes)
-    blocks = np.stack([np.arange(rows) // _FILES_A_TASK, (ends - sizes) // _BYTES_A_TASK])
-    cuts = np.flatnonzero(np.any(np.diff(blocks, axis=1), axis=0)) + 1
-    starts = np.array([0, *cuts], np.int64) if rows else np.zeros(0, np.int64)
-    stops = np.array([*cuts, rows], np.int64)
+    ranges = list(cut_files(sizes, _FILES_A_TASK, _BYTES_A_TASK))
 
     def build(number: int) -> CopyTask:
-        start = int(starts[number])
-        part = copies.slice(start, int(stops[number]) - start)
+        start, stop = ranges[number]
+        part = copies.slice(start, stop - start)
         return CopyTask(start, *(tuple(column.to_pylist()) for column in part.columns))
 
-    totals = np.add.reduceat(sizes, starts).tolist() if rows else []
-    return LazyTasks([_MEMORY_A_TASK] * len(starts), build, totals)
+    totals = [int(sizes[start:stop].sum()) for start, stop in ranges]
+    return LazyTasks([_MEMORY_A_TASK] * len(ranges), build, totals)
 
 
 def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError:

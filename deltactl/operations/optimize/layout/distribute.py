@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,7 @@ from deltactl.engine.memory import machine_memory_bytes
 from deltactl.engine.shuffle import Shuffle
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
+from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.sample import sample_placement
 from deltactl.operations.optimize.layout.tasks import (
@@ -122,16 +124,8 @@ def _shuffle(
 
 def divide_sources(files: Sequence[DataFile]) -> list[Sequence[DataFile]]:
     """Return files in bundles of bounded bytes: each is read by one worker."""
-    sources: list[Sequence[DataFile]] = []
-    start = size = 0
-    for end, file in enumerate(files):
-        if end > start and (
-            size + file.size_bytes > _SOURCE_BYTES or end - start == _FILES_A_SOURCE
-        ):
-            sources.append(files[start:end])
-            start, size = end, 0
-        size += file.size_bytes
-    return [*sources, files[start:]]
+    sizes = np.array([file.size_bytes for file in files], np.int64)
+    return [files[start:stop] for start, stop in cut_files(sizes, _FILES_A_SOURCE, _SOURCE_BYTES)]
 
 
 def _count_rows(files: pa.Table) -> int | None:
