@@ -102,7 +102,8 @@ def _leave_unless_small(
     candidates.settled = pc.fill_null(of_target, False).to_numpy()
     is_large = sizes >= rule.min_bytes
     finished = assigned.find_finished(sizes, limit.finished(rule.min_bytes)) & candidates.settled
-    _leave_assigned(candidates, assigned, is_large | finished, IN_LAYOUT)
+    placed = assigned.mask & (is_large | finished)
+    candidates.leave(placed & ~candidates.forced, IN_LAYOUT)
     new_in_layout = layouts.is_laid[candidates.groups.ids]
     candidates.leave(is_large & ~new_in_layout & ~candidates.forced, "large enough")
 
@@ -121,26 +122,10 @@ def _leave_placed(
             otherwise, f"clustered by other columns (rewrite with {option('full', True)})"
         )
     candidates.forced = _over_ratio(candidates.files, options.max_deleted_rows_ratio)
-    finished = np.zeros_like(candidates.mask)
     if request.kind != "zorder":
         least = limit.finished(options.min_cluster_bytes)
         finished = assigned.find_finished(candidates.sizes, least)
-    _leave_assigned(candidates, assigned, finished, "in a finished cluster")
-
-
-def _leave_assigned(
-    candidates: Candidates, assigned: AssignedFiles, done: Flags, reason: str
-) -> None:
-    """Exclude files in the layout: those that are done, and those that cannot be merged.
-
-    The latter are in partitions in which only files of one cluster remain.
-    """
-    candidates.leave(assigned.mask & done & ~candidates.forced, reason)
-    groups = candidates.groups
-    has_forced = np.zeros(groups.num_groups, dtype=np.bool_)
-    has_forced[groups.ids[candidates.forced & candidates.mask]] = True
-    singletons = assigned.find_singletons(candidates.mask, groups)
-    candidates.leave(singletons & ~has_forced[groups.ids], IN_LAYOUT)
+        candidates.leave(finished & ~candidates.forced, "in a finished cluster")
 
 
 def _over_ratio(files: pa.Table, ratio: float) -> Flags:

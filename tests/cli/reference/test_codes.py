@@ -62,7 +62,7 @@ def reasons_of_optimize() -> Iterator[str]:
         found: ast.expr | None = None
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func).rpartition(".")[2]
-            if name in ("leave", "_leave_assigned"):
+            if name == "leave":
                 found = node.args[-1]
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             found = node.slice if ast.unparse(node.value).endswith("left_alone") else None

@@ -102,16 +102,6 @@ class AssignedFiles:
         mask[mask] = totals[self.clusters[mask]] >= min_bytes
         return mask
 
-    def find_singletons(self, candidates: Flags, groups: PartitionGroups) -> Flags:
-        """Return the candidates of partitions whose candidates are of one cluster only."""
-        ids, clusters = groups.ids[candidates], self.clusters[candidates]
-        least = np.full(groups.num_groups, np.iinfo(np.int64).max)
-        most = np.full(groups.num_groups, -1)
-        np.minimum.at(least, ids, clusters)
-        np.maximum.at(most, ids, clusters)
-        is_one = (least == most) & (least >= 0)
-        return np.asarray(candidates & is_one[groups.ids])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingLayout:
