@@ -94,12 +94,7 @@ def group_partitions(
             text = normalize_partition_column(text, arrow_type(field.type), column=field.name)
         typed = text if by_text else _comparable(text, field)
         texts.append((field.name, text))
-        encoded = (
-            pa.chunked_array(typed).combine_chunks()
-            if not isinstance(typed, pa.ChunkedArray)
-            else typed.combine_chunks()
-        )
-        dictionary = encoded.dictionary_encode(null_encoding="encode")
+        dictionary = typed.combine_chunks().dictionary_encode(null_encoding="encode")
         column = np.asarray(dictionary.indices)
         # Compact after each column so that the product of cardinalities never overflows.
         ids, first_rows = _number_groups(ids * len(dictionary.dictionary) + column)

@@ -6,7 +6,7 @@
   of its tombstones: checkpoints drop tombstones after the retention of the table, not after
   ``--retain``;
 - files of ``keep_versions`` and ``keep_last``, and the change data of their commits;
-- files that other tables, such as shallow clones, reference (``clones``).
+- files that other tables, such as shallow clones, reference.
 
 Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
 
