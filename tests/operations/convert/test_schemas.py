@@ -14,7 +14,7 @@ import pytest
 
 from deltactl import convert
 from deltactl.errors import UsageError, ignore_warning
-from deltactl.operations.convert.partition_by import PartitionColumn, parse_partition_by
+from deltactl.operations.convert.options import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import ConvertOptions
 from deltactl.protocol.schema import PrimitiveType
 from tests.operations.convert.test_run import actions, assert_all_read, refuse, schema, write
