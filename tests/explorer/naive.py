@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from tests.explorer.world import CATALOG, COMMIT, ITEMS, LOG, Entry
-from tests.support.table_builder import _Z85, Action, State
+from tests.support.table_builder import Action, State, from_z85
 
 _CHECKPOINT = re.compile(
     rf"{LOG}/(\d{{20}})\.checkpoint(\.[0-9a-f-]{{36}}\.(json|parquet)|\.parquet)"
@@ -170,18 +170,8 @@ def vector_name(vector: Mapping[str, Any]) -> str | None:
         return None
     if vector["storageType"] == "p":
         return unquote(vector["pathOrInlineDv"])
-    raw = _decode_z85(vector["pathOrInlineDv"][-20:])
+    raw = from_z85(vector["pathOrInlineDv"][-20:])
     return f"deletion_vector_{UUID(bytes=raw)}.bin"
-
-
-def _decode_z85(text: str) -> bytes:
-    data = b""
-    for start in range(0, len(text), 5):
-        number = 0
-        for char in text[start : start + 5]:
-            number = number * 85 + _Z85.index(char)
-        data += number.to_bytes(4, "big")
-    return data
 
 
 def file_names(action: Mapping[str, Any]) -> list[str]:
@@ -194,7 +184,7 @@ def file_names(action: Mapping[str, Any]) -> list[str]:
 def deleted_positions(vector: Mapping[str, Any], read: Read) -> frozenset[int]:
     name = vector_name(vector)
     if name is None:
-        payload = _decode_z85(vector["pathOrInlineDv"])[: vector["sizeInBytes"]]
+        payload = from_z85(vector["pathOrInlineDv"])[: vector["sizeInBytes"]]
     else:
         data, offset = read(name), vector.get("offset") or 0
         (size,) = struct.unpack_from(">i", data, offset)

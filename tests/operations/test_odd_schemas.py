@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.protocol.features import Operation
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.duckdb_delta import connect_duckdb
-from tests.support.table_builder import Column, struct_of
+from tests.support.table_builder import Column, TableBuilder, struct_of
 
 ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 NUM_FILES = 6
@@ -41,22 +42,18 @@ class Written:
     reader: int = 1
     value: Any = "w"
     value_type: pa.DataType = field(default_factory=pa.string)
+    has_ids: bool = False
 
 
 def write_table(root: Path, written: Written) -> None:
     """The partition column, if there is one, is the second column: WEST in odd files, EAST else."""
-    log = root / "_delta_log"
-    log.mkdir(parents=True)
-    metadata = {
-        "id": "11111111-0000-4000-8000-000000000008",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps(struct_of(*written.columns)),
-        "partitionColumns": written.partition_columns,
-        "configuration": written.configuration,
-        "createdTime": 1,
-    }
-    protocol = {"minReaderVersion": written.reader, "minWriterVersion": 5}
-    commits: list[list[dict[str, Any]]] = [[{"protocol": protocol}, {"metaData": metadata}]]
+    builder = TableBuilder(
+        LocalStore(str(root)),
+        written.columns,
+        partition_by=written.partition_columns,
+        properties=written.configuration,
+        features=["columnMapping"] if written.reader > 1 else [],
+    )
     for number in range(1, NUM_FILES + 1):
         columns = {written.stored["k"]: pa.array([number])}
         values = {}
@@ -64,20 +61,16 @@ def write_table(root: Path, written: Written) -> None:
             columns[written.stored["v"]] = pa.array([written.value], written.value_type)
         else:
             values = {written.partition_key: "WEST" if number % 2 else "EAST"}
-        file = root / f"part-{number}.parquet"
-        pq.write_table(pa.table(columns), file)
-        add = {
-            "path": file.name,
-            "partitionValues": values,
-            "size": file.stat().st_size,
-            "modificationTime": 1,
-            "dataChange": True,
-            "stats": json.dumps({"numRecords": 1}),
-        }
-        commits.append([{"add": add}])
-    for version, actions in enumerate(commits):
-        lines = "".join(json.dumps(action) + "\n" for action in actions)
-        (log / f"{version:020d}.json").write_text(lines)
+        name = f"part-{number}.parquet"
+        content = pa.table(columns)
+        if written.has_ids:
+            fields = [
+                f.with_metadata({"PARQUET:field_id": str(place)})
+                for place, f in enumerate(content.schema, 1)
+            ]
+            content = content.cast(pa.schema(fields))
+        pq.write_table(content, root / name)
+        builder.commit(builder.adopt(name, partitionValues=values, stats='{"numRecords":1}'))
 
 
 def mapped(mode: str, second: Mapping[str, Any]) -> Written:
@@ -159,27 +152,10 @@ def test_the_case_of_a_known_mode_does_not_matter(tmp_path: Path, mode: str) -> 
     columns = mapped(mode, WHOLE)
     if mode == "none":
         columns = Written(configuration={"delta.columnMapping.mode": mode})
-    write_table(tmp_path, columns)
-    if mode == "Id":
-        _add_field_ids(tmp_path)
+    write_table(tmp_path, replace(columns, has_ids=mode == "Id"))
     table = open_table(tmp_path)
     table.optimize()
     assert table.scan().read_all()["v"].to_pylist() == ["w"] * NUM_FILES
-
-
-def _add_field_ids(root: Path) -> None:
-    for number in range(1, NUM_FILES + 1):
-        file = root / f"part-{number}.parquet"
-        content = pq.read_table(file)
-        fields = [
-            f.with_metadata({"PARQUET:field_id": str(place)})
-            for place, f in enumerate(content.schema, 1)
-        ]
-        pq.write_table(content.cast(pa.schema(fields)), file)
-        commit = root / "_delta_log" / f"{number:020d}.json"
-        action = json.loads(commit.read_text())
-        action["add"]["size"] = file.stat().st_size
-        commit.write_text(json.dumps(action) + "\n")
 
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.float64()))])

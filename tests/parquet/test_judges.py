@@ -19,8 +19,8 @@ from deltactl.protocol.arrow_schemas import arrow_schema
 from deltactl.protocol.stats_columns import choose_stats_columns
 from deltactl.storage.open import open_store
 from tests.support.duckdb_delta import connect_duckdb
+from tests.support.table_builder import Column, TableBuilder, array_of, struct_of
 
-NTZ = ["timestampNtz"]
 TYPES: dict[str, Any] = {
     "i": "integer",
     "f": "float",
@@ -33,11 +33,8 @@ TYPES: dict[str, Any] = {
     "tn": "timestamp_ntz",
     "bo": "boolean",
     "bin": "binary",
-    "l": {"type": "array", "elementType": "integer", "containsNull": True},
-    "st": {
-        "type": "struct",
-        "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}],
-    },
+    "l": array_of("integer"),
+    "st": struct_of(Column("x")),
 }
 MOMENT = datetime(2024, 6, 1, 12, 0, 0, 123456)
 ROWS: list[dict[str, Any]] = [
@@ -76,51 +73,17 @@ ROWS: list[dict[str, Any]] = [
 
 def build(folder: Path, types: dict[str, Any], rows: list[dict[str, Any]], feature: str) -> str:
     """A table of one file: gives the file's statistics."""
-    fields = [
-        {"name": name, "type": type_, "nullable": True, "metadata": {}}
-        for name, type_ in types.items()
-    ]
-    metadata = Metadata("id", json.dumps({"type": "struct", "fields": fields}))
-    features = frozenset({feature})
-    columns = choose_stats_columns(metadata, Protocol(3, 7, features, features))
+    columns = [Column(name, type_) for name, type_ in types.items()]
+    metadata, features = Metadata("id", json.dumps(struct_of(*columns))), frozenset({feature})
+    chosen = choose_stats_columns(metadata, Protocol(3, 7, features, features))
     schema = arrow_schema(metadata.schema, "physical")
     store = open_store(str(folder))
-    with DataFileWriter(store, "a.parquet", schema, WriteOptions(), columns) as writer:
+    with DataFileWriter(store, "a.parquet", schema, WriteOptions(), chosen) as writer:
         writer.write(pa.RecordBatch.from_pylist(rows, schema))
-        written = writer.close()
-    actions = [
-        {
-            "protocol": {
-                "minReaderVersion": 3,
-                "minWriterVersion": 7,
-                "readerFeatures": [feature],
-                "writerFeatures": [feature],
-            }
-        },
-        {
-            "metaData": {
-                "id": "6a1b4c1e-0000-4000-8000-000000000000",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": metadata.schema_string,
-                "partitionColumns": [],
-                "configuration": {},
-                "createdTime": 0,
-            }
-        },
-        {
-            "add": {
-                "path": "a.parquet",
-                "partitionValues": {},
-                "size": written.size_bytes,
-                "modificationTime": 0,
-                "dataChange": True,
-                "stats": written.stats_json,
-            }
-        },
-    ]
-    text = "".join(json.dumps(action) + "\n" for action in actions)
-    store.put("_delta_log/00000000000000000000.json", text.encode())
-    return written.stats_json
+        stats = writer.close().stats_json
+    builder = TableBuilder(store, columns, features=features)
+    builder.commit(builder.adopt("a.parquet", stats=stats))
+    return stats
 
 
 @pytest.fixture(scope="module")

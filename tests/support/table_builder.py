@@ -188,6 +188,16 @@ def z85(data: bytes) -> str:
     return text
 
 
+def from_z85(text: str) -> bytes:
+    data = b""
+    for start in range(0, len(text), 5):
+        number = 0
+        for character in text[start : start + 5]:
+            number = number * 85 + _Z85.index(character)
+        data += number.to_bytes(4, "big")
+    return data
+
+
 def bitmap_bytes(positions: Iterable[int]) -> bytes:
     return struct.pack("<I", 1681511377) + BitMap64(sorted(positions)).serialize()
 
@@ -488,6 +498,13 @@ class TableBuilder:
             add["defaultRowCommitVersion"] = len(self.commits)
             self._next_row_id += len(rows)
         return {"add": {**add, **extra}}
+
+    def adopt(self, name: str, **members: Any) -> Action:
+        """The add of a file that somebody else wrote; ``members`` replace its own."""
+        (info,) = self.store.stat_many([name])
+        assert info is not None
+        facts = {"path": name, "partitionValues": {}, "size": info.size_bytes}
+        return {"add": {**facts, "modificationTime": START_MS, "dataChange": True, **members}}
 
     def remove(self, *paths: str, data_change: bool = True) -> int:
         removes = [self.remove_action(path, data_change) for path in paths]

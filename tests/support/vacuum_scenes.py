@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from tests.support.table_builder import (
     TableBuilder,
     canonical,
     commit_path,
+    from_z85,
 )
 
 T = TypeVar("T")
@@ -208,18 +210,7 @@ def vector_names(scene: Scene, vector: dict[str, Any]) -> set[str]:
     text = vector["pathOrInlineDv"]
     if vector["storageType"] == "p":
         return {text.removeprefix(f"{scene.store.uri}/")}
-    alphabet = (
-        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    )
-    number = b""
-    for start in range(len(text) - 20, len(text), 5):
-        word = 0
-        for char in text[start : start + 5]:
-            word = word * 85 + alphabet.index(char)
-        number += word.to_bytes(4, "big")
-    import uuid
-
-    return {f"deletion_vector_{uuid.UUID(bytes=number)}.bin"}
+    return {f"deletion_vector_{uuid.UUID(bytes=from_z85(text[-20:]))}.bin"}
 
 
 __all__ = ["DAY", "HOUR", "NOW", "DatedStore", "Scene", "commit_path", "vector_names"]

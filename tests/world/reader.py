@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from tests.support.table_builder import _Z85
+from tests.support.table_builder import from_z85
 from tests.world.spaces import Entry, Space
 
 LOG = "_delta_log"
@@ -169,7 +169,7 @@ class Reader:
         text = vector["pathOrInlineDv"]
         match vector["storageType"]:
             case "u":
-                name = f"deletion_vector_{uuid.UUID(bytes=_from_z85(text[-20:]))}.bin"
+                name = f"deletion_vector_{uuid.UUID(bytes=from_z85(text[-20:]))}.bin"
                 return f"{place}/{text[:-20]}/{name}" if text[:-20] else f"{place}/{name}"
             case "p":
                 return self.file_path(place, text)
@@ -240,13 +240,3 @@ def _parse_parquet(data: bytes) -> Iterator[Action]:
     chosen = [name for name in names if name in file.schema_arrow.names]
     for row in file.read(columns=chosen, use_threads=False).to_pylist(maps_as_pydicts="strict"):
         yield {name: body for name, body in row.items() if body is not None}
-
-
-def _from_z85(text: str) -> bytes:
-    data = b""
-    for at in range(0, len(text), 5):
-        number = 0
-        for character in text[at : at + 5]:
-            number = number * 85 + _Z85.index(character)
-        data += number.to_bytes(4, "big")
-    return data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -28,10 +27,12 @@ from deltactl.cli.reference.install import (
 )
 from deltactl.errors import UsageError
 from deltactl.protocol import properties
+from deltactl.storage.local.store import LocalStore
 from dev import keyword_types, settings_schema
 from dev.generate_files import main, render_files
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
+from tests.support.table_builder import Column, TableBuilder
 
 SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
 PAGES = sorted(path.name for path in (REPOSITORY / "man").glob("*.1"))
@@ -118,28 +119,6 @@ def _run(
     )
 
 
-COMMIT = [
-    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-    {
-        "metaData": {
-            "id": "0",
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(
-                {
-                    "type": "struct",
-                    "fields": [
-                        {"name": name, "type": "string", "nullable": True, "metadata": {}}
-                        for name in ("day", "region", "text")
-                    ],
-                }
-            ),
-            "partitionColumns": ["day", "region"],
-            "configuration": {"custom.owner": "ann"},
-        }
-    },
-]
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table partitioned by day and region, and ``deltactl`` on a PATH."""
@@ -149,9 +128,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m deltactl "$@"\n')
     program.chmod(0o755)
     (folder / "inventory.parquet").touch()
-    log = folder / "events" / "_delta_log"
-    log.mkdir(parents=True)
-    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, COMMIT)))
+    partitions = ["day", "region"]
+    columns = [Column(name, "string") for name in (*partitions, "text")]
+    properties = {"custom.owner": "ann"}
+    store = LocalStore(str(folder / "events"))
+    TableBuilder(store, columns, partition_by=partitions, properties=properties)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.projection import FileFields, Matcher
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.schema import Field, PrimitiveType
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
-from tests.support.table_builder import Column, struct_of
+from tests.support.table_builder import Column, TableBuilder
 
 ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 MERGE = OptimizeOptions()
@@ -32,37 +32,34 @@ class MappedTable:
     """A table of six equal files; names of files are `col-k` and so on if columns are mapped."""
 
     def __init__(self, root: Path, mode: str, *, upper: bool = False) -> None:
-        self.root, self.mode, self.version = root, mode, 0
-        (root / "_delta_log").mkdir()
-        self.define(["k", "v", "w"])
+        self.root, self.mode = root, mode
         names = {name: self.physical(name) for name in ROWS}
         self.stored = {names[n]: n.upper() if upper else names[n] for n in ROWS}
+        self.builder = TableBuilder(
+            LocalStore(str(root)),
+            self._columns(["k", "v", "w"]),
+            features=[] if mode == "none" else ["columnMapping"],
+            properties=self._properties(3),
+        )
 
     def physical(self, name: str) -> str:
         return name if self.mode == "none" else f"col-{name}"
 
-    def define(self, names: list[str], *, max_id: int = 3) -> None:
+    def define(self, names: list[str], *, max_id: int) -> None:
+        self.builder.change_metadata(
+            columns=self._columns(names), properties=self._properties(max_id)
+        )
+
+    def _columns(self, names: list[str]) -> list[Column]:
         types = {"w": "string", "x": "string"}
         ids = {name: place for place, name in enumerate(["k", "v", "w", "x"], 1)}
-        columns = [
+        return [
             Column(n, types.get(n, "long"), metadata={ID: ids[n], NAME: f"col-{n}"}) for n in names
         ]
-        mapping = {"delta.columnMapping.mode": self.mode, "delta.columnMapping.maxColumnId": max_id}
-        metadata = {
-            "id": "1",
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(struct_of(*columns)),
-            "partitionColumns": [],
-            "configuration": {} if self.mode == "none" else {k: str(v) for k, v in mapping.items()},
-            "createdTime": 1,
-        }
-        protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
-        self.commit({"protocol": protocol}, {"metaData": metadata})
 
-    def commit(self, *actions: dict[str, Any]) -> None:
-        lines = "".join(json.dumps(action) + "\n" for action in actions)
-        (self.root / "_delta_log" / f"{self.version:020d}.json").write_text(lines)
-        self.version += 1
+    def _properties(self, max_id: int) -> dict[str, str]:
+        mapping = {"mode": self.mode, "maxColumnId": str(max_id)}
+        return {f"delta.columnMapping.{k}": v for k, v in mapping.items() if self.mode != "none"}
 
     def append(self, ids: dict[str, int] | None = None) -> None:
         ids = ids or {"k": 1, "v": 2, "w": 3}
@@ -72,17 +69,11 @@ class MappedTable:
             for n in ROWS
         ]
         for number in range(NUM_FILES):
-            file = self.root / f"part-{number}.parquet"
-            pq.write_table(pa.table(list(arrays.values()), schema=pa.schema(fields)), file)
-            add = {
-                "path": file.name,
-                "partitionValues": {},
-                "size": file.stat().st_size,
-                "modificationTime": 1,
-                "dataChange": True,
-                "stats": json.dumps({"numRecords": 3}),
-            }
-            self.commit({"add": add})
+            name = f"part-{number}.parquet"
+            pq.write_table(
+                pa.table(list(arrays.values()), schema=pa.schema(fields)), self.root / name
+            )
+            self.builder.commit(self.builder.adopt(name, stats='{"numRecords":3}'))
 
     def _id(self, number: int) -> dict[str, str] | None:
         return None if self.mode == "none" else {"PARQUET:field_id": str(number)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from deltactl.storage.local.store import LocalStore
 from tests.operations.vacuum.test_local import age
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.run import run_on
-from tests.support.table_builder import Column, struct_of
+from tests.support.table_builder import Column, TableBuilder
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
 
@@ -53,31 +52,12 @@ def read_all(root: Path) -> list[str | None]:
 
 def write_table(root: Path, path: str, names: list[str]) -> None:
     """One add with this path; each of the files says its place in the list."""
+    builder = TableBuilder(LocalStore(str(root)), [Column("x", "string")])
     for place, name in enumerate(names):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"x": [str(place)]}), file)
-    metadata = {
-        "id": "1",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps(struct_of(Column("x", "string"))),
-        "partitionColumns": [],
-        "configuration": {},
-        "createdTime": 1,
-    }
-    add = {
-        "path": path,
-        "partitionValues": {},
-        "size": (root / names[0]).stat().st_size,
-        "modificationTime": 1,
-        "dataChange": True,
-    }
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
-    actions = [{"protocol": protocol}, {"metaData": metadata}, {"add": add}]
-    log = root / "_delta_log"
-    log.mkdir()
-    lines = "".join(json.dumps(action) + "\n" for action in actions)
-    (log / f"{0:020d}.json").write_text(lines)
+    builder.commit(builder.adopt(names[0], path=path))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.parquet.format import END_BYTES, MAGIC, FileMetaData, RowGroup
 from deltactl.parquet.thrift import ThriftStruct, decode, encode
 from deltactl.table import Table
+from tests.support.table_builder import Column, array_of, map_of, struct_of
 
 ROWS: Final = 3000
 
@@ -115,11 +116,7 @@ def make_delta_table(
 ) -> None:
     """Name these files in the log of a new table; without statistics, if none are given."""
     texts = stats or [None] * len(paths)
-    fields = [
-        {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
-        for f in schema
-    ]
-    text = json.dumps({"type": "struct", "fields": fields})
+    text = json.dumps(struct_of(*(Column(f.name, _delta_type(f.type)) for f in schema)))
     lines: list[dict[str, Any]] = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {"metaData": {"id": "splice", "format": {"provider": "parquet", "options": {}},
@@ -137,16 +134,11 @@ def make_delta_table(
 
 def _delta_type(kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
-        return {"type": "array", "elementType": _delta_type(kind.value_type), "containsNull": True}
+        return array_of(_delta_type(kind.value_type))
     if pa.types.is_map(kind):
-        return {"type": "map", "keyType": _delta_type(kind.key_type),
-                "valueType": _delta_type(kind.item_type), "valueContainsNull": True}  # fmt: skip
+        return map_of(_delta_type(kind.key_type), _delta_type(kind.item_type))
     if pa.types.is_struct(kind):
-        fields = [
-            {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
-            for f in kind
-        ]
-        return {"type": "struct", "fields": fields}
+        return struct_of(*(Column(f.name, _delta_type(f.type)) for f in kind))
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     names = {"int64": "long", "int32": "integer", "double": "double", "date32[day]": "date",
