@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from deltactl.cli.exits import find_worst
 from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, dump_json
 from deltactl.cli.output.github import iterate_annotations
 from deltactl.cli.output.outcome import TableOutcome
@@ -96,7 +95,7 @@ class FleetOutput:
                 self._output.print_text(line)
         self._has_begun = True
 
-    def finish(self, outcomes: Sequence[TableOutcome], totals: Any = None) -> None:
+    def finish(self, outcomes: Sequence[TableOutcome], exit_code: int, totals: Any = None) -> None:
         """Print the end of the output; ``outcomes`` are in the order of the arguments.
 
         ``totals`` over all tables are part of a JSON document, unless they are ``None``.
@@ -106,7 +105,7 @@ class FleetOutput:
             document = {
                 "schema_version": SCHEMA_VERSION,
                 "command": self._command,
-                "exit_code": find_worst(outcome.exit_code for outcome in outcomes),
+                "exit_code": exit_code,
                 "tables": dict(Counter(outcome.status[0] for outcome in outcomes)),
                 "runs": runs,
             }

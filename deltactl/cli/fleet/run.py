@@ -17,7 +17,7 @@ from deltactl.cli.fleet.output import FleetOutput, TableOutput
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
-from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError
+from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError, TimeLimitError
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
@@ -41,6 +41,7 @@ class Fleet:
         self._session, self._options, self._run_table = session, options, run_table
         self._is_text = is_text
         self._failed: str | None = None
+        self._idle: set[str] = set()  # tables that the time limit stopped before any work was done
         self._jobs = 1
 
     def run(self, tables: Sequence[str]) -> int:
@@ -62,8 +63,11 @@ class Fleet:
         order = {table: number for number, table in enumerate(tables)}
         outcomes.sort(key=lambda outcome: order[outcome.table])
         sum_up = self._session.sum_up
-        output.finish(outcomes, None if sum_up is None else sum_up())
-        return find_worst(outcome.exit_code for outcome in outcomes)
+        is_idle = len(self._idle) == len(outcomes)
+        codes = [ExitCode.FAILURE] if is_idle else [outcome.exit_code for outcome in outcomes]
+        code = find_worst(codes)
+        output.finish(outcomes, code, None if sum_up is None else sum_up())
+        return code
 
     def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:
         self._jobs = jobs = min(self._options.jobs, len(tables))
@@ -115,6 +119,10 @@ class Fleet:
             error, InterruptedRunError
         ):  # perhaps typed as an answer to a question: stop all tables
             self._session.cancel(error.exit_code - 128 or signal.SIGINT)
+        if isinstance(error, TimeLimitError):
+            if error.exit_code != ExitCode.PARTIAL:
+                self._idle.add(session.table or "")
+            error.exit_code = ExitCode.PARTIAL  # a part of the run is done; see `run`
         if self._options.fail_fast and self._failed is None:
             self._failed = session.table
         output.emit_error(session.envelope(), error)
