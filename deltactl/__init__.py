@@ -97,9 +97,9 @@ if TYPE_CHECKING:
     from deltactl.operations.restore.options import RestoreOptions as RestoreOptions
     from deltactl.operations.restore.report import RestoreReport as RestoreReport
     from deltactl.operations.thresholds import Need as Need
-    from deltactl.operations.vacuum.journal import PurgeReport as PurgeReport
     from deltactl.operations.vacuum.journal import UndoReport as UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions as VacuumOptions
+    from deltactl.operations.vacuum.purge import PurgeReport as PurgeReport
     from deltactl.operations.vacuum.report import VacuumReport as VacuumReport
     from deltactl.storage.log_store import DynamoDbLogStore as DynamoDbLogStore
     from deltactl.storage.store import Store as Store

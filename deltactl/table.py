@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from deltactl.operations.restore.options import RestoreOptions
     from deltactl.operations.restore.report import RestoreReport
     from deltactl.operations.run_context import RunContext
-    from deltactl.operations.vacuum.journal import PurgeReport, UndoReport
+    from deltactl.operations.vacuum.journal import UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions
+    from deltactl.operations.vacuum.purge import PurgeReport
     from deltactl.operations.vacuum.report import VacuumReport
     from deltactl.storage.log_store import DynamoDbLogStore
 
@@ -317,7 +318,7 @@ class Table:
         Raises:
             DeltactlError: the table does not exist, or the store failed.
         """
-        from deltactl.operations.vacuum.journal import purge_quarantine
+        from deltactl.operations.vacuum.purge import purge_quarantine
 
         log, context = self._begin(dry_run)
         return purge_quarantine(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import TYPE_CHECKING
+
 from deltactl.cli.confirm import ask
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
 from deltactl.units import format_count
+
+if TYPE_CHECKING:
+    from deltactl.operations.vacuum.purge import NeededRun
 
 
 def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
@@ -68,12 +74,12 @@ def purge_quarantined(
     """Ask, then delete quarantined files whose time has passed.
 
     Raises:
-        SafetyError: the user answered no, or there is no terminal to ask on.
+        SafetyError: the user answered no, there is no terminal to ask on, or files are needed.
         StorageError: some files were not deleted.
     """
     from deltactl.cli.pages.vacuum import describe_purge
     from deltactl.operations.run_context import RunContext
-    from deltactl.operations.vacuum.journal import purge_quarantine
+    from deltactl.operations.vacuum.purge import purge_quarantine
 
     if not (yes or dry_run) and not ask(
         session, "Delete the quarantined files whose time in quarantine has ended?"
@@ -82,8 +88,10 @@ def purge_quarantined(
     log = session.open_table(table, read_only=dry_run)
     context = RunContext(warn=session.output.warn)
     report = purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
-    error = None
-    if report.failures:
+    error: DeltactlError | None = None
+    if report.needed:
+        error = _explain_needed(report.needed[0], session.shown_table or table)
+    elif report.failures:
         path, reason = next(iter(report.failures.items()))
         files = format_count(len(report.failures), "file was", "files were")
         error = StorageError(
@@ -94,4 +102,17 @@ def purge_quarantined(
         error=error,
         dry_run=dry_run,
         result=report.to_dict(),
+    )
+
+
+def _explain_needed(run: NeededRun, table: str) -> SafetyError:
+    who = "an earlier version inside the retention, or another table,"
+    if run.version is not None:
+        who = f"the latest version ({run.version})"
+    files = format_count(len(run.paths), "file that is", "files that are")
+    return SafetyError(
+        f"the quarantined files of run {run.run_id} are kept: {who} needs {files} only "
+        f"there, such as {run.paths[0]!r}",
+        hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {run.run_id}`, which moves the "
+        "files back.",
     )

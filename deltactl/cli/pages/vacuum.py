@@ -22,7 +22,8 @@ from deltactl.units import format_count, format_duration, format_size, format_ti
 if TYPE_CHECKING:
     from deltactl.operations.clone_notes import CloneNote
     from deltactl.operations.vacuum.horizon import Horizon
-    from deltactl.operations.vacuum.journal import PurgeReport, UndoReport
+    from deltactl.operations.vacuum.journal import UndoReport
+    from deltactl.operations.vacuum.purge import PurgeReport
     from deltactl.operations.vacuum.run import VacuumPlan, VacuumReport
 
 _SHOWN_COSTS = 8
@@ -227,6 +228,10 @@ def describe_purge(report: PurgeReport) -> Iterator[Section]:
     yield Section(
         (Styled(f"{verb} {files}", Tone.GOOD), f" ({format_size(report.bytes)})"),
         facts=[("run", run_id) for run_id in report.runs]
-        + [("kept", f"{run_id} until {format_timestamp(at)}") for run_id, at in report.waiting],
+        + [("kept", f"{run_id} until {format_timestamp(at)}") for run_id, at in report.waiting]
+        + [
+            ("kept", f"{it.run_id}: {format_count(len(it.paths), 'file is', 'files are')} needed")
+            for it in report.needed
+        ],
     )
     yield from list_files("Not deleted", report.failures.items())

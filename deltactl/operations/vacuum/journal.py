@@ -19,14 +19,10 @@ from typing import Any
 import pyarrow as pa
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
-from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
-from deltactl.operations.run_context import RunContext
 from deltactl.operations.short_repr import ShortRepr
-from deltactl.operations.trusted_time import ask_store, planning_now
-from deltactl.option_names import option
 from deltactl.storage.errors import no_versions_error
-from deltactl.storage.names import OWN_DIR, is_local_uri
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
@@ -61,8 +57,6 @@ class RunRecord:
 
 def new_run_id(started_ms: int, unique: str) -> str:
     """Return an id that sorts by time: ``20240131T120000Z-0a1b2c3d``."""
-    from deltactl.units import format_timestamp
-
     when = format_timestamp(started_ms)[:19].replace("-", "").replace(":", "")
     return f"{when}Z-{unique.replace('-', '')[-8:]}"
 
@@ -198,7 +192,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         write_last_vacuum_info(store, None)  # a lite run would never consider them again
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
     impossible |= {name: error.message for name, error in failed.items()}
-    _remove_directories(store, run_id, moved)
+    remove_directories(store, run_id, moved)
     if names:
         write_record(store, replace(record, status="undone"))
     return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
@@ -228,7 +222,7 @@ def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, Storage
     return failed
 
 
-def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
+def remove_directories(store: Store, run_id: str, names: list[str]) -> None:
     """Remove empty directories of a run's quarantine."""
     folders = {quarantine_name(run_id, "")[:-1]}
     for name in names:
@@ -238,77 +232,3 @@ def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
             folder = folder.rpartition("/")[0]
     if store.directories is not None:
         store.directories.remove_directories(sorted(folders, key=lambda name: -name.count("/")))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class PurgeReport(ShortRepr):
-    """The result of a purge: run ids, files and bytes deleted; ``waiting``: runs to keep."""
-
-    dry_run: bool
-    runs: tuple[str, ...]
-    files: int
-    bytes: int
-    waiting: tuple[tuple[str, int], ...]
-    failures: dict[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
-        return {
-            "runs": list(self.runs),
-            "files_removed": self.files,
-            "bytes_removed": self.bytes,
-            "waiting": [
-                {"run_id": run_id, "until": format_timestamp(until)}
-                for run_id, until in self.waiting
-            ],
-            "failures": [{"path": p, "reason": r} for p, r in self.failures.items()],
-        }
-
-
-def purge_quarantine(
-    log: DeltaLog, context: RunContext, *, force_retention: bool = False, dry_run: bool = False
-) -> PurgeReport:
-    """Delete files in quarantines of earlier runs that have expired.
-
-    ``force_retention``: trust this machine's clock, also if nothing proves its time.
-
-    Raises:
-        TableError: there is no table.
-        StorageError: the store cannot be listed.
-    """
-    store = log.store
-    clock_ms = now_ms = context.clock.now_ms()
-    if not force_retention:
-        log.update()
-        now_ms = planning_now(log, log.snapshot(), context, clock_ms)
-        if not (dry_run or is_local_uri(store.uri)):
-            now_ms = min(now_ms, ask_store(store))
-    runs, waiting = [], []
-    num_files = num_bytes = 0
-    failures: dict[str, str] = {}
-    for record in list_runs(store):
-        until = record.quarantined_until_ms
-        names = list_quarantine(store, record.run_id) if until is not None else []
-        if until is None or not names:
-            continue
-        if now_ms < until <= clock_ms:
-            context.warn(
-                f"the files of run {record.run_id} are kept: only this machine's clock "
-                f"({format_timestamp(clock_ms)}) shows that their time in quarantine has ended. "
-                f"If it is right, rerun with {option('force_retention', True)}"
-            )
-        if until > now_ms:
-            waiting.append((record.run_id, until))
-            continue
-        runs.append(record.run_id)
-        stored = [quarantine_name(record.run_id, name) for name in names]
-        sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
-        failed = {} if dry_run else store.delete_many(stored)
-        failures |= {name: error.message for name, error in failed.items()}
-        num_files += len(stored) - len(failed)
-        num_bytes += sum(size for name, size in sizes.items() if name not in failed)
-        if not dry_run:
-            _remove_directories(store, record.run_id, names)
-            if not failed:
-                write_record(store, replace(record, status="purged"))
-    return PurgeReport(dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), failures)

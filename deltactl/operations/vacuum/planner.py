@@ -129,6 +129,15 @@ class Planner:
         count = later.files.num_rows + later.left_over - plan.files.num_rows - plan.left_over
         return replace(plan, kept={**later.kept, WAITING: count}) if count > 0 else plan
 
+    def kept_names(self) -> Iterator[Kept]:
+        """Yield the names of all files that a vacuum keeps because something needs them.
+
+        Raises:
+            DeltactlError: as ``plan``.
+        """
+        scan = self._scan(self.log.first_commit)
+        return self._keep_batches(scan, self._current_at_cutoff(), self._first_rebuildable())
+
     @property
     def lists(self) -> bool:
         """Return whether a plan needs a listing of all files; reads ``_last_vacuum_info``."""

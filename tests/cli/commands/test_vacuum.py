@@ -123,6 +123,26 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
 
 
+def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: TableBuilder) -> None:
+    _, lost, *_ = (action["add"] for action in table.commits[1] if "add" in action)
+    ran = cli("vacuum", "events", "--yes", "--quarantine", "--quarantine-for", "0h")
+    assert ran.code == 0
+    run = re.findall(r"--undo (\S+)", ran.out)[0]
+    table.note([])
+    table.note([])
+    table.commit({"add": lost})
+    for words in (["--dry-run"], ["--yes"]):
+        kept = cli("vacuum", "events", "--purge-quarantine", "--force-retention", *words)
+        assert (kept.code, kept.err) == (
+            6,
+            f"error: the quarantined files of run {run} are kept: the latest version (5) "
+            "needs 1 file that is only there, such as "
+            f"{lost['path']!r}\nhint: Run `deltactl vacuum events --undo {run}`, which moves the "
+            "files back.\n",
+        )
+    assert cli("vacuum", "events", "--undo", run).code == 0
+
+
 def test_a_clone_that_is_gone_is_forgotten_only_on_request(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError, ignore_warning
+from deltactl.errors import DeltactlError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.run_context import RunContext
@@ -18,14 +20,15 @@ from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_runs,
-    purge_quarantine,
     quarantine_name,
     undo_vacuum,
     write_record,
 )
+from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import FaultyStore
 from tests.support.table_builder import Column, TableBuilder
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -160,6 +163,58 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     assert list_runs(scene.store)[-1].status == "purged"
     again = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
     assert (again.runs, again.waiting) == ((), ())
+
+
+def scene_with_two_quarantines() -> tuple[Scene, list[dict[str, Any]], list[str]]:
+    """Return a scene, 20 days later, the adds of the first run's files, and the ids of the runs."""
+    scene, runs = Scene(), []
+    _, *gone = scene.append(60, *"abc")
+    adds = [scene.builder.find(path) for path in gone]
+    scene.remove(40, *gone)
+    for name in ("", "p=b/orphan.parquet"):
+        scene.plant(30, *filter(None, [name]))
+        runs.append(str(scene.vacuum(quarantine=True).run_id))
+        scene.builder.note([])
+        scene.builder.note([])
+    scene.store.advance(20 * DAY)
+    return scene, adds, runs
+
+
+@pytest.mark.parametrize("removed_again", [False, True])
+def test_a_purge_keeps_a_run_whose_files_another_engine_made_live_again(
+    removed_again: bool,
+) -> None:
+    """It restored an old version without a look at the files."""
+    scene, adds, (first, second) = scene_with_two_quarantines()
+    back, lost = [add["path"] for add in adds]
+    for add in adds:
+        scene.restore_file(-19, add)
+    if removed_again:
+        scene.remove(-19.5, back, lost)
+    scene.store.put(back, scene.store.read(quarantine_name(first, back)))
+    for is_dry in (True, False):
+        log = DeltaLog(scene.store, ignore_warning)
+        report = purge_quarantine(log, at(NOW + 20 * DAY), dry_run=is_dry)
+        version = None if removed_again else scene.builder.version
+        assert report.needed == (NeededRun(first, (lost,), version),)
+        assert (report.runs, report.files) == ((second,), 1)
+    assert undo_vacuum(scene.store, first).restored == (lost,)
+
+
+def test_a_purge_reads_new_commits_before_each_run() -> None:
+    scene, (add, _), (first, second) = scene_with_two_quarantines()
+    orphan = "p=b/orphan.parquet"
+
+    class Restoring(ForwardingStore):
+        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+            if any(orphan not in name for name in names):
+                scene.restore_file(-19, {**add, "path": orphan})
+            return super().delete_many(names)
+
+    log = DeltaLog(Restoring(scene.store), ignore_warning)
+    report = purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
+    assert report.runs == (first,)
+    assert report.needed == (NeededRun(second, (orphan,), scene.builder.version),)
 
 
 def test_time_in_quarantine_counts_from_the_time_of_the_store() -> None:

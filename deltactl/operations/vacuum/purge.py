@@ -1,0 +1,206 @@
+"""``vacuum --purge-quarantine``: delete quarantined files, unless something needs them again.
+
+Another engine may have restored a version whose files are in quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.commits.events import EventCollector
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.physical_names import file_names
+from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
+from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.short_repr import ShortRepr
+from deltactl.operations.trusted_time import ask_store, planning_now
+from deltactl.operations.vacuum.horizon import resolve_retention
+from deltactl.operations.vacuum.journal import (
+    RunRecord,
+    list_quarantine,
+    list_runs,
+    quarantine_name,
+    remove_directories,
+    write_record,
+)
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.planner import Planner
+from deltactl.option_names import option
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class NeededRun:
+    """A run with quarantined files that something needs, but that are not at their place.
+
+    ``version`` is the latest version, if it is one that needs them; else earlier versions inside
+    the retention or other tables do.
+    """
+
+    run_id: str
+    paths: tuple[str, ...]
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PurgeReport(ShortRepr):
+    """The result of a purge: run ids, files and bytes deleted.
+
+    ``waiting`` and ``needed`` are the runs whose files are kept.
+    """
+
+    dry_run: bool
+    runs: tuple[str, ...]
+    files: int
+    bytes: int
+    waiting: tuple[tuple[str, int], ...]
+    needed: tuple[NeededRun, ...] = ()
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
+        return {
+            "runs": list(self.runs),
+            "files_removed": self.files,
+            "bytes_removed": self.bytes,
+            "waiting": [
+                {"run_id": run_id, "until": format_timestamp(until)}
+                for run_id, until in self.waiting
+            ],
+            "needed": [
+                {"run_id": it.run_id, "paths": list(it.paths), "version": it.version}
+                for it in self.needed
+            ],
+            "failures": [{"path": p, "reason": r} for p, r in self.failures.items()],
+        }
+
+
+def purge_quarantine(
+    log: DeltaLog, context: RunContext, *, force_retention: bool = False, dry_run: bool = False
+) -> PurgeReport:
+    """Delete files in quarantines of earlier runs that have expired.
+
+    If a version or another table needs a file of a run, and the file is not at its place, all files
+    of that run are kept. ``force_retention``: trust this machine's clock, also if nothing proves
+    its time.
+
+    Raises:
+        TableError: there is no table, or it is damaged.
+        SafetyError: it is not known which files are needed.
+        UnsupportedFeatureError: a table feature forbids a vacuum.
+        StorageError: the store cannot be listed.
+    """
+    store = log.store
+    clock_ms = now_ms = context.clock.now_ms()
+    if not force_retention:
+        log.update()
+        now_ms = planning_now(log, log.snapshot(), context, clock_ms)
+        if not (dry_run or is_local_uri(store.uri)):
+            now_ms = min(now_ms, ask_store(store))
+    due, waiting = _find_due(store, context, now_ms, clock_ms)
+    runs, needed = [], []
+    num_files = num_bytes = 0
+    failures: dict[str, str] = {}
+    uses = _Uses(log, context, now_ms, [name for _, names in due for name in names])
+    for record, names in due:
+        used = uses.find(record.run_id, names)
+        if used is not None:
+            needed.append(used)
+            continue
+        runs.append(record.run_id)
+        stored = [quarantine_name(record.run_id, name) for name in names]
+        sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
+        failed = {} if dry_run else store.delete_many(stored)
+        failures |= {name: error.message for name, error in failed.items()}
+        num_files += len(stored) - len(failed)
+        num_bytes += sum(size for name, size in sizes.items() if name not in failed)
+        if not dry_run:
+            remove_directories(store, record.run_id, names)
+            if not failed:
+                write_record(store, replace(record, status="purged"))
+    return PurgeReport(
+        dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), tuple(needed), failures
+    )
+
+
+def _find_due(
+    store: Store, context: RunContext, now_ms: int, clock_ms: int
+) -> tuple[list[tuple[RunRecord, list[str]]], list[tuple[str, int]]]:
+    """Return the expired runs with their quarantined files, and the ids and ends of the others."""
+    due, waiting = [], []
+    for record in list_runs(store):
+        until = record.quarantined_until_ms
+        names = list_quarantine(store, record.run_id) if until is not None else []
+        if until is None or not names:
+            continue
+        if now_ms < until <= clock_ms:
+            context.warn(
+                f"the files of run {record.run_id} are kept: only this machine's clock "
+                f"({format_timestamp(clock_ms)}) shows that their time in quarantine has ended. "
+                f"If it is right, rerun with {option('force_retention', True)}"
+            )
+        if until > now_ms:
+            waiting.append((record.run_id, until))
+        else:
+            due.append((record, names))
+    return due, waiting
+
+
+class _Uses:
+    """What needs the quarantined ``names``: what a vacuum would keep, and what commits add since.
+
+    The log is not read if there are no names.
+    """
+
+    def __init__(
+        self, log: DeltaLog, context: RunContext, now_ms: int, names: Sequence[str]
+    ) -> None:
+        self._log, self._context, self._now_ms = log, context, now_ms
+        self._quarantined = pa.array(names, pa.string())
+        self._live: set[str] = set()
+        self._needed: set[str] = set()
+        if names:
+            self._base = log.retry_after_cleanup(self._read)
+
+    def find(self, run_id: str, names: Sequence[str]) -> NeededRun | None:
+        """Return the needed files of a run that are not at their place; read new commits first."""
+        self._base, tail = read_concurrent_commits(self._log, self._base)
+        for part in (tail.adds, tail.removes):
+            self._needed |= self._hits(file_names(self._log.store, part))
+        self._live |= self._hits(file_names(self._log.store, tail.adds))
+        used = [name for name in names if name in self._needed]
+        there = self._log.store.stat_many(used)
+        lost = tuple(name for name, info in zip(used, there, strict=True) if info is None)
+        if not lost:
+            return None
+        version = None if self._live.isdisjoint(lost) else self._base.version
+        return NeededRun(run_id, lost, version)
+
+    def _read(self) -> CommitBase:
+        log, context = self._log, self._context
+        log.update()
+        events = EventCollector()
+        snapshot = log.snapshot(visitors=[events])
+        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
+        options = VacuumOptions()
+        retention = resolve_retention(snapshot.properties, options, self._now_ms)
+        clones = read_notes(log.store)
+        planner = Planner(log, snapshot, options, retention, context, clones, events)
+        for names, role in planner.kept_names():
+            hits = self._hits(names)
+            self._needed |= hits
+            if role == "live":
+                self._live |= hits
+        return CommitBase.of(snapshot)
+
+    def _hits(self, names: pa.ChunkedArray) -> set[str]:
+        return {*names.filter(pc.is_in(names, value_set=self._quarantined)).to_pylist()}
