@@ -130,9 +130,8 @@ def naming_file(path: str) -> Iterator[None]:
     except ObjectNotFoundError as error:
         raise FileMissingError(
             f"data file {path!r} is in the log but not in the store",
-            hint="Restore the file, or restore an older version of the table. The file was "
-            "deleted without a commit, for example by a lifecycle rule or a vacuum with a "
-            "short retention.",
+            hint="Run `deltactl check TABLE`, which shows whether the undo of a vacuum restores "
+            "the file. Otherwise copy it from a backup, or restore an older version of the table.",
         ) from error
     except DataFileError as error:
         if path in error.message:

@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.codes import SEVERITIES, Code, load_findings
+from deltactl.errors import ignore_warning
+from deltactl.operations.vacuum.journal import find_past_vacuums
+from deltactl.storage.store import Store
 
 Row: TypeAlias = tuple[str, int | None, str | None, str]
 """Code, version, file, problem."""
@@ -81,7 +84,7 @@ class Findings:
         """Return whether one of the codes was found by :meth:`add`."""
         return any(row[0] in codes for row in self.rows)
 
-    def finish(self, table_uri: str) -> pa.Table:
+    def finish(self, store: Store) -> pa.Table:
         """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file."""
         found = pa.concat_tables([to_table(self.rows), *self._tables]).combine_chunks()
         codes = list(load_findings().values())
@@ -95,7 +98,7 @@ class Findings:
                 found["file"],
                 found["problem"],
                 pa.array([code.effect for code in codes]).take(positions),
-                _repairs(codes, found["file"], positions, table_uri),
+                _undo_repairs(found, _repairs(codes, found["file"], positions, store.uri), store),
             ],
             schema=FINDINGS,
         )
@@ -119,6 +122,17 @@ def _repairs(
     named = pa.array([bool(mark) for _, mark, _ in parts]).take(positions)
     middle = pc.if_else(named, pc.fill_null(files, "it"), "")
     return pc.binary_join_element_wise(before, middle, after, "")
+
+
+def _undo_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) -> pa.ChunkedArray:
+    """Replace the repairs of missing files that the undo of a vacuum restores."""
+    is_missing = pc.equal(found["code"], "FILE_MISSING")
+    missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
+    for past in find_past_vacuums(store, missing, ignore_warning) if missing else ():
+        mask = pc.and_(is_missing, pc.is_in(found["file"], value_set=past.restorable))
+        command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"
+        repairs = pc.if_else(mask, command, repairs)
+    return repairs
 
 
 def count_by_severity(findings: pa.Table) -> dict[str, int]:

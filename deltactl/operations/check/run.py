@@ -280,7 +280,7 @@ class _Run:
             engine=engine.name,
             engine_reason=engine.reason,
             counts=self.counts,
-            findings=self.findings.finish(self.log.uri),
+            findings=self.findings.finish(self.log.store),
             notes=tuple(self.findings.notes),
             unsupported=unsupported,
         )

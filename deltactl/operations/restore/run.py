@@ -27,14 +27,13 @@ from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.vacuums import (
-    PastVacuum,
     VersionRange,
     find_ends,
-    find_past_vacuums,
     find_whole_version,
 )
 from deltactl.operations.restored_state import RestoreCommit, restored_state
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.journal import PastVacuum, find_past_vacuums
 from deltactl.operations.vacuum_commits import (
     describe_start,
     find_open_vacuums,
@@ -142,15 +141,15 @@ def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
     """Return the error for missing files of the target: the files, the reason, and the remedies."""
     log, where = versions.log, shlex.quote(versions.log.uri)
     paths = [it.path for it in plan.missing]
-    past = find_past_vacuums(log, paths)
+    past = find_past_vacuums(log.store, paths, log.warn)
     message = (
         f"{format_count(len(paths), 'file', 'files')} of version {plan.target_version} cannot be "
         f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
     )
     ways = [
-        f"run `deltactl vacuum {where} --undo {it.run_id}`, which restores {it.num_restorable:,}"
+        f"run `deltactl vacuum {where} --undo {it.run_id}`, which restores {len(it.restorable):,}"
         for it in past
-        if it.num_restorable
+        if len(it.restorable)
     ]
     whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:

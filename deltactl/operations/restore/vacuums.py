@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, VersionNotFoundError
+from deltactl.errors import VersionNotFoundError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import Lifetimes, version_ranges
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.restorable import State, find_restorable
-from deltactl.operations.vacuum.journal import list_runs, read_run, undo_vacuum
 
 VersionRange = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class PastVacuum:
-    """A vacuum that removed missing files; its undo restores ``num_restorable`` of them."""
-
-    run_id: str
-    started_ms: int
-    num_files: int
-    num_restorable: int
-
-
-def find_past_vacuums(log: DeltaLog, missing: Sequence[str]) -> tuple[PastVacuum, ...]:
-    """Return the recorded vacuums that removed missing files, newest first; change nothing."""
-    wanted = pa.array(missing, pa.string())
-    store, found = log.store, []
-    try:
-        for record in reversed(list_runs(store)):
-            _, files = read_run(store, record.run_id)
-            names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
-            if not len(names):
-                continue
-            undo = undo_vacuum(store, record.run_id, dry_run=True)
-            restorable = pa.array(undo.restored, pa.string())
-            back = pc.sum(pc.is_in(names, value_set=restorable)).as_py() or 0
-            found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))
-    except DeltactlError as error:
-        log.warn(f"it is not known which vacuum removed the files: {error.message}")
-    return tuple(found)
 
 
 def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> int | None:

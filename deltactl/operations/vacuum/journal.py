@@ -13,12 +13,14 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
+from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError, Warn
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.storage.errors import no_versions_error
@@ -232,3 +234,31 @@ def remove_directories(store: Store, run_id: str, names: list[str]) -> None:
             folder = folder.rpartition("/")[0]
     if store.directories is not None:
         store.directories.remove_directories(sorted(folders, key=lambda name: -name.count("/")))
+
+
+@dataclass(frozen=True, slots=True)
+class PastVacuum:
+    """A vacuum that removed missing files; its undo restores the ``restorable`` of them."""
+
+    run_id: str
+    started_ms: int
+    num_files: int
+    restorable: pa.Array
+
+
+def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
+    """Return the recorded vacuums that removed missing files, newest first; change nothing."""
+    wanted, found = pa.array(missing, pa.string()), []
+    try:
+        for record in reversed(list_runs(store)):
+            _, files = read_run(store, record.run_id)
+            names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
+            if not len(names):
+                continue
+            undo = undo_vacuum(store, record.run_id, dry_run=True)
+            restored = pa.array(undo.restored, pa.string())
+            back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
+            found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))
+    except DeltactlError as error:
+        warn(f"it is not known which vacuum removed the files: {error.message}")
+    return tuple(found)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from deltactl.codes import load_findings
+from deltactl.operations.vacuum.journal import quarantine_name
 from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli
@@ -78,6 +80,27 @@ def test_a_repair_is_a_command_where_there_is_one(cli: RunCli, table: TableBuild
     table.hint(1)
     ran = cli("check", "events", "--checkpoints")
     assert f"    repair: deltactl checkpoint {table.store.uri} --repair\n" in ran.out
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_the_repair_of_a_file_in_quarantine_is_the_undo_of_its_vacuum(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    """Another engine made the files live again."""
+    adds = list(table.state.files.values())
+    table.remove(*(add["path"] for add in adds))
+    words = ["--retain", "0h", "--force-retention", "--quarantine", "--yes"]
+    run = re.findall(r"--undo (\S+)", cli("vacuum", "events", *words).out)[0]
+    for _ in "START", "END":
+        table.note([])
+    table.commit(*({"add": add} for add in adds))
+    lost = "f00001.parquet"
+    table.store.delete_many([quarantine_name(run, lost)])
+    found = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
+    assert {it["file"]: it["repair"] for it in found if it["code"] == "FILE_MISSING"} == {
+        MISSING: f"deltactl vacuum {table.store.uri} --undo {run}",
+        lost: f"cannot be repaired: restore {lost} from a backup",
+    }
 
 
 def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
