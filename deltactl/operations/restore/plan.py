@@ -115,10 +115,8 @@ def plan_restore(
     is_same = not removed.num_rows and (
         predicate is not None or target is current or is_same_state(state, current)
     )
-    missing: tuple[Missing, ...] = ()
     wanted = _Wanted(target, predicate)
-    if added.num_rows or not is_same or options.ignore_missing:
-        missing = find_missing(current.store, wanted, context, added["path"])
+    missing = find_missing(current.store, wanted, context, added["path"])
     mask = needs_missing(added, missing)
     lost, added = added.filter(mask), added.filter(pc.invert(mask))
     if missing and options.ignore_missing:
@@ -129,7 +127,7 @@ def plan_restore(
     if predicate is not None or not wanted.num_files:
         num_files = current.num_files + added.num_rows - removed.num_rows
         size_bytes = current.size_bytes + sum_sizes(added) - sum_sizes(removed)
-    is_empty = is_same and not added.num_rows and (options.ignore_missing or not lost.num_rows)
+    is_empty = is_same and not added.num_rows and (options.ignore_missing or not missing)
     metadata, protocol = state.metadata, state.protocol
     if predicate is not None or target is current:
         metadata, protocol = current.metadata, current.protocol

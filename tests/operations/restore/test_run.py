@@ -131,6 +131,20 @@ def test_there_may_be_nothing_to_do(target: int) -> None:
     assert latest(store) == before
 
 
+@pytest.mark.parametrize("target", [4, 6])
+def test_a_version_without_its_files_is_refused_also_if_nothing_differs(target: int) -> None:
+    builder = with_vectors()
+    restore(builder.store, 1)
+    restore(builder.store, 4)  # version 6 is the same as version 4
+    path = min(key[0] for key in keys(builder.store, 4))
+    builder.store.delete_many([path])
+    plan = restore(builder.store, target, dry_run=True).plan
+    assert ([it.path for it in plan.missing], plan.is_empty) == ([path], False)
+    with pytest.raises(SafetyError, match=f"1 file of version {target} cannot be read"):
+        restore(builder.store, target)
+    assert latest(builder.store) == 6
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
