@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | restore | clone | convert | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | register | restore | clone | convert | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -227,6 +227,13 @@ _deltactl() {
         generate-manifest:--max-requests-per-second) kind=nothing ;;
         generate-manifest:--log-format) kind=choices values='text json' ;;
         generate-manifest:--progress) kind=choices values='auto none plain json' ;;
+        register:--timeout) kind=nothing ;;
+        register:--timeout-grace) kind=nothing ;;
+        register:--storage-option) kind=nothing ;;
+        register:-o | register:--output) kind=choices values='table json ndjson csv github junit' ;;
+        register:--max-requests-per-second) kind=nothing ;;
+        register:--log-format) kind=choices values='text json' ;;
+        register:--progress) kind=choices values='auto none plain json' ;;
         restore:--to-version) kind=nothing ;;
         restore:--to-timestamp) kind=nothing ;;
         restore:--where) kind=columns ;;
@@ -300,6 +307,7 @@ _deltactl() {
             maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             clone) values='--deep --version --timestamp --where --property --sync --full --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
@@ -311,7 +319,7 @@ _deltactl() {
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest restore clone convert explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest register restore clone convert explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -320,6 +328,7 @@ _deltactl() {
             maintain) kind=directories ;;
             check) kind=directories ;;
             generate-manifest) kind=directories ;;
+            register) kind=directories ;;
             restore) kind=directories ;;
             clone) kind=directories ;;
             convert) kind=directories ;;

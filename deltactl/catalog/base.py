@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from deltactl.catalog.names import TableName, nearest_names
 from deltactl.errors import NotATableError, StorageError
@@ -15,9 +15,23 @@ Operation: TypeAlias = Literal["READ", "READ_WRITE"]
 _NAMES_COMPARED: Final = 200  # of two pages
 
 
+Partitions: TypeAlias = Mapping[tuple[str, ...], str]
+"""Locations by the texts of partition values."""
+
+
+class Column(NamedTuple):
+    """A column. ``delta_type`` is its type as JSON of the log; only new tables have it."""
+
+    name: str
+    type: str
+    comment: str = ""
+    delta_type: str = ""
+    nullable: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """What a catalog says of a table.
+    """What a catalog says of a table, or should say.
 
     Attributes:
         name: as ``deltactl`` accepts it.
@@ -28,7 +42,9 @@ class TableAddress:
         location: the address of the table's directory; empty for views.
         is_symlink: whether the catalog has the manifests of the table, not the table.
         owner: a user or group.
-        columns: pairs of name and type; empty if the catalog does not know them.
+        columns: partition columns too; empty if the catalog does not know them.
+        partition_columns: their names, if engines find partitions in the catalog.
+        comment: of the table.
         properties: of the table in the catalog.
         other_names: of the same location, as far as they are known.
     """
@@ -40,7 +56,9 @@ class TableAddress:
     table_format: str
     location: str
     owner: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: tuple[Column, ...] = ()
+    partition_columns: tuple[str, ...] = ()
+    comment: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     other_names: tuple[str, ...] = ()
     is_symlink: bool = False
@@ -68,13 +86,16 @@ class TableAddress:
 
 
 class Catalog(Protocol):
-    """A connection to one catalog. Threads share it."""
+    """A connection to one catalog, with its title. Threads share it."""
 
-    def resolve(self, name: TableName) -> TableAddress:
-        """Return the table of a name, whatever its kind.
+    @property
+    def title(self) -> str:
+        """Return what messages call it."""
+
+    def find(self, name: TableName) -> TableAddress | None:
+        """Return the table of a name, whatever its kind; ``None`` if there is none.
 
         Raises:
-            NotATableError: there is none; the message has similar names.
             AccessDeniedError: the credentials or privileges do not allow it.
             StorageError: the catalog cannot be reached.
         """
@@ -84,18 +105,49 @@ class Catalog(Protocol):
 
         Raises:
             UsageError: a part of the pattern must be a plain name.
-            AccessDeniedError, StorageError: as for ``resolve``.
+            AccessDeniedError, StorageError: as for ``find``.
         """
 
     def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
         """Return credentials for the location of a table; none if this catalog gives none.
 
         Raises:
-            AccessDeniedError, StorageError: as for ``resolve``.
+            AccessDeniedError, StorageError: as for ``find``.
+        """
+
+    def create(self, wanted: TableAddress) -> None:
+        """Add an external table.
+
+        Raises:
+            AccessDeniedError, StorageError: also if there is one already.
+        """
+
+    def change(self, wanted: TableAddress, *, replace: bool) -> None:
+        """Change columns and comments of a table; with ``replace`` all that engines read.
+
+        Raises:
+            UnsupportedFeatureError: this catalog cannot do that.
+            AccessDeniedError, StorageError: as for ``find``.
+        """
+
+    def partitions(self, address: TableAddress) -> Partitions:
+        """Return the partitions of a symlink table.
+
+        Raises:
+            AccessDeniedError, StorageError: as for ``find``.
+        """
+
+    def change_partitions(
+        self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
+    ) -> None:
+        """Remove partitions, then add others.
+
+        Raises:
+            AccessDeniedError, StorageError: as for ``find``.
         """
 
 
-def no_table(catalog: Catalog, title: str, name: TableName) -> NotATableError:
+def no_table(catalog: Catalog, name: TableName) -> NotATableError:
     """Return the error for a name that a catalog does not have; it has similar names."""
     every = name.with_parts(*name.parts[:-1], "*")
     try:
@@ -103,6 +155,6 @@ def no_table(catalog: Catalog, title: str, name: TableName) -> NotATableError:
     except StorageError:
         others = []
     return NotATableError(
-        f"{title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
+        f"{catalog.title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
         hint=f"Check the name, or list the tables: deltactl describe-detail '{every}'.",
     )

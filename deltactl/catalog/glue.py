@@ -6,12 +6,13 @@ Source: AWS Glue Web API Reference, GetTable, GetTables, GetDatabases, Table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-from deltactl.catalog.base import Operation, TableAddress, no_table
+from deltactl.catalog.base import Operation, Partitions, TableAddress
 from deltactl.catalog.http import allows_http, ensure_safe
-from deltactl.catalog.locations import read_table
-from deltactl.catalog.names import TableName
+from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
 from deltactl.errors import MALFORMED, StorageError, UsageError
 from deltactl.storage.classify import service_code
@@ -25,6 +26,8 @@ _ACCESS: Final = Access(
     how_to_give="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE.",
     how_to_renew=S3.access.how_to_renew,
     to_read="glue:GetTable on the table, its database and the catalog",
+    to_write="glue:CreateTable, glue:UpdateTable, glue:BatchCreatePartition and "
+    "glue:BatchDeletePartition on the table, its database and the catalog",
     to_list="glue:GetTables and glue:GetDatabases on the catalog",
 )
 
@@ -81,19 +84,22 @@ class GlueCatalog:
         self._client = client
         self._account = {"CatalogId": account} if account else {}
         where = f"{account} in " if account else ""
-        self._title = f"AWS Glue {where}{client.meta.region_name}"
+        self.title = f"AWS Glue {where}{client.meta.region_name}"
 
-    def resolve(self, name: TableName) -> TableAddress:
-        """Return the table of a name; see ``Catalog.resolve``."""
-        # Glue keeps all names in lower case.
-        database, table = (part.lower() for part in name.parts)
+    def find(self, name: TableName) -> TableAddress | None:
+        """Return the table of a name; see ``Catalog.find``."""
         try:
-            answer = self._client.get_table(**self._account, DatabaseName=database, Name=table)
+            return self._address(name, self._get(name))
         except Exception as error:
             if service_code(error) == "EntityNotFoundException":
-                raise no_table(self, self._title, name) from None
+                return None
             raise self._error(error, "look up", ".".join(name.parts)) from error
-        return self._address(name, answer["Table"])
+
+    def _get(self, name: TableName) -> Mapping[str, Any]:
+        database, table = _lowered(name)
+        answer = self._client.get_table(**self._account, DatabaseName=database, Name=table)
+        found: Mapping[str, Any] = answer["Table"]
+        return found
 
     def list(self, pattern: TableName) -> Iterator[TableAddress]:
         """Yield the tables that match; see ``Catalog.list``."""
@@ -111,9 +117,76 @@ class GlueCatalog:
         """Return none: Glue gives none."""
         return ()
 
+    def create(self, wanted: TableAddress) -> None:
+        """Add a table; see ``Catalog.create``."""
+        self._write("create_table", wanted, {}, replace=True)
+
+    def change(self, wanted: TableAddress, *, replace: bool) -> None:
+        """Change a table; see ``Catalog.change``."""
+        with self._mapped("change", wanted):
+            found = self._get(parse_name(wanted.name))
+        taken = self._client.meta.service_model.shape_for("TableInput").members
+        before = {key: found[key] for key in found if key in taken}
+        self._write("update_table", wanted, before, replace=replace)
+
+    def _write(
+        self, method: str, wanted: TableAddress, before: Mapping[str, Any], *, replace: bool
+    ) -> None:
+        given = write_table(wanted, before, replace=replace)
+        with self._mapped("register", wanted):
+            getattr(self._client, method)(**self._place(wanted)[0], TableInput=given)
+
+    def partitions(self, address: TableAddress) -> Partitions:
+        """Return the partitions; see ``Catalog.partitions``."""
+        place, table = self._place(address)
+        found = self._pages("get_partitions", "Partitions", **place, **table)
+        return {tuple(it["Values"]): it["StorageDescriptor"]["Location"] for it in found}
+
+    def change_partitions(
+        self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
+    ) -> None:
+        """Remove partitions and add others; see ``Catalog.change_partitions``."""
+        place, table = self._place(wanted)
+        storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
+        removed = [{"Values": list(values)} for values in gone]
+        added = [
+            {"Values": list(values), "StorageDescriptor": {**storage, "Location": location}}
+            for values, location in new.items()
+        ]
+        with self._mapped("register partitions of", wanted):
+            for page in _split(removed, 25):
+                answer = self._client.batch_delete_partition(
+                    **place, **table, PartitionsToDelete=page
+                )
+                self._ensure_done(wanted, answer)
+            for page in _split(added, _PAGE):
+                answer = self._client.batch_create_partition(
+                    **place, **table, PartitionInputList=page
+                )
+                self._ensure_done(wanted, answer)
+
+    def _ensure_done(self, wanted: TableAddress, answer: Mapping[str, Any]) -> None:
+        for failed in answer.get("Errors") or ():
+            detail = failed.get("ErrorDetail") or {}
+            raise StorageError(
+                f"{self.title} refused partition {failed.get('PartitionValues')} of "
+                f"{wanted.name}: {detail.get('ErrorMessage') or detail.get('ErrorCode')}"
+            )
+
+    def _place(self, address: TableAddress) -> tuple[dict[str, str], dict[str, str]]:
+        database, table = _lowered(parse_name(address.name))
+        return {**self._account, "DatabaseName": database}, {"TableName": table}
+
+    @contextmanager
+    def _mapped(self, verb: str, address: TableAddress) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise self._error(error, verb, address.name) from error
+
     def _pages(self, method: str, key: str, **request: str) -> Iterator[Mapping[str, Any]]:
         pages = self._client.get_paginator(method).paginate(
-            **self._account, **request, PaginationConfig={"PageSize": _PAGE}
+            **{**self._account, **request}, PaginationConfig={"PageSize": _PAGE}
         )
         try:
             for page in pages:
@@ -124,13 +197,19 @@ class GlueCatalog:
             raise self._error(error, "list", request.get("DatabaseName", "")) from error
 
     def _error(self, error: Exception, verb: str, name: str) -> StorageError:
-        return map_error(error, verb, name, self._title, access=_ACCESS)
+        return map_error(error, verb, name, self.title, access=_ACCESS)
 
     def _address(self, name: TableName, found: Mapping[str, Any]) -> TableAddress:
         try:
-            described = found.get("StorageDescriptor") or {}
-            columns = [*(described.get("Columns") or ()), *(found.get("PartitionKeys") or ())]
-            pairs = [(column["Name"], column.get("Type") or "") for column in columns]
-            return read_table(str(name), self._title, found, pairs)
+            return read_table(str(name), self.title, found)
         except MALFORMED as error:
-            raise StorageError(f"{self._title} describes {name} in an unknown form") from error
+            raise StorageError(f"{self.title} describes {name} in an unknown form") from error
+
+
+def _lowered(name: TableName) -> list[str]:
+    """Return the parts of a name: Glue keeps all names in lower case."""
+    return [part.lower() for part in name.parts]
+
+
+def _split(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[first : first + size] for first in range(0, len(items), size))

@@ -7,13 +7,15 @@ has no ``get_table``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from socket import gaierror
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
-from deltactl.catalog.base import Operation, TableAddress, no_table
-from deltactl.catalog.locations import read_table
-from deltactl.catalog.names import TableName
+from deltactl.catalog.base import Operation, Partitions, TableAddress
+from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
 from deltactl.catalog.thrift import DeclaredError, Fields, Kind, Typed, call
 from deltactl.errors import MALFORMED, StorageError, UnsupportedFeatureError, UsageError
@@ -39,6 +41,12 @@ _STORAGE: Final[_Shape] = {
 _TABLE: Final[_Shape] = {
     1: ("Name", {}), 3: ("Owner", {}), 7: ("StorageDescriptor", _STORAGE),
     8: ("PartitionKeys", _COLUMN), 9: ("Parameters", {}), 12: ("TableType", {}),
+}  # fmt: skip
+
+# Whether compressed, buckets and their columns, sort columns, parameters.
+_NEW_STORAGE: Final[Fields] = {
+    5: (Kind.BOOL, False), 6: (Kind.I32, -1), 8: (Kind.LIST, (Kind.STRING, [])),
+    9: (Kind.LIST, (Kind.STRUCT, [])), 10: (Kind.MAP, (Kind.STRING, Kind.STRING, [])),
 }  # fmt: skip
 
 
@@ -105,37 +113,103 @@ class HiveCatalog:
         """Send no request yet."""
         self._addresses, self._retries = addresses, RetryPolicy(attempts=3)
         host, port = addresses[0]
-        self._title = f"Hive metastore at {host}:{port}"
+        self.title = f"Hive metastore at {host}:{port}"
 
-    def resolve(self, name: TableName) -> TableAddress:
-        """Return the table of a name; see ``Catalog.resolve``."""
-        database, table = name.parts
-        wanted = {1: (Kind.STRING, database), 2: (Kind.STRING, table)}
-        try:
-            found = self._call("get_table_req", (Kind.STRUCT, wanted))
-            return self._address(name, found[1][1])
-        except DeclaredError as error:
-            if error.field == _NO_SUCH_OBJECT:
-                raise no_table(self, self._title, name) from None
-            raise StorageError(f"{self._title} cannot look {name} up: {error}") from error
-        except _MALFORMED as error:
-            raise StorageError(f"{self._title} describes {name} in an unknown form") from error
+    def find(self, name: TableName) -> TableAddress | None:
+        """Return the table of a name; see ``Catalog.find``."""
+        with self._mapped(f"look {name} up"):
+            try:
+                found = self._get(name)
+            except DeclaredError as error:
+                if error.field == _NO_SUCH_OBJECT:
+                    return None
+                raise
+            return self._address(name, found)
 
     def list(self, pattern: TableName) -> Iterator[TableAddress]:
         """Yield the tables that match; see ``Catalog.list``."""
         database = pattern.parts[0]
-        try:
+        with self._mapped(f"list {pattern}"):
             names = self._call("get_all_databases")[1] if "*" in database else [database]
             for each in filter(pattern.matches, names):
                 yield from self._list(pattern, each)
-        except DeclaredError as error:
-            raise StorageError(f"{self._title} cannot list {pattern}: {error}") from error
-        except _MALFORMED as error:
-            raise StorageError(f"{self._title} lists {pattern} in an unknown form") from error
 
     def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
         """Return none: a metastore gives none."""
         return ()
+
+    def create(self, wanted: TableAddress) -> None:
+        """Add a table; see ``Catalog.create``."""
+        database, _ = parse_name(wanted.name).parts
+        fields = _typed(write_table(wanted, {}, replace=True), _TABLE)
+        storage = {**_NEW_STORAGE, **fields[7][1]}
+        given = {**fields, 2: (Kind.STRING, database.lower()), 7: (Kind.STRUCT, storage)}
+        self._write("create_table", wanted, (Kind.STRUCT, given))
+
+    def change(self, wanted: TableAddress, *, replace: bool) -> None:
+        """Change a table; see ``Catalog.change``."""
+        name = parse_name(wanted.name)
+        with self._mapped(f"look {name} up"):
+            before = self._get(name)
+            known = _named(before, _TABLE)
+            changed = _typed(write_table(wanted, known, replace=replace), _TABLE)
+            storage = {**before[7][1], **changed[7][1]}
+        given = {**before, **changed, 7: (Kind.STRUCT, storage)}
+        self._write("alter_table", wanted, *_texts(name), (Kind.STRUCT, given))
+
+    def partitions(self, address: TableAddress) -> Partitions:
+        """Return the partitions; see ``Catalog.partitions``."""
+        texts = _texts(parse_name(address.name))
+        with self._mapped(f"list the partitions of {address.name}"):
+            found = self._call("get_partitions", *texts, (Kind.I16, -1))
+            return {tuple(each[1][1][1]): each[6][1][2][1] for each in found[1]}
+
+    def change_partitions(
+        self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
+    ) -> None:
+        """Remove partitions and add others; see ``Catalog.change_partitions``."""
+        texts = _texts(parse_name(wanted.name))
+        for values in gone:
+            text = (Kind.LIST, (Kind.STRING, values))
+            self._write("drop_partition", wanted, *texts, text, (Kind.BOOL, False))
+        storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
+        added = [
+            {
+                1: (Kind.LIST, (Kind.STRING, values)),
+                2: texts[0],
+                3: texts[1],
+                6: (
+                    Kind.STRUCT,
+                    {**_NEW_STORAGE, **_typed({**storage, "Location": place}, _STORAGE)},
+                ),
+                7: _properties({}),
+            }
+            for values, place in new.items()
+        ]
+        for first in range(0, len(added), _PAGE):
+            page = (Kind.LIST, (Kind.STRUCT, added[first : first + _PAGE]))
+            self._write("add_partitions", wanted, page)
+
+    def _get(self, name: TableName) -> Fields:
+        wanted = dict(enumerate(_texts(name), 1))
+        found: Fields = self._call("get_table_req", (Kind.STRUCT, wanted))[1][1]
+        return found
+
+    def _write(self, method: str, wanted: TableAddress, *arguments: Typed) -> None:
+        """Send a request once: nobody knows what came of it if the answer is lost."""
+        with self._mapped(f"{method} {wanted.name}"):
+            self._call_one(method, *arguments)
+
+    @contextmanager
+    def _mapped(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except DeclaredError as error:
+            raise StorageError(f"{self.title} refused to {what}: {error}") from error
+        except OSError as error:
+            raise map_error(error, what, "", self.title) from error
+        except _MALFORMED as error:
+            raise StorageError(f"{self.title} answered in an unknown form to {what}") from error
 
     def _list(self, pattern: TableName, database: str) -> Iterator[TableAddress]:
         tables = self._call("get_all_tables", (Kind.STRING, database))[1]
@@ -149,25 +223,19 @@ class HiveCatalog:
                 yield self._address(name, fields)
 
     def _call(self, method: str, *arguments: Typed) -> Any:
-        try:
-            return self._retries.call(lambda: self._call_one(method, *arguments))
-        except OSError as error:
-            raise map_error(error, method, "", self._title) from error
+        return self._retries.call(lambda: self._call_one(method, *arguments))
 
     def _call_one(self, method: str, *arguments: Typed) -> Any:
-        """Return the answer of the first address that has one."""
+        """Return the answer of the first address that accepts a connection."""
         for address in self._addresses[:-1]:
             try:
                 return call(address, method, *arguments)
-            except OSError:
+            except (ConnectionRefusedError, gaierror):
                 continue
         return call(self._addresses[-1], method, *arguments)
 
     def _address(self, name: TableName, fields: Fields) -> TableAddress:
-        found = _named(fields, _TABLE)
-        columns = [*found["StorageDescriptor"]["Columns"], *found.get("PartitionKeys", ())]
-        pairs = [(column["Name"], column["Type"]) for column in columns]
-        return read_table(str(name), self._title, found, pairs)
+        return read_table(str(name), self.title, _named(fields, _TABLE))
 
 
 def _named(fields: Fields, shape: _Shape) -> dict[str, Any]:
@@ -182,3 +250,25 @@ def _named(fields: Fields, shape: _Shape) -> dict[str, Any]:
         elif kind:
             found[name] = _named(value, inner) if kind == Kind.STRUCT else value
     return found
+
+
+def _typed(found: Mapping[str, Any], shape: _Shape) -> dict[int, Typed]:
+    """Return fields with their types, for values by names."""
+    fields: dict[int, Typed] = {}
+    for field, (name, inner) in shape.items():
+        value = found.get(name)
+        if isinstance(value, list):
+            fields[field] = Kind.LIST, (Kind.STRUCT, [_typed(each, inner) for each in value])
+        elif isinstance(value, dict) and inner:
+            fields[field] = Kind.STRUCT, _typed(value, inner)
+        elif value is not None:
+            fields[field] = _properties(value) if isinstance(value, dict) else (Kind.STRING, value)
+    return fields
+
+
+def _properties(values: Mapping[str, str]) -> Typed:
+    return Kind.MAP, (Kind.STRING, Kind.STRING, list(values.items()))
+
+
+def _texts(name: TableName) -> list[Typed]:
+    return [(Kind.STRING, part.lower()) for part in name.parts]

@@ -38,6 +38,7 @@ class CatalogKind:
         parts: of a name, separated by dots.
         settings: all settings.
         gives_credentials: whether it may give credentials for the storage.
+        is_like_hive: whether its types, names in lower case and symlink tables are those of Hive.
     """
 
     title: str
@@ -46,6 +47,7 @@ class CatalogKind:
     parts: tuple[str, ...]
     settings: tuple[Setting, ...]
     gives_credentials: bool = False
+    is_like_hive: bool = False
 
     def syntax(self, scheme: str) -> str:
         """Return the form of a name, such as ``uc://CATALOG.SCHEMA.TABLE``."""
@@ -85,6 +87,7 @@ GLUE: Final = CatalogKind(
     module="deltactl.catalog.glue",
     place="CATALOG_ID",
     parts=("DATABASE", "TABLE"),
+    is_like_hive=True,
     # botocore finds all others in its own files and variables.
     settings=(
         Setting("region", ("AWS_REGION", "AWS_DEFAULT_REGION"), option="region"),
@@ -102,6 +105,7 @@ HIVE: Final = CatalogKind(
     module="deltactl.catalog.hive",
     place="HOST:PORT",
     parts=("DATABASE", "TABLE"),
+    is_like_hive=True,
     settings=(Setting("uris"), Setting("conf-dir", ("HIVE_CONF_DIR",))),
 )
 

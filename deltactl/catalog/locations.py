@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from deltactl.catalog.base import TableAddress
+from deltactl.catalog.base import Column, TableAddress
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.names import parse_scheme
 
 _MARKS: Final = ("spark.sql.sources.provider", "table_type", "classification")
-_SYMLINK: Final = "SymlinkTextInputFormat"
+# Input format, output format and SerDe.
+_SYMLINK: Final = (
+    "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
+    "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+    "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+)
+# As Spark and the crawlers of Glue write them: engines ignore them for Delta tables.
+_NATIVE: Final = (
+    "org.apache.hadoop.mapred.SequenceFileInputFormat",
+    "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
+    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+)
 
 # Spark writes such a location if the real one is in the properties of the SerDe.
 _PLACEHOLDER: Final = "-__placeholder__"
@@ -27,12 +38,7 @@ def choose_location(*fields: str | None) -> str:
     return next((field.strip() for field in fields if field and field.strip()), "")
 
 
-def read_table(
-    name: str,
-    catalog: str,
-    found: Mapping[str, Any],
-    columns: Sequence[tuple[str, str]],
-) -> TableAddress:
+def read_table(name: str, catalog: str, found: Mapping[str, Any]) -> TableAddress:
     """Return what Hive says of a table, with the names of fields that Glue has.
 
     The path of the SerDe comes before that of the table, and before the location.
@@ -46,7 +52,8 @@ def read_table(
     others = [table_type] if table_type.endswith("VIEW") else [*marks, reader.rpartition(".")[2]]
     kind = "DELTA" if is_delta(*marks) else others[0].upper()
     place = choose_location(serde.get("path"), properties.get("path"), location)
-    is_symlink = reader.endswith(_SYMLINK) and place.rstrip("/").endswith("/" + MANIFEST_DIR)
+    is_symlink = reader == _SYMLINK[0] and place.rstrip("/").endswith("/" + MANIFEST_DIR)
+    keys = found.get("PartitionKeys") or ()
     return TableAddress(
         name,
         catalog,
@@ -55,10 +62,61 @@ def read_table(
         "DELTA" if is_symlink else kind,
         place.rstrip("/").removesuffix("/" + MANIFEST_DIR) if is_symlink else place,
         found.get("Owner"),
-        tuple(columns),
+        tuple(map(_read_column, (*(storage.get("Columns") or ()), *keys))),
+        tuple(key["Name"] for key in keys),
+        str(properties.get("comment") or ""),
         properties,
         is_symlink=is_symlink,
     )
+
+
+def _read_column(found: Mapping[str, Any]) -> Column:
+    return Column(found["Name"], found.get("Type") or "", found.get("Comment") or "")
+
+
+def write_table(
+    wanted: TableAddress, before: Mapping[str, Any], *, replace: bool
+) -> dict[str, Any]:
+    """Return fields for Hive or Glue: those that are there ``before``, with what is wanted.
+
+    Without ``replace``, only columns and comments differ. Properties of Spark and the marks of
+    other kinds of tables do not outlive a replacement.
+    """
+    keys = set(wanted.partition_columns)
+    columns, partition_keys = (
+        [
+            {"Name": each.name, "Type": each.type, "Comment": each.comment}
+            for each in wanted.columns
+            if (each.name in keys) is is_key
+        ]
+        for is_key in (False, True)
+    )
+    old: Mapping[str, Any] = before.get("StorageDescriptor") or {}
+    kept = dict(before.get("Parameters") or {})
+    if replace:
+        kept = {
+            key: kept[key] for key in kept if not key.startswith("spark.") and key not in _MARKS
+        }
+    storage = {**old, "Columns": columns, **(_write_storage(wanted) if replace else {})}
+    parameters = {**kept, **(wanted.properties if replace else {}), "comment": wanted.comment}
+    changed: dict[str, Any] = {"StorageDescriptor": storage, "Parameters": parameters}
+    if replace:
+        changed |= {"PartitionKeys": partition_keys, "TableType": wanted.table_type}
+    return {**before, "Name": wanted.name.rpartition(".")[2].lower(), **changed}
+
+
+def _write_storage(wanted: TableAddress) -> dict[str, Any]:
+    reader, writer, serde = _SYMLINK if wanted.is_symlink else _NATIVE
+    options = {"serialization.format": "1"}
+    place = f"{wanted.location}/{MANIFEST_DIR}" if wanted.is_symlink else wanted.location
+    # Trino and Spark find a Delta table by this.
+    options |= {} if wanted.is_symlink else {"path": wanted.location}
+    return {
+        "Location": place,
+        "InputFormat": reader,
+        "OutputFormat": writer,
+        "SerdeInfo": {"SerializationLibrary": serde, "Parameters": options},
+    }
 
 
 def ensure_usable(name: str, location: str) -> None:

@@ -46,11 +46,14 @@ def parse_name(address: str) -> TableName:
     """Return the parts of a name or pattern.
 
     Raises:
-        UsageError: the name does not have the parts that names in this kind of catalog have.
+        UsageError: there is no such kind of catalog, or its names have other parts.
     """
     scheme, _, rest = address.partition("://")
     scheme = scheme.lower()
-    kind = KINDS[scheme]
+    kind = KINDS.get(scheme)
+    if kind is None:
+        forms = " or ".join(each.syntax(key) for key, each in KINDS.items())
+        raise UsageError(f"{address!r} is not a name in a catalog", hint=f"Write {forms}.")
     place, slash, words = rest.rpartition("/")
     parts = tuple(words.split("."))
     hint = f"Write {kind.syntax(scheme)}; * in a part matches any characters."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 
-from deltactl.catalog.base import Catalog, Operation, TableAddress
+from deltactl.catalog.base import Catalog, Operation, TableAddress, no_table
 from deltactl.catalog.kinds import KINDS
 from deltactl.catalog.locations import ensure_usable
 from deltactl.catalog.names import TableName, parse_name
@@ -54,7 +54,9 @@ def locate(
         raise UsageError(f"{address} is a pattern", hint="Give the name of one table.")
     settings = find_settings(name, options, os.environ)
     catalog = open_catalog(name, settings)
-    entry = catalog.resolve(name)
+    entry = catalog.find(name)
+    if entry is None:
+        raise no_table(catalog, name)
     if not entry.is_delta:
         raise UnsupportedFeatureError(
             f"{address} is no Delta table: {_say_kind(entry)} in {entry.catalog}",
@@ -86,7 +88,16 @@ def list_tables(pattern: str, options: Mapping[str, str]) -> Iterator[TableAddre
         AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
     """
     name = parse_name(pattern)
-    return open_catalog(name, find_settings(name, options, os.environ)).list(name)
+    return connect_to(name, options).list(name)
+
+
+def connect_to(name: TableName, options: Mapping[str, str]) -> Catalog:
+    """Return the catalog of a name, with the settings in options, environment and files.
+
+    Raises:
+        UsageError: a setting is not valid.
+    """
+    return open_catalog(name, find_settings(name, options, os.environ))
 
 
 def open_catalog(name: TableName, settings: Mapping[str, Found]) -> Catalog:

@@ -6,16 +6,23 @@ REST API of Unity Catalog (config, credentials).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from deltactl.catalog.base import Operation, TableAddress, no_table
+from deltactl.catalog.base import Column, Operation, Partitions, TableAddress
 from deltactl.catalog.http import Answer, HttpClient, allows_http
 from deltactl.catalog.locations import choose_location, is_delta
-from deltactl.catalog.names import TableName
+from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.unity_auth import choose_headers, read_profile
-from deltactl.errors import MALFORMED, AccessDeniedError, StorageError, UsageError
+from deltactl.errors import (
+    MALFORMED,
+    AccessDeniedError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from deltactl.storage.vended import Credentials
 
 _API: Final = "/api/2.1/unity-catalog"
@@ -34,6 +41,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "oauth_token": "token",
 }
 """The storage option of each key of credentials, in both APIs."""
+_TYPE_NAMES: Final = {"BIGINT": "LONG", "SMALLINT": "SHORT", "TINYINT": "BYTE"}
 _KINDS_OF_CREDENTIALS: Final = (
     "aws_temp_credentials", "r2_temp_credentials", "azure_user_delegation_sas", "gcp_oauth_token",
 )  # fmt: skip
@@ -66,14 +74,14 @@ class UnityCatalog:
 
     def __init__(self, http: HttpClient, address: str) -> None:
         """Send requests with ``http``; ``address`` is shown."""
-        self._http, self._title = http, f"Unity Catalog at {address}"
+        self._http, self.title = http, f"Unity Catalog at {address}"
         self._delta_api: dict[str, bool] = {}
 
-    def resolve(self, name: TableName) -> TableAddress:
-        """Return the table of a name; see ``Catalog.resolve``."""
+    def find(self, name: TableName) -> TableAddress | None:
+        """Return the table of a name; see ``Catalog.find``."""
         answer = self._http.get(f"/tables/{'.'.join(name.parts)}")
         if answer.status == HTTPStatus.NOT_FOUND and answer.has_error_body:
-            raise no_table(self, self._title, name)
+            return None
         catalog, schema, _ = name.parts
         self._ensure_ok(
             answer,
@@ -118,6 +126,45 @@ class UnityCatalog:
         except MALFORMED as error:
             raise self._not_understood(answer) from error
 
+    def create(self, wanted: TableAddress) -> None:
+        """Add a table; see ``Catalog.create``."""
+        catalog, schema, table = parse_name(wanted.name).parts
+        body = {
+            "name": table,
+            "catalog_name": catalog,
+            "schema_name": schema,
+            "table_type": "EXTERNAL",
+            "data_source_format": "DELTA",
+            "storage_location": wanted.location,
+            "comment": wanted.comment,
+            "columns": [
+                _describe_column(column, position) for position, column in enumerate(wanted.columns)
+            ],
+        }
+        self._ensure_ok(
+            self._http.post("/tables", body),
+            f"register {wanted.name}",
+            f"CREATE TABLE on {catalog}.{schema}, and CREATE EXTERNAL TABLE on the location",
+        )
+
+    def change(self, wanted: TableAddress, *, replace: bool) -> None:
+        """Refuse: the API has no request for it."""
+        name = wanted.name.partition("://")[2]
+        raise UnsupportedFeatureError(
+            f"{self.title} has no request that changes a table",
+            hint=f"Run `MSCK REPAIR TABLE {name} SYNC METADATA` in Databricks, or drop the table "
+            "there and register it again.",
+        )
+
+    def partitions(self, address: TableAddress) -> Partitions:
+        """Return none: the log has them."""
+        return {}
+
+    def change_partitions(
+        self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
+    ) -> None:
+        """Do nothing: the log has the partitions."""
+
     def _has_delta_api(self, catalog: str) -> bool:
         """Return whether the server has the Delta REST API for a catalog; ask it once."""
         if catalog not in self._delta_api:
@@ -152,43 +199,62 @@ class UnityCatalog:
             table_format = str(found.get("data_source_format") or "").upper()
             return TableAddress(
                 str(name),
-                self._title,
+                self.title,
                 found.get("table_id"),
                 str(found.get("table_type") or ""),
                 "DELTA" if is_delta(table_format) else table_format,
                 choose_location(found.get("storage_location")),
                 found.get("owner"),
                 tuple(
-                    (column["name"], str(column.get("type_text") or column.get("type_name") or ""))
+                    Column(
+                        column["name"],
+                        str(column.get("type_text") or column.get("type_name") or ""),
+                        str(column.get("comment") or ""),
+                    )
                     for column in found.get("columns") or ()
                 ),
-                dict(found.get("properties") or {}),
+                comment=str(found.get("comment") or ""),
+                properties=dict(found.get("properties") or {}),
             )
         except MALFORMED as error:
-            raise StorageError(f"{self._title} describes {name} in an unknown form") from error
+            raise StorageError(f"{self.title} describes {name} in an unknown form") from error
 
     def _ensure_ok(self, answer: Answer, what: str, privileges: str) -> None:
         if answer.is_ok and isinstance(answer.body, dict):
             return
         if answer.status == HTTPStatus.UNAUTHORIZED:
             raise AccessDeniedError(
-                f"cannot {what}: {self._title} refused the token: {answer.message}",
+                f"cannot {what}: {self.title} refused the token: {answer.message}",
                 hint="Set DATABRICKS_TOKEN to a new token (the present one may have expired), or "
                 "DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET; on Spark, set them on the "
                 "executors too.",
             )
         if answer.status == HTTPStatus.FORBIDDEN:
             raise AccessDeniedError(
-                f"cannot {what}: {self._title} does not permit it: {answer.message}",
+                f"cannot {what}: {self.title} does not permit it: {answer.message}",
                 hint=f"Ask an owner for {privileges}.",
             )
         raise self._not_understood(answer)
 
     def _not_understood(self, answer: Answer) -> StorageError:
         return StorageError(
-            f"{self._title} answered HTTP {answer.status} in an unknown form: {answer.message}",
+            f"{self.title} answered HTTP {answer.status} in an unknown form: {answer.message}",
             hint="Check that the host is the address of a workspace, or of a Unity Catalog server.",
         )
+
+
+def _describe_column(column: Column, position: int) -> dict[str, Any]:
+    word = re.match(r"\w*", column.type)
+    kind = word[0].upper() if word else ""
+    return {
+        "name": column.name,
+        "type_text": column.type,
+        "type_json": column.delta_type,
+        "type_name": _TYPE_NAMES.get(kind, kind),
+        "position": position,
+        "nullable": column.nullable,
+        "comment": column.comment,
+    }
 
 
 def _read_credentials(answer: Answer, location: str) -> Iterator[Credentials]:

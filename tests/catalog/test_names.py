@@ -32,6 +32,8 @@ def test_names(address: str, place: str, parts: tuple[str, ...]) -> None:
         "uc://main.sales.orders.more",
         "uc://main..orders",
         "uc://",
+        "s3://bucket/sales.orders",
+        "sales.orders",
         "uc://here/main.sales.orders",
         "uc://main.sales.orders/",
         "uc://main.sales. orders",

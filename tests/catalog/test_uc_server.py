@@ -10,11 +10,17 @@ import pyarrow as pa
 import pytest
 
 from deltactl import Table
-from deltactl.catalog.open import list_tables, locate
-from deltactl.errors import NotATableError, StorageError
+from deltactl.catalog.names import parse_name
+from deltactl.catalog.open import connect_to, list_tables, locate
+from deltactl.errors import NotATableError, StorageError, UnsupportedFeatureError, UsageError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.register.options import RegisterOptions
+from deltactl.operations.register.run import RegisterReport, register_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.open import open_store
 from deltactl.storage.vended import VendedOptions
 from tests.support.catalog_servers import UnityServer, unity_server
+from tests.support.duckdb_delta import connect_duckdb
 from tests.support.object_servers import AZURE_ACCOUNT, ObjectServer, ServerMissingError
 from tests.support.object_store_fixtures import choose_servers
 
@@ -86,3 +92,48 @@ def test_signatures_of_the_server_open_azurite(
     assert isinstance(located.options, VendedOptions)
     with pytest.raises(StorageError):
         open_store(located.uri, located.options).put("a", b"x")
+
+
+@pytest.mark.xdist_group("azurite")
+def test_register(
+    unity: UnityServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_HOST", unity.address)
+    folder = tmp_path_factory.getbasetemp() / "unity0" / "registered"
+    write(folder, 2)
+    log = DeltaLog.open(folder.as_uri(), warn=pytest.fail, read_only=True)
+    name = parse_name("uc://main.sales.registered")
+    context = RunContext(warn=pytest.fail)
+    catalog = connect_to(name, {})
+
+    def register(**options: bool) -> RegisterReport:
+        return register_table(log, name, catalog, RegisterOptions(**options), context)
+
+    assert not register(check=True).is_done
+    assert not register().existed
+    assert register(check=True).is_done
+    assert Table(str(name)).snapshot().version == 1
+    assert read_with_duckdb(unity.address, "registered") == [(0, "0"), (1, "1")]
+    with pytest.raises(UsageError, match="manifests"):
+        register(manifest=True)
+    rows = pa.table({"id": [2], "text": ["2"], "more": [0.5]})
+    deltalake.write_deltalake(folder, rows, mode="append", schema_mode="merge")
+    log.update()
+    with pytest.raises(UnsupportedFeatureError, match="no request that changes a table"):
+        register(sync=True)
+
+
+def read_with_duckdb(address: str, table: str) -> list[tuple[object, ...]]:
+    """The rows of a table of ``main.sales``, which DuckDB finds in the catalog."""
+    connection = connect_duckdb("httpfs", "unity_catalog")
+    connection.execute(
+        f"CREATE SECRET (TYPE unity_catalog, TOKEN 'x', ENDPOINT '{address}', "
+        "AWS_REGION 'us-east-1')"
+    )
+    connection.execute(
+        "ATTACH 'main' AS main_of_unity (TYPE unity_catalog, DEFAULT_SCHEMA 'sales')"
+    )
+    found = connection.execute(f"SELECT * FROM main_of_unity.sales.{table} ORDER BY ALL")
+    return found.fetchall()

@@ -22,6 +22,7 @@ from tests.support.object_servers import S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import Column, TableBuilder
+from tests.support.unity_stub import unity_stub
 
 _OPTIONS = (
     "key", "secret", "token", "password", "secret_key", "aws_secret_access_key",
@@ -73,6 +74,7 @@ def runs(root: Path) -> Iterator[list[str]]:
         "checkpoint": ["--cleanup", "--compact-log"],
         "check": ["--files", "data", "--resume", str(root.parent / "resume")],
         "generate-manifest": ["--ddl", "hive"],
+        "register": ["uc://main.sales.events"],
         "clone": [str(root.parent / "clone"), "--deep"],
         "restore": ["--to-version", "0"],
     }
@@ -82,8 +84,22 @@ def runs(root: Path) -> Iterator[list[str]]:
             yield [spec.name, str(folder), *more.get(spec.name, [])]
 
 
+@pytest.fixture
+def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A catalog with a planted token."""
+    token = f"{_MARK}-token"
+    monkeypatch.setenv("DATABRICKS_TOKEN", token)
+    with unity_stub(tokens={token}) as stub:
+        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
+        yield
+
+
 def test_no_run_on_a_disk_writes_a_credential(
-    cli: RunCli, planted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli,
+    planted: list[str],
+    unity: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     build_table(tmp_path / "t")
     build_directory(tmp_path / "directory")

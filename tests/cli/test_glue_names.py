@@ -132,7 +132,8 @@ def test_the_tables_of_each_writer(glue: Glue) -> None:
     for name, location in expected.items():
         assert entry(f"glue://sales.{name}").location.rstrip("/") == location
     symlink = entry("glue://SALES.Symlink")
-    assert (symlink.columns, symlink.is_symlink) == ((("id", "bigint"), ("day", "date")), True)
+    columns = [column[:2] for column in symlink.columns]
+    assert (columns, symlink.is_symlink) == ([("id", "bigint"), ("day", "date")], True)
     assert (symlink.catalog, symlink.owner) == ("AWS Glue us-east-1", "alice")
 
 
@@ -248,6 +249,124 @@ def test_refusals(
     catalog, answers = stub
     answers.add_client_error("get_table", code, "no", 400)
     with pytest.raises(kind) as raised:
-        catalog.resolve(parse_name(NAME))
+        catalog.find(parse_name(NAME))
     assert help in str(raised.value.hint)
     assert isinstance(raised.value.__cause__, ClientError)
+
+
+def create(server: ObjectServer, folder: str, **further: Any) -> str:
+    """A partitioned table with comments; gives its address."""
+    place = f"{server.bucket}/{folder}"
+    rows = pa.table({"Id": [1, 2], "day": ["2026-01-01", "a b"]})
+    deltalake.write_deltalake(
+        place, rows, partition_by=["day"], description="All orders",
+        storage_options={"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag"}, **further,
+    )  # fmt: skip
+    return place
+
+
+def stored(glue: Glue, table: str) -> dict[str, Any]:
+    found: dict[str, Any] = glue.client.get_table(DatabaseName="sales", Name=table)["Table"]
+    return found
+
+
+def test_register(glue: Glue, server: ObjectServer, cli: RunCli) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place = create(server, "glue-register")
+    name = "glue://sales.registered"
+    assert cli("register", place, name, "--check").code == 3
+    dry = cli("register", place.replace("s3:", "s3a:"), name, "--dry-run")
+    assert dry.code == 0
+    assert "would be created" in dry.out
+    ran = cli("register", place.replace("s3:", "s3a:"), name, "-o", "json")
+    assert ran.code == 0, ran.err
+    found = stored(glue, "registered")
+    storage = found["StorageDescriptor"]
+    assert (storage["Location"], storage["SerdeInfo"]["Parameters"]["path"]) == (place, place)
+    assert [(it["Name"], it["Type"]) for it in storage["Columns"]] == [
+        ("id", "bigint"), ("day", "string"),
+    ]  # fmt: skip
+    marks = {"spark.sql.sources.provider": "delta", "table_type": "DELTA",
+             "classification": "delta", "EXTERNAL": "TRUE", "comment": "All orders"}  # fmt: skip
+    assert found["Parameters"] == marks
+    assert cli("register", place, name, "--check").code == 0
+    assert cli("check", name).code == 0
+    assert cli("describe-detail", name).code == 0
+
+
+def test_register_again(glue: Glue, server: ObjectServer, cli: RunCli) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place, name = create(server, "glue-again"), "glue://sales.again"
+    assert cli("register", place, name).code == 0
+    described = {key: value for key, value in stored(glue, "again").items()
+                 if key in ("Name", "StorageDescriptor", "Parameters", "TableType")}  # fmt: skip
+    described["Owner"] = "alice"
+    described["Parameters"]["mine"] = "kept"
+    glue.client.update_table(DatabaseName="sales", TableInput=described)
+    more = pa.table({"Id": [3], "day": ["c"], "more": [0.5]})
+    options = {"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag"}
+    deltalake.write_deltalake(
+        place, more, mode="append", schema_mode="merge", storage_options=options
+    )
+    refused = cli("register", place, name)
+    assert refused.code == 6
+    assert "column more is none, not double" in refused.err
+    assert "--sync" in refused.err
+    differs = json.loads(cli("register", place, name, "--check", "-o", "json").out)
+    assert (differs["exit_code"], differs["result"]["differences"]) == (
+        3, [{"what": "column more", "catalog": "none", "table": "double"}],
+    )  # fmt: skip
+    assert cli("register", place, name, "--sync").code == 0
+    found = stored(glue, "again")
+    assert (found["Owner"], found["Parameters"]["mine"]) == ("alice", "kept")
+    assert len(found["StorageDescriptor"]["Columns"]) == 3
+    # Another table: only replaced if that is asked for.
+    other = create(server, "glue-elsewhere")
+    assert cli("register", other, name, "--sync").code == 6
+    assert stored(glue, "again")["StorageDescriptor"]["Location"] == place
+    assert cli("register", other, name, "--replace").code == 0
+    found = stored(glue, "again")
+    assert found["StorageDescriptor"]["Location"] == other
+    assert (found["Owner"], found["Parameters"]["mine"]) == ("alice", "kept")
+
+
+def test_register_manifests(glue: Glue, server: ObjectServer, cli: RunCli) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place, name = create(server, "glue-manifest"), "glue://sales.listed"
+    words = ("register", place, name, "--manifest")
+    refused = cli(*words)
+    assert refused.code == 6
+    assert "generate-manifest" in refused.err
+    assert cli("generate-manifest", place).code == 0
+    ran = cli(*words, "-o", "json")
+    assert json.loads(ran.out)["result"]["partitions_added"] == 2
+
+    def partitions() -> dict[tuple[str, ...], str]:
+        found = glue.client.get_partitions(DatabaseName="sales", TableName="listed")["Partitions"]
+        return {tuple(it["Values"]): it["StorageDescriptor"]["Location"] for it in found}
+
+    root = f"{place}/_symlink_format_manifest"
+    assert partitions() == {
+        ("2026-01-01",): f"{root}/day=2026-01-01", ("a b",): f"{root}/day=a b",
+    }  # fmt: skip
+    assert stored(glue, "listed")["StorageDescriptor"]["InputFormat"] == SYMLINK
+    assert cli(*words, "--check").code == 0
+    options = {"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag"}
+    deltalake.DeltaTable(place, storage_options=options).delete("day = 'a b'")
+    rows = pa.table({"Id": [3], "day": ["c"]})
+    deltalake.write_deltalake(place, rows, mode="append", storage_options=options)
+    assert cli("generate-manifest", place).code == 0
+    assert cli(*words, "--check").code == 3
+    assert cli(*words, "--sync").code == 0
+    assert set(partitions()) == {("2026-01-01",), ("c",)}
+    # By its name, the symlink table is the Delta table.
+    assert cli("optimize", name, "--dry-run").code == 0
+
+
+def test_what_cannot_be_registered(glue: Glue, server: ObjectServer, cli: RunCli) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place = create(server, "glue-not")
+    assert cli("register", place, "glue://sales.*").code == 2
+    assert cli("register", place, "glue://gone.t").code == 8
+    assert cli("register", place, "s3://lake/x").code == 2
+    assert cli("register", f"{place}-gone", "glue://sales.t").code == 1

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 from deltactl import Table
@@ -92,6 +94,83 @@ def test_commands(cli: RunCli) -> None:
 def test_spark_reads_what_was_optimized(cli: RunCli, spark: HiveSpark) -> None:
     assert cli("optimize", "hive://sales.external").code == 0
     assert spark.sql("SELECT id FROM sales.external ORDER BY id") == [["1"], ["2"]]
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    rows = pa.table({"Id": [1, 2, 3], "day": ["2026-01-01", "a b", None]})
+    deltalake.write_deltalake(tmp_path / "orders", rows, partition_by=["day"], description="Mine")
+    return tmp_path / "orders"
+
+
+def append(orders: Path, rows: pa.Table) -> None:
+    deltalake.write_deltalake(orders, rows, mode="append", schema_mode="merge")
+
+
+def test_spark_reads_what_was_registered(cli: RunCli, spark: HiveSpark, orders: Path) -> None:
+    words = ("register", str(orders), "hive://sales.registered")
+    ran = cli(*words)
+    assert ran.code == 0, ran.err
+    query = "SELECT Id, day FROM sales.registered ORDER BY Id"
+    assert spark.sql(query) == [["1", "2026-01-01"], ["2", "a b"], ["3", "None"]]
+    assert spark.sql("INSERT INTO sales.registered VALUES (4L, 'c')") == []
+    assert Table(str(orders)).scan().read_all().num_rows == 4
+    assert cli(*words, "--check").code == 0
+    append(orders, pa.table({"Id": [5], "day": ["c"], "more": [0.5]}))
+    assert cli(*words, "--check").code == 3
+    assert cli(*words).code == 6
+    assert cli(*words, "--sync").code == 0
+    assert cli(*words, "--check").code == 0
+    columns = spark.sql("SELECT * FROM sales.registered WHERE Id = 5")
+    assert columns == [["5", "c", "0.5"]]
+    entry_now = entry("hive://sales.registered")
+    assert [column[:2] for column in entry_now.columns] == [
+        ("id", "bigint"), ("day", "string"), ("more", "double"),
+    ]  # fmt: skip
+    assert entry_now.comment == "Mine"
+    assert cli("check", "hive://sales.registered").code == 0
+
+
+def test_spark_finds_registered_partitions(cli: RunCli, spark: HiveSpark, orders: Path) -> None:
+    """It does not read manifests of Parquet files: its symlink tables are text."""
+    words = ("register", str(orders), "hive://sales.listed", "--manifest")
+    assert cli(*words).code == 6
+    assert cli("generate-manifest", str(orders)).code == 0
+    ran = cli(*words)
+    assert ran.code == 0, ran.err
+    query = "SHOW PARTITIONS sales.listed"
+    null = ["day=__HIVE_DEFAULT_PARTITION__"]
+    assert spark.sql(query) == [["day=2026-01-01"], null, ["day=a b"]]
+    assert cli(*words, "--check").code == 0
+    deltalake.DeltaTable(orders).delete("day = 'a b'")
+    append(orders, pa.table({"Id": [4], "day": ["c"]}))
+    assert cli("generate-manifest", str(orders)).code == 0
+    assert cli(*words, "--check").code == 3
+    assert cli(*words, "--sync").code == 0
+    assert spark.sql(query) == [["day=2026-01-01"], null, ["day=c"]]
+    described = {row[0]: row[1] for row in spark.sql("DESCRIBE EXTENDED sales.listed")}
+    assert described["InputFormat"].endswith("SymlinkTextInputFormat")
+    assert cli("optimize", "hive://sales.listed", "--dry-run").code == 0
+
+
+def test_another_table_is_replaced_only_if_asked(
+    cli: RunCli, spark: HiveSpark, orders: Path
+) -> None:
+    spark.sql("CREATE TABLE sales.taken USING parquet AS SELECT 1L AS other")
+    words = ("register", str(orders), "hive://sales.taken")
+    refused = cli(*words, "--sync")
+    assert refused.code == 6
+    assert "--replace" in refused.err
+    assert entry_of_any("hive://sales.taken").table_format == "PARQUET"
+    ran = cli(*words, "--replace")
+    assert ran.code == 0, ran.err
+    spark.sql("REFRESH TABLE sales.taken")
+    assert spark.sql("SELECT count(*) FROM sales.taken") == [["3"]]
+
+
+def entry_of_any(name: str) -> TableAddress:
+    [found] = list_tables(name, {})
+    return found
 
 
 def refusal(name: str, **options: str) -> DeltactlError:

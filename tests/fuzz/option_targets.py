@@ -21,7 +21,7 @@ from deltactl.catalog.hive import HiveCatalog
 from deltactl.catalog.names import parse_name
 from deltactl.catalog.thrift import Kind, Typed, encode, read_reply
 from deltactl.cli.settings.file import load_config_file
-from deltactl.errors import DataFileError, DeltactlError, StorageError, UsageError
+from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.operations.optimize.copy_groups import (
     CopyRule,
     RewriteCounts,
@@ -310,16 +310,13 @@ class _Metastore(HiveCatalog):
         self._answer = answer
 
     def _call(self, method: str, *arguments: Typed) -> Any:
-        try:
-            return read_reply(io.BytesIO(self._answer), method)
-        except OSError as error:
-            raise StorageError(str(error)) from error
+        return read_reply(io.BytesIO(self._answer), method)
 
 
 def run_thrift(data: bytes) -> None:
     """An answer to the look-up of a table, and to all calls of a listing."""
     metastore, name = _Metastore(data), parse_name("hive://sales.orders")
-    for ask in (lambda: metastore.resolve(name), lambda: list(metastore.list(name))):
+    for ask in (lambda: metastore.find(name), lambda: list(metastore.list(name))):
         with suppress(DeltactlError):
             ask()
 

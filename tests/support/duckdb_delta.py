@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def connect_duckdb() -> duckdb.DuckDBPyConnection:
-    """A connection that knows ``delta_scan``; nothing is downloaded."""
+def connect_duckdb(*extensions: str) -> duckdb.DuckDBPyConnection:
+    """A connection that knows ``delta_scan``, and further extensions; nothing is downloaded."""
     import duckdb
 
-    package = find_spec("duckdb_extension_delta")
-    assert package is not None
-    assert package.origin is not None
-    extension = next(Path(package.origin).parent.glob("extensions/v*/delta.duckdb_extension"))
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    connection.execute(f"LOAD '{extension}'")
+    for extension in (*extensions, "delta"):
+        package = find_spec(f"duckdb_extension_{extension}")
+        assert package is not None
+        assert package.origin is not None
+        file = next(Path(package.origin).parent.glob("extensions/v*/*.duckdb_extension"))
+        connection.execute(f"LOAD '{file}'")
     return connection

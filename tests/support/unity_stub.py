@@ -86,11 +86,16 @@ class UnityStub:
             }
             return 200, {"schemas": [{"name": name} for name in sorted(names)]}
         if path == "/tables":
-            return 200, self._list(query)
+            return 200, self._create(body) if method == "POST" else self._list(query)
         name = path.removeprefix("/tables/")
         if name not in self.tables:
             return 404, _error("TABLE_DOES_NOT_EXIST", f"Table '{name}' does not exist.")
         return 200, self.tables[name]
+
+    def _create(self, body: Json) -> Json:
+        name = f"{body['catalog_name']}.{body['schema_name']}.{body['name']}"
+        self.tables[name] = self.add(name, "") | body
+        return self.tables[name]
 
     def _list(self, query: Mapping[str, str]) -> Json:
         prefix = f"{query['catalog_name']}.{query['schema_name']}."

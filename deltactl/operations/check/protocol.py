@@ -43,7 +43,7 @@ _SQL_NAMES: Final = {
 }  # fmt: skip
 _LENGTH: Final = re.compile(r"(var)?char\(\d+\)")
 # Spark writes this column if the real ones are in properties or in the log only.
-_DUMMY: Final = (("col", "array<string>"),)
+_DUMMY: Final = ("col", "array<string>")
 
 
 class Readable(IntEnum):
@@ -198,10 +198,10 @@ def check_entry(log: DeltaLog, snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:
-    if not entry.columns or entry.columns == _DUMMY:
+    if [column[:2] for column in entry.columns] in ([], [_DUMMY]):
         return []
     ours = {field.name.lower(): field.type for field in schema.fields}
-    theirs = {name.lower(): kind for name, kind in entry.columns}
+    theirs = {column.name.lower(): column.type for column in entry.columns}
     problems = [f"the catalog lacks the column {name!r}" for name in ours if name not in theirs]
     problems += [f"the log lacks the column {name!r}" for name in theirs if name not in ours]
     for name, kind in ours.items():

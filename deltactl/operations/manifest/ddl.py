@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.manifest.engine_types import HIVE_TYPES, engine_type
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import (
     STALE,
@@ -26,34 +27,12 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import normalize_partition_column
 from deltactl.protocol.paths import HIVE_NULL
-from deltactl.protocol.schema import (
-    ArrayType,
-    DeltaType,
-    Field,
-    MapType,
-    PrimitiveType,
-    StructType,
-    is_void,
-)
+from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, is_void
 
 # Engines limit the length of a statement; Redshift to this number of partitions.
 _PARTITIONS_A_STATEMENT: Final = 100
 
-_HIVE_TYPES: Final = {
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "binary": "binary",
-    "boolean": "boolean",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp",
-}
-_REDSHIFT_TYPES: Final = _HIVE_TYPES | {
+_REDSHIFT_TYPES: Final = HIVE_TYPES | {
     "byte": "smallint",
     "integer": "integer",
     "float": "real",
@@ -145,10 +124,10 @@ def _unnameable(name: str) -> UnsupportedFeatureError:
 
 
 _DIALECTS: Final = {
-    "athena": _Dialect(_HIVE_TYPES, "hive", _escaped, members=_ATHENA_MEMBER, is_on_s3=True),
-    "hive": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "athena": _Dialect(HIVE_TYPES, "hive", _escaped, members=_ATHENA_MEMBER, is_on_s3=True),
+    "hive": _Dialect(HIVE_TYPES, "hive", _escaped),
     # Of its CREATE statement, which Hive must run.
-    "trino": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "trino": _Dialect(HIVE_TYPES, "hive", _escaped),
     "redshift": _Dialect(
         _REDSHIFT_TYPES, "redshift", _doubled_with_backslashes, schema="spectrum.", is_on_s3=True
     ),
@@ -206,6 +185,25 @@ def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
         hint=f"If the same path exists on S3, replace {scheme} by s3 with {option('schemes')}. "
         f"Otherwise use {option('ddl', 'trino')} or {option('ddl', 'hive')}.",
     )
+
+
+def _no_type(column: str, kind: DeltaType) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"column {column!r} has a type that the engine of {option('ddl')} does not support: {kind}",
+        hint=f"Omit {option('ddl')}, and declare the table in the engine manually, without this "
+        "column.",
+    )
+
+
+def partition_values(folder: str, fields: Sequence[Field]) -> list[str | None] | None:
+    """Return normal texts of the values; ``None`` if the directory is not of a partition."""
+    values = parse_directory(folder, fields)
+    if values is None:
+        return None
+    try:
+        return [_normal_text(values[field.physical_name], field) for field in fields]
+    except CorruptLogError:
+        return None
 
 
 def _normal_text(value: str | None, field: Field) -> str | None:
@@ -296,14 +294,7 @@ class _Writer:
         )
 
     def _values(self, partition: PartitionManifest) -> list[str | None] | None:
-        """Return normal texts of the values; ``None`` if the directory is not of a partition."""
-        values = parse_directory(partition.folder, self.partition_fields)
-        if values is None:
-            return None
-        try:
-            return [_normal_text(values[f.physical_name], f) for f in self.partition_fields]
-        except CorruptLogError:
-            return None
+        return partition_values(partition.folder, self.partition_fields)
 
     def _literal(self, value: str | None, field: Field) -> str:
         """Return a partition value as SQL. Outside of quotes, only numbers and booleans."""
@@ -311,28 +302,8 @@ class _Writer:
         return self._dialect.text(value or HIVE_NULL) if is_text else str(value)
 
     def _column(self, field: Field) -> str:
-        return f"{self._dialect.name(field.name)} {self._type(field.type, field.name)}"
+        return f"{self._dialect.name(field.name)} {self._type(field)}"
 
-    def _type(self, kind: DeltaType, column: str) -> str:
-        match kind:
-            case StructType(fields):
-                members = (
-                    f"{self._dialect.member(f.name)}:{self._type(f.type, f'{column}.{f.name}')}"
-                    for f in fields
-                )
-                return f"struct<{','.join(members)}>"
-            case ArrayType(element):
-                return f"array<{self._type(element, column)}>"
-            case MapType(key, value):
-                return f"map<{self._type(key, column)},{self._type(value, column)}>"
-            case PrimitiveType(name) if name.startswith("decimal"):
-                precision, scale = arrow_type(kind).precision, arrow_type(kind).scale
-                return f"decimal({precision},{scale})"
-            case PrimitiveType(name) if name in self._dialect.types:
-                return self._dialect.types[name]
-        raise UnsupportedFeatureError(
-            f"column {column!r} has a type that the engine of {option('ddl')} does not support: "
-            f"{kind}",
-            hint=f"Omit {option('ddl')}, and declare the table in the engine manually, without "
-            "this column.",
-        )
+    def _type(self, field: Field) -> str:
+        dialect = self._dialect
+        return engine_type(field.type, field.name, dialect.types, dialect.member, _no_type)

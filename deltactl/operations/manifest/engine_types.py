@@ -1,0 +1,59 @@
+"""Write the types of columns as engines and catalogs name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import ArrayType, DeltaType, MapType, PrimitiveType, StructType
+
+HIVE_TYPES: Final = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp",
+}
+
+
+def engine_type(
+    kind: DeltaType,
+    column: str,
+    names: Mapping[str, str],
+    member: Callable[[str], str],
+    refuse: Callable[[str, DeltaType], UnsupportedFeatureError],
+) -> str:
+    """Return a type with the ``names`` of an engine.
+
+    ``member`` returns the name of a struct member as it is written in a type.
+
+    Raises:
+        UnsupportedFeatureError: that of ``refuse``, for a type that has no name.
+    """
+    match kind:
+        case StructType(fields):
+            types = (
+                engine_type(f.type, f"{column}.{f.name}", names, member, refuse) for f in fields
+            )
+            pairs = (f"{member(f.name)}:{text}" for f, text in zip(fields, types, strict=True))
+            return f"struct<{','.join(pairs)}>"
+        case ArrayType(element):
+            return f"array<{engine_type(element, column, names, member, refuse)}>"
+        case MapType(key, value):
+            parts = (engine_type(part, column, names, member, refuse) for part in (key, value))
+            return f"map<{','.join(parts)}>"
+        case PrimitiveType(name) if name.startswith("decimal"):
+            precision, scale = arrow_type(kind).precision, arrow_type(kind).scale
+            return f"decimal({precision},{scale})"
+        case PrimitiveType(name) if name in names:
+            return names[name]
+    raise refuse(column, kind)

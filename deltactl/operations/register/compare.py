@@ -1,0 +1,72 @@
+"""Compare what a catalog says of a table with what it should say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from deltactl.catalog.base import Column, TableAddress
+
+_NAMES_OF_TYPES: Final = {
+    "long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint",
+}  # fmt: skip
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a catalog says, and what it should say; ``is_small`` if ``sync`` changes it."""
+
+    what: str
+    catalog: str
+    table: str
+    is_small: bool = False
+
+
+def compare(wanted: TableAddress, found: TableAddress) -> Iterator[Difference]:
+    """Yield what a catalog says otherwise than it should."""
+    if normal_place(wanted.location) != normal_place(found.location):
+        yield Difference("location", found.location or "none", wanted.location)
+    kinds = [
+        "manifests" if each.is_symlink else each.table_format or each.table_type
+        for each in (found, wanted)
+    ]
+    if kinds[0] != kinds[1]:
+        yield Difference("format", kinds[0], kinds[1])
+    if wanted.partition_columns != found.partition_columns and wanted.is_symlink:
+        keys = [", ".join(each.partition_columns) or "none" for each in (found, wanted)]
+        yield Difference("partition columns", keys[0], keys[1])
+    for key, value in wanted.properties.items():
+        if found.properties.get(key, "").lower() != value.lower():
+            yield Difference(f"property {key}", found.properties.get(key, "none"), value)
+    if wanted.comment != found.comment:
+        yield Difference("comment", repr(found.comment), repr(wanted.comment), is_small=True)
+    before = {column.name.lower(): column for column in found.columns}
+    after = {column.name.lower(): column for column in wanted.columns}
+    for name in {**after, **before}:
+        texts = [_say_column(columns, name) for columns in (before, after)]
+        if texts[0] != texts[1]:
+            yield Difference(f"column {name}", texts[0], texts[1], is_small=True)
+
+
+def _say_column(columns: Mapping[str, Column], name: str) -> str:
+    if name not in columns:
+        return "none"
+    found = columns[name]
+    kind = found.type.lower().replace(" ", "")
+    return _NAMES_OF_TYPES.get(kind, kind) + (f" {found.comment!r}" if found.comment else "")
+
+
+def normal_place(location: str) -> str:
+    """Return a location in one spelling."""
+    place = re.sub(r"^s3[an]://", "s3://", location.rstrip("/"))
+    return re.sub(r"^file:/+", "/", place)
+
+
+def say(differences: Sequence[Difference]) -> str:
+    """Return the first differences as text."""
+    texts = [f"{it.what} is {it.catalog}, not {it.table}" for it in differences[:_SHOWN]]
+    more = len(differences) - len(texts)
+    return "; ".join(texts) + (f"; and {more:,} more" if more else "")

@@ -1,0 +1,126 @@
+"""Describe a table, and its manifests, as a catalog should."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from deltactl.catalog.base import Column, Partitions, TableAddress
+from deltactl.catalog.kinds import KINDS
+from deltactl.catalog.names import TableName
+from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.manifest.ddl import partition_values
+from deltactl.operations.manifest.engine_types import HIVE_TYPES, engine_type
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.plan import NEW, STALE
+from deltactl.operations.manifest.run import generate_manifests
+from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
+from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.protocol.paths import HIVE_NULL
+from deltactl.protocol.schema import DeltaType, Field, StructType, encode_schema, is_void
+from deltactl.units import format_count
+
+_UNITY_TYPES: Final = {**HIVE_TYPES, "timestamp_ntz": "timestamp_ntz", "variant": "variant"}
+# For Spark and Trino, for Athena, and for what crawlers make.
+_MARKS: Final = {
+    "spark.sql.sources.provider": "delta",
+    "table_type": "DELTA",
+    "classification": "delta",
+}
+_EXTERNAL: Final = {"EXTERNAL": "TRUE"}
+_MEMBER: Final = re.compile(r"[A-Za-z0-9_.]+")
+
+
+def describe_table(
+    snapshot: Snapshot, name: TableName, catalog: str, *, is_symlink: bool
+) -> TableAddress:
+    """Return what the catalog with a title should say.
+
+    Raises:
+        UsageError: the catalog has no symlink tables.
+        UnsupportedFeatureError: it lacks a type.
+    """
+    kind, metadata = KINDS[name.scheme], snapshot.metadata
+    if is_symlink and not kind.is_like_hive:
+        raise UsageError(
+            f"{kind.title} has no tables of manifests", hint=f"Omit {option('manifest', True)}."
+        )
+    # Athena and Unity Catalog do not know s3a; Hadoop needs it.
+    location = snapshot.store.uri.rstrip("/")
+    if name.scheme != "hive":
+        location = re.sub(r"^s3[an]://", "s3://", location)
+    fields = [each for each in metadata.schema.fields if not is_void(each.type)]
+    marks = {} if is_symlink else _MARKS
+    return TableAddress(
+        str(name),
+        catalog,
+        None,
+        "EXTERNAL_TABLE" if kind.is_like_hive else "EXTERNAL",
+        "DELTA",
+        location,
+        columns=tuple(_describe_column(each, is_like_hive=kind.is_like_hive) for each in fields),
+        partition_columns=tuple(
+            each.name.lower() for each in (metadata.partition_fields if is_symlink else ())
+        ),
+        comment=metadata.description or "",
+        properties={**marks, **_EXTERNAL} if kind.is_like_hive else {},
+        is_symlink=is_symlink,
+    )
+
+
+def _describe_column(column: Field, *, is_like_hive: bool) -> Column:
+    names = HIVE_TYPES if is_like_hive else _UNITY_TYPES
+    [encoded] = json.loads(encode_schema(StructType((column,))))["fields"]
+    return Column(
+        column.name.lower() if is_like_hive else column.name,
+        engine_type(column.type, column.name, names, _member, _no_type),
+        str(column.metadata.get("comment") or ""),
+        json.dumps(encoded["type"]),
+        column.nullable,
+    )
+
+
+def _member(name: str) -> str:
+    if not _MEMBER.fullmatch(name):
+        raise UnsupportedFeatureError(
+            f"a type in a catalog cannot have a member with the name {name!r}",
+            hint="Add the table to the catalog manually, without this column.",
+        )
+    return name
+
+
+def _no_type(column: str, kind: DeltaType) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"column {column!r} has a type that the catalog does not have: {kind}",
+        hint="Add the table to the catalog manually, without this column.",
+    )
+
+
+def list_partitions(
+    log: DeltaLog, snapshot: Snapshot, wanted: TableAddress, context: RunContext
+) -> Partitions:
+    """Return the directories of the live partitions.
+
+    Raises:
+        SafetyError: some have no manifests.
+        DeltactlError: see ``generate_manifests``.
+    """
+    report = generate_manifests(log, ManifestOptions(), context, dry_run=True)
+    plan, fields = report.plan, snapshot.metadata.partition_fields
+    command = "Run `deltactl generate-manifest` on the table, then rerun."
+    if missing := plan.count(NEW):
+        count = format_count(missing, "manifest does", "manifests do")
+        raise SafetyError(f"{count} not exist: engines would find no rows", hint=command)
+    if not plan.is_empty:
+        context.warn(f"the manifests are not up to date. {command}")
+    found: dict[tuple[str, ...], str] = {}
+    for partition in plan.partitions if fields else ():
+        values = partition_values(partition.folder, fields)
+        if partition.state != STALE and values is not None:
+            place = f"{wanted.location}/{MANIFEST_DIR}/{partition.folder}"
+            found[tuple(value or HIVE_NULL for value in values)] = place
+    return found

@@ -1,0 +1,151 @@
+"""``register``: make a table known to a catalog, or bring its entry up to date.
+
+snapshot -> what the catalog should say -> compare with what it says -> create or change the entry
+-> compare again, because an answer can be lost. Data and log are only read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from deltactl.catalog.base import Catalog, Partitions, TableAddress
+from deltactl.catalog.names import TableName
+from deltactl.errors import SafetyError, StorageError, UsageError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.register.compare import Difference, compare, normal_place, say
+from deltactl.operations.register.describe import describe_table, list_partitions
+from deltactl.operations.register.options import RegisterOptions
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.short_repr import ShortRepr
+from deltactl.option_names import option
+from deltactl.protocol.features import Operation, ensure_supported
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RegisterReport(ShortRepr):
+    """The result. ``existed``: the catalog had a table of this name before."""
+
+    name: str
+    catalog: str
+    location: str
+    version: int
+    existed: bool
+    is_symlink: bool
+    dry_run: bool
+    differences: tuple[Difference, ...] = ()
+    gone: tuple[tuple[str, ...], ...] = ()
+    new: Partitions = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the catalog already said what it should say."""
+        return self.existed and not (self.differences or self.gone or self.new)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope."""
+        return {
+            "name": self.name,
+            "catalog": self.catalog,
+            "location": self.location,
+            "kind": "symlink" if self.is_symlink else "delta",
+            "existed": self.existed,
+            "differences": [
+                {"what": it.what, "catalog": it.catalog, "table": it.table}
+                for it in self.differences
+            ],
+            "partitions_added": len(self.new),
+            "partitions_removed": len(self.gone),
+        }
+
+
+def register_table(
+    log: DeltaLog,
+    name: TableName,
+    catalog: Catalog,
+    options: RegisterOptions,
+    context: RunContext,
+    *,
+    dry_run: bool = False,
+) -> RegisterReport:
+    """Register a table; with ``dry_run`` or ``options.check``, only compare.
+
+    Raises:
+        UsageError: the name is a pattern, or the catalog has no symlink tables.
+        UnsupportedFeatureError: a type or feature that the catalog lacks, or a change that it
+            cannot make.
+        SafetyError: another table is registered, or there are no manifests.
+        AccessDeniedError, StorageError: the catalog or the storage refuses or fails.
+    """
+    if name.is_pattern:
+        raise UsageError(f"{name} is a pattern", hint="Give the name of one table.")
+    snapshot = log.snapshot()
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+    wanted = describe_table(snapshot, name, catalog.title, is_symlink=options.manifest)
+    partitions = list_partitions(log, snapshot, wanted, context) if options.manifest else {}
+    existing = catalog.find(name)
+    report = RegisterReport(
+        str(name), catalog.title, wanted.location, snapshot.version, existing is not None,
+        options.manifest, dry_run or options.check, new=partitions,
+    )  # fmt: skip
+    if existing is not None:
+        known = catalog.partitions(existing) if existing.is_symlink else {}
+        places = {values: normal_place(place) for values, place in known.items()}
+        new = {
+            values: place
+            for values, place in partitions.items()
+            if places.get(values) != normal_place(place)
+        }
+        gone = tuple(values for values in known if values in new or values not in partitions)
+        differences = tuple(compare(wanted, existing))
+        report = replace(report, differences=differences, gone=gone, new=new)
+    if not (report.dry_run or report.is_done):
+        _ensure_allowed(report, options)
+        left = _apply(report, wanted, catalog, name, replaces=options.replace)
+        if left:
+            context.warn(f"{catalog.title} does not keep everything: {say(left)}")
+    return report
+
+
+def _apply(
+    report: RegisterReport,
+    wanted: TableAddress,
+    catalog: Catalog,
+    name: TableName,
+    *,
+    replaces: bool,
+) -> list[Difference]:
+    """Write the entry, and compare again: the outcome of a failed request is not known.
+
+    Return what the catalog does not keep.
+    """
+    failure: StorageError | None = None
+    try:
+        catalog.change_partitions(wanted, report.gone, {})
+        if not report.existed:
+            catalog.create(wanted)
+        elif report.differences:
+            is_small = all(difference.is_small for difference in report.differences)
+            catalog.change(wanted, replace=replaces and not is_small)
+    except StorageError as error:
+        failure = error
+    after = catalog.find(name)
+    left = [] if after is None else list(compare(wanted, after))
+    if failure is not None and (after is None or left):
+        raise failure
+    catalog.change_partitions(wanted, (), report.new)
+    return left
+
+
+def _ensure_allowed(report: RegisterReport, options: RegisterOptions) -> None:
+    if not report.existed or options.replace:
+        return
+    large = [difference for difference in report.differences if not difference.is_small]
+    if options.sync and not large:
+        return
+    what = say(large or report.differences) or "its partitions are others"
+    flag = option("replace", True) if large else option("sync", True)
+    raise SafetyError(
+        f"{report.name} is registered in {report.catalog}, and differs: {what}",
+        hint=f"Compare them with {option('check')}. Then use {flag}, or another name.",
+    )
