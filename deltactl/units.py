@@ -337,6 +337,11 @@ def format_age(ms: int) -> str:
     return "just now"
 
 
+def format_instant(ms: int, now_ms: int) -> str:
+    """Return a time with its age."""
+    return f"{format_timestamp(ms)} ({format_age(now_ms - ms)})"
+
+
 def format_count(n: int, noun: str | None = None, plural: str | None = None) -> str:
     """Return a count with commas, and its noun if given: ``1,234``, ``1 file``."""
     if noun is None:

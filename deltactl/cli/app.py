@@ -42,9 +42,7 @@ class RootOptions:
         is_basic=True,
     )
     install_completion: bool = output_option(
-        False,
-        "Install command completion for your shell: bash, zsh or fish",
-        is_basic=True,
+        False, "Install command completion for your shell: bash, zsh or fish", is_basic=True
     )
     show_completion: bool = output_option(
         False, "Print the script that --install-completion writes"

@@ -10,24 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.options.engine import EngineOptions
-from deltactl.engine.base import (
-    CancelToken,
-    Done,
-    Engine,
-    Failed,
-    OnProgress,
-    P,
-    R,
-    Task,
-    Worker,
-)
-from deltactl.engine.choose import (
-    EngineChoice,
-    EngineName,
-    SparkFacts,
-    choose_engine,
-    fall_back,
-)
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
+from deltactl.engine.choose import EngineChoice, EngineName, SparkFacts, choose_engine, fall_back
 from deltactl.errors import EngineUnavailableError, Warn
 
 if TYPE_CHECKING:
@@ -219,14 +203,5 @@ def open_engine(
     """
     with nullcontext(spark) if spark is not None else shared_spark() as shared:
         yield ChosenEngine(
-            options,
-            environ,
-            table,
-            warn,
-            note,
-            verbose,
-            max_concurrent,
-            memory_bytes,
-            jobs,
-            shared,
+            options, environ, table, warn, note, verbose, max_concurrent, memory_bytes, jobs, shared
         )

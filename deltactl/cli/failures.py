@@ -12,12 +12,7 @@ from deltactl.cli.output.output import Output
 from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.cli.parsing.usage_errors import restate_usage_error
 from deltactl.cli.signals import Terminated
-from deltactl.errors import (
-    DeltactlError,
-    InternalError,
-    InterruptedRunError,
-    OutOfMemoryError,
-)
+from deltactl.errors import DeltactlError, InternalError, InterruptedRunError, OutOfMemoryError
 
 # Messages of errors that mean a lack of memory, but are not a MemoryError.
 _NO_MEMORY: Final = ("can't start new thread", "failed to map segment from shared object")

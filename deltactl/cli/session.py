@@ -26,15 +26,10 @@ from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
-from deltactl.cli.output.output import (
-    Output,
-    OutputFormat,
-    guess_format,
-    guess_log_format,
-)
+from deltactl.cli.output.output import Output, OutputFormat, guess_format, guess_log_format
 from deltactl.cli.output.progress import progress
 from deltactl.cli.output.rows import Rows
-from deltactl.cli.output.sections import Section, Sections, Styled, Tone
+from deltactl.cli.output.sections import Section, Sections, Tone
 from deltactl.cli.parsing.argv import mask_address, real_command
 from deltactl.cli.settings.file import Settings
 from deltactl.cli.settings.sources import Source
@@ -282,11 +277,7 @@ class Session:
             )
 
     def open_store(
-        self,
-        address: str,
-        *,
-        read_only: bool = False,
-        options: Mapping[str, str] | None = None,
+        self, address: str, *, read_only: bool = False, options: Mapping[str, str] | None = None
     ) -> Store:
         """Open a table's store with the storage options; a read-only one refuses every change.
 
@@ -432,7 +423,7 @@ class Session:
 
     def skip(self, reason: str) -> None:
         """Print that nothing was done, and why."""
-        said = Section((Styled("Skipped", Tone.GOOD), f": {reason}"))
+        said = Section((Tone.GOOD("Skipped"), f": {reason}"))
         self.present(lambda: [said], skipped=reason)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
@@ -482,9 +473,7 @@ class Session:
 
     @contextmanager
     def run_context(
-        self,
-        label: str | None,
-        engine: AbstractContextManager[Engine] | None = None,
+        self, label: str | None, engine: AbstractContextManager[Engine] | None = None
     ) -> Iterator[RunContext]:
         """Return what an operation needs in addition to the table and its options.
 

@@ -37,11 +37,7 @@ class Cancellation:
     is_idle: bool = False
 
     def find_error(
-        self,
-        message: str = "interrupted",
-        *,
-        hint: str | None = None,
-        is_part_done: bool = False,
+        self, message: str = "interrupted", *, hint: str | None = None, is_part_done: bool = False
     ) -> DeltactlError | None:
         """Return the error for a signal or the time limit; ``None`` while there was neither.
 
@@ -50,10 +46,7 @@ class Cancellation:
         """
         if self.signal_number is not None:
             return InterruptedRunError(
-                message,
-                signal_number=self.signal_number,
-                is_part_done=is_part_done,
-                hint=hint,
+                message, signal_number=self.signal_number, is_part_done=is_part_done, hint=hint
             )
         if self.expired_ms is not None:
             reason = f"stopped by --timeout {format_duration(self.expired_ms)}"
@@ -62,11 +55,7 @@ class Cancellation:
         return None
 
     def raise_if_cancelled(
-        self,
-        message: str = "interrupted",
-        *,
-        hint: str | None = None,
-        is_part_done: bool = False,
+        self, message: str = "interrupted", *, hint: str | None = None, is_part_done: bool = False
     ) -> None:
         """Raise the error for a signal or the time limit, if there was one; see ``find_error``.
 

@@ -23,12 +23,7 @@ _INSTANTS = ("createdAt", "lastModified")
 class DetailFlags:
     """Options that only the command line has."""
 
-    version: int | None = selection_option(
-        None,
-        "Show version N",
-        least=0,
-        is_basic=True,
-    )
+    version: int | None = selection_option(None, "Show version N", least=0, is_basic=True)
     at_ms: TimestampMs | None = selection_option(
         None,
         'Show the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two '

@@ -16,17 +16,13 @@ from deltactl.cli.commands.history_views import (
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.output.envelope import PlainRows
 from deltactl.cli.output.output import OutputFormat
-from deltactl.cli.pages.history import (
-    describe_commit_files,
-    describe_history,
-    describe_version_at,
-)
-from deltactl.cli.pages.history_rows import change_row, json_row
+from deltactl.cli.pages.history import describe_commit_files, describe_history, describe_version_at
 from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.history.columns import json_row
 from deltactl.operations.history.run import (
     HistoryOptions,
     HistoryReport,
@@ -95,12 +91,7 @@ class HistoryFlags:
         metavar="TIME",
         is_basic=True,
     )
-    version: int | None = selection_option(
-        None,
-        "Show only version N",
-        least=0,
-        is_basic=True,
-    )
+    version: int | None = selection_option(None, "Show only version N", least=0, is_basic=True)
     files: bool = selection_option(
         False,
         "With --version: list the files that this version added and removed, grouped by partition",
@@ -265,7 +256,7 @@ def _show_version_at(session: Session, log: DeltaLog, asked_ms: int, now_ms: int
 
 def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> None:
     found = commit_files(log, version)
-    rows = [change_row(p.partition_values, p.added, p.removed) for p in found.partitions]
+    rows = [change.to_dict() for change in found.partitions]
     present_history(
         session,
         found.latest_version,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.cli.reference.code_rows import describe_code, describe_codes
 from deltactl.cli.session import Session
 from deltactl.codes import find_code, load_codes
@@ -63,7 +63,7 @@ def _list_all(rows: list[dict[str, Any]]) -> Section:
 def _describe(row: dict[str, Any]) -> Iterator[Section]:
     again = ", can be retried" if row["retryable"] else ""
     status = f"  exit status {row['exit_code']}{again}" if row["exit_code"] else ""
-    yield Section((Styled(row["code"], Tone.STRONG), status), notes=[row["meaning"]])
+    yield Section((Tone.STRONG(row["code"]), status), notes=[row["meaning"]])
     for heading, texts in (
         ("Causes", row["causes"]),
         ("Readers", filter(None, [row["effect"]])),
@@ -71,4 +71,4 @@ def _describe(row: dict[str, Any]) -> Iterator[Section]:
         ("What to do", row["remedies"]),
     ):
         if lines := list(texts):
-            yield Section(Styled(heading, Tone.STRONG), notes=lines)
+            yield Section(Tone.STRONG(heading), notes=lines)

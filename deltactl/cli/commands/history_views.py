@@ -8,15 +8,15 @@ from deltactl.cli.output.envelope import dump_json
 from deltactl.cli.output.output import OutputFormat, stdout_errors
 from deltactl.cli.output.rows import Rows
 from deltactl.cli.output.sections import Sections
-from deltactl.cli.pages.history_rows import change_row, diff_result, diff_rows, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.history.columns import json_row
 from deltactl.operations.history.run import HistoryOptions, follow_history
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
-    from deltactl.operations.history.blame import BlameReport, UnknownValue
+    from deltactl.operations.history.blame import UnknownValue
 
 DEFAULT_POLL_MS: Final = 5000
 
@@ -36,12 +36,9 @@ def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> 
     from deltactl.operations.history.diff import diff_versions
 
     diff = diff_versions(log, first, last)
+    result = diff.to_dict()
     present_history(
-        session,
-        diff.latest_version,
-        diff_result(diff),
-        lambda: describe_diff(diff),
-        diff_rows(diff),
+        session, diff.latest_version, result, lambda: describe_diff(diff), result["partitions"]
     )
 
 
@@ -62,13 +59,12 @@ def show_blame(
         session.output.warn(_describe_unknown(unknown))
     if report.num_unread and session.output.form is not OutputFormat.TABLE:
         session.output.note(f"{format_count(report.num_unread, 'older version')} not shown")
-    rows = [_blame_row(row, report) for row in report.rows]
+    rows = [
+        json_row(row) | (change.to_dict() if (change := report.changes.get(row["version"])) else {})
+        for row in report.rows
+    ]
     present_history(
-        session,
-        report.latest_version,
-        rows,
-        lambda: describe_blame(report, now_ms),
-        rows,
+        session, report.latest_version, rows, lambda: describe_blame(report, now_ms), rows
     )
 
 
@@ -79,13 +75,6 @@ def _describe_unknown(unknown: UnknownValue) -> str:
         f"{unknown.column} = {unknown.value!r} is in no live file and in no commit of the log; "
         f"{found}"
     )
-
-
-def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
-    change = report.changes.get(row["version"])
-    if change is None:  # missing or invalid: unknown
-        return json_row(row)
-    return {**json_row(row), **change_row(None, change.added, change.removed)}
 
 
 def show_follow(session: Session, log: DeltaLog, first_version: int | None, poll_ms: int) -> None:

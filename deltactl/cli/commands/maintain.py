@@ -121,7 +121,7 @@ def _act(session: Session, fleet: _Fleet, table: str, max_concurrent: int | None
 def _present(
     session: Session, fleet: _Fleet, table: str, report: TableReport, *, is_check: bool
 ) -> None:
-    from deltactl.cli.pages.maintain import describe_maintain, flatten
+    from deltactl.cli.pages.maintain import describe_maintain
 
     error = _find_error(session, report)
     needs_work = is_check and report.is_due and error is None
@@ -129,7 +129,7 @@ def _present(
     _note(fleet, table, code if error is None else error.exit_code, report)
     session.present(
         lambda: describe_maintain(report),
-        rows=flatten(report),
+        rows=[action.to_row() for action in report.actions],
         error=error,
         is_work_needed=needs_work,
         version_before=report.version_before,

@@ -83,21 +83,21 @@ def _question(plan: RestorePlan) -> str:
 
 
 def _present(session: Session, table: str, report: RestoreReport) -> None:
-    from deltactl.cli.pages.history_rows import diff_result, diff_rows
     from deltactl.cli.pages.restore import describe_restore
 
     plan = report.plan
+    changes = plan.diff.to_dict()
     session.table_id = plan.table_id
     session.present(
         lambda: describe_restore(report, session.shown_table or table),
-        rows=diff_rows(plan.diff),
+        rows=changes["partitions"],
         error=_find_error(report, session.shown_table or table),
         version_before=plan.version,
         version_after=plan.version if report.version_after is None else report.version_after,
         dry_run=report.dry_run,
         is_idle=plan.is_empty,
         engine=report.engine,
-        result={**report.to_dict(), "changes": diff_result(plan.diff)},
+        result={**report.to_dict(), "changes": changes},
     )
 
 

@@ -32,10 +32,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         count = format_count(len(report.impossible), "file", "files")
         error = FileMissingError(f"{count} cannot be restored: {path}: {reason}")
     session.present(
-        lambda: describe_undo(report),
-        error=error,
-        dry_run=dry_run,
-        result=report.to_dict(),
+        lambda: describe_undo(report), error=error, dry_run=dry_run, result=report.to_dict()
     )
 
 
@@ -98,10 +95,7 @@ def purge_quarantined(
             f"{files} not deleted, such as {path}: {reason}", hint="Fix the cause, then rerun."
         )
     session.present(
-        lambda: describe_purge(report),
-        error=error,
-        dry_run=dry_run,
-        result=report.to_dict(),
+        lambda: describe_purge(report), error=error, dry_run=dry_run, result=report.to_dict()
     )
 
 

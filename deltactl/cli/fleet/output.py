@@ -13,7 +13,7 @@ from deltactl.cli.output.github import iterate_annotations
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import LogFormat, Output, OutputFormat
 from deltactl.cli.output.rows import Rows
-from deltactl.cli.output.sections import Sections, Styled, Tone, pieces
+from deltactl.cli.output.sections import Sections, Tone, pieces
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError
 from deltactl.units import format_count
@@ -126,13 +126,13 @@ class FleetOutput:
             if self._is_text:
                 self._output.note(f"{tables}: {parts}")
                 return
-            self._output.print_line(Styled(tables, Tone.STRONG), f": {parts}")
+            self._output.print_line(Tone.STRONG(tables), f": {parts}")
 
     def _print_line(self, outcome: TableOutcome) -> None:
         word, tone = outcome.status
         error = outcome.envelope.error
         said = pieces(error.message if error else outcome.summary)
-        self._output.print_line(Styled(word.ljust(_WIDTH), tone), f"  {outcome.table}  ", *said)
+        self._output.print_line(tone(word.ljust(_WIDTH)), f"  {outcome.table}  ", *said)
 
     def _print_csv(self, outcome: TableOutcome) -> None:
         escape = safe_text if self._output.stdout.isatty() else str

@@ -30,12 +30,7 @@ class Fleet:
     """A run over several tables. Only the main thread prints results and receives signals."""
 
     def __init__(
-        self,
-        session: Session,
-        options: FleetOptions,
-        run_table: RunTable,
-        *,
-        is_text: bool = False,
+        self, session: Session, options: FleetOptions, run_table: RunTable, *, is_text: bool = False
     ) -> None:
         """Take the session of the whole run; ``is_text`` as for ``FleetOutput``."""
         self._session, self._options, self._run_table = session, options, run_table
@@ -99,7 +94,7 @@ class Fleet:
             table,
             code,
             output.envelope or session.envelope(),
-            output.summary,
+            output.title,
             time.monotonic() - started,
             output.sections,
         )

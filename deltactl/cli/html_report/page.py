@@ -108,16 +108,13 @@ def _render_section(outcome: TableOutcome, number: int) -> Markup:
     badge = element("span", word, class_=f"badge {tone}")
     parts = [
         element("h2", foreign(outcome.table), id=f"table-{number}"),
-        element("p", badge, " ", render_line(outcome.summary)),
+        element("p", badge, " ", render_line(outcome.summary), class_="summary"),
     ]
     if envelope.error is not None:
         parts.append(_render_error(envelope.error))
     if envelope.warnings:
-        warnings = [(warning,) for warning in envelope.warnings]
-        parts += [
-            element("h3", "Warnings"),
-            render_table(Table([Column("", Kind.DETAIL)], warnings), "Warnings"),
-        ]
+        warnings = Table([Column("", Kind.DETAIL)], [(warning,) for warning in envelope.warnings])
+        parts += [element("h3", "Warnings"), render_table(warnings, "Warnings")]
     parts += render_sections(outcome.sections())
     return element("section", *parts, aria_labelledby=f"table-{number}")
 
@@ -132,12 +129,9 @@ def _render_error(error: ErrorInfo) -> Markup:
 def _render_commands(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Markup:
     lines = [element("h2", "The command"), render_code(facts.command_line)]
     if any(outcome.envelope.dry_run for outcome in outcomes):
-        lines += [
-            element("p", "Nothing was changed. The same command without --dry-run or --check:"),
-            render_code(facts.to_do_it),
-        ]
+        to_do = "Nothing was changed. The same command without --dry-run or --check:"
+        lines += [element("p", to_do), render_code(facts.to_do_it)]
     code = find_worst(outcome.exit_code for outcome in outcomes)
-    known = code in MEANINGS
-    ended = f"{code}: {MEANINGS[ExitCode(code)]}" if known else str(code)
-    fields = [("run", facts.run_id), ("exit status", ended)]
-    return element("section", *lines, render_facts(fields))
+    meaning = f": {MEANINGS[ExitCode(code)]}" if code in MEANINGS else ""
+    ended = render_facts([("run", facts.run_id), ("exit status", f"{code}{meaning}")])
+    return element("section", *lines, ended)

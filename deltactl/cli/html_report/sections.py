@@ -9,11 +9,11 @@ from deltactl.cli.html_report.charts import draw_bar, draw_strip
 from deltactl.cli.html_report.html import Markup, element, foreign, join
 from deltactl.cli.output.sections import (
     Column,
-    Fact,
     Kind,
     Line,
     Listed,
     Section,
+    Styled,
     Table,
     Tone,
     pieces,
@@ -30,51 +30,34 @@ def render_sections(sections: Iterable[Section]) -> Iterator[Markup]:
         title = plain(section.title)
         if title and number:
             yield element("h3", render_line(section.title))
-        if section.figures:
-            yield render_figures(section.figures)
-        if section.facts:
-            yield render_facts(section.facts)
+        if facts := section.known_facts:
+            yield render_facts(facts)
         if section.chart is not None:
             yield draw_strip(section.chart)
         if section.table is not None:
             yield render_table(section.table, title or "Rows")
-        yield from (element("p", render_line(note), class_="faint") for note in section.notes)
+        for note in section.known_notes:
+            yield element("p", render_line(note), class_="faint")
         if section.code:
             yield render_code(section.code)
 
 
 def render_line(line: Line) -> Markup:
     """Return a line; what is bad stands out."""
-    return join(
-        *(
-            foreign(piece.text)
-            if piece.tone in _QUIET
-            else element("span", foreign(piece.text), class_=f"text-{piece.tone}")
-            for piece in pieces(line)
-        )
-    )
+    return join(*map(_render_piece, pieces(line)))
 
 
-def render_figures(figures: Iterable[tuple[str, str, str]]) -> Markup:
-    """Return tiles: each has a label, a number in large type, and a note."""
-    tiles = (
-        element(
-            "div",
-            element("dt", label),
-            element("dd", element("strong", figure), element("span", note)),
-        )
-        for label, figure, note in figures
-    )
-    return element("dl", *tiles, class_="tiles")
+def _render_piece(piece: Styled) -> Markup:
+    text = foreign(piece.text)
+    return text if piece.tone in _QUIET else element("span", text, class_=f"text-{piece.tone}")
 
 
-def render_facts(facts: Iterable[Fact]) -> Markup:
+def render_facts(facts: Iterable[tuple[str, Line | Listed]]) -> Markup:
     """Return a list of labels and values."""
-    shown = (
-        (label, value.text(is_whole=False) if isinstance(value, Listed) else value)
-        for label, value in facts
-    )
-    parts = (join(element("dt", name), element("dd", render_line(line))) for name, line in shown)
+    parts = []
+    for label, value in facts:
+        line = value.text(is_whole=False) if isinstance(value, Listed) else value
+        parts += [element("dt", label), element("dd", render_line(line))]
     return element("dl", *parts, class_="fields")
 
 
@@ -90,10 +73,7 @@ def render_table(table: Table, name: str, most: int = _MOST_ROWS) -> Markup:
     heads = (element("th", c.header, scope="col", class_=_classes(c)) for c in columns)
     body = (_render_row(columns, [row[i] for i in used]) for row in rows)
     drawn = element(
-        "table",
-        element("thead", element("tr", *heads)),
-        element("tbody", *body),
-        aria_label=name,
+        "table", element("thead", element("tr", *heads)), element("tbody", *body), aria_label=name
     )
     left = len(table.rows) - len(rows)
     more = element("p", f"and {left:,} more ({table.more})", class_="faint") if left else Markup()
@@ -124,11 +104,5 @@ def _render_row(columns: list[Column], values: list[Any]) -> Markup:
 
 def render_code(text: str) -> Markup:
     """Return lines for other programs."""
-    return element("pre", element("code", join(*_with_breaks(text))), tabindex=0)
-
-
-def _with_breaks(text: str) -> Iterator[Markup | str]:
-    for number, line in enumerate(text.splitlines()):
-        if number:
-            yield Markup("\n")
-        yield line
+    lines = Markup("\n").join(join(line) for line in text.splitlines())
+    return element("pre", element("code", Markup(lines)), tabindex=0)

@@ -29,13 +29,7 @@ white-space:nowrap;margin-right:.35em;color:var(--plain);background:var(--plainb
 .bad{color:var(--bad);background:var(--badbg)}
 .error{border-left:4px solid var(--bad);background:var(--badbg);padding:.4rem .9rem;
 margin:.8rem 0;border-radius:4px}
-.note{border-left:4px solid var(--after);padding:.1rem .9rem;margin:.8rem 0}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(10rem,1fr));gap:.75rem;
-margin:1rem 0}
-.tiles div{border:1px solid var(--line);border-radius:8px;padding:.6rem .9rem}
-.tiles dt{color:var(--faint);font-size:.85em}.tiles dd{margin:0}
-.tiles strong{display:block;font-size:1.5rem;line-height:1.25;font-variant-numeric:tabular-nums}
-.tiles span{color:var(--faint);font-size:.85em}
+.summary{font-size:1.25rem;font-weight:600}.summary .badge{font-size:.75em}
 figure{margin:.75rem 0}
 figcaption{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;margin-bottom:.6rem;font-size:.9em}
 .key{display:inline-flex;align-items:center;gap:.45em}
@@ -58,13 +52,12 @@ pre{background:var(--page);border:1px solid var(--line);border-radius:6px;paddin
 margin:.5rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
 footer{font-size:.85em;padding-bottom:2rem}
 @media(max-width:40rem){.wide{display:none}header,main,footer{padding-left:.6rem;
-padding-right:.6rem}section{padding:.9rem}.tiles{grid-template-columns:1fr 1fr}
-.tiles strong{font-size:1.2rem}.fields{grid-template-columns:1fr}.fields dd{margin-bottom:.4rem}
-th,td{padding:.3rem .4rem}}
+padding-right:.6rem}section{padding:.9rem}.fields{grid-template-columns:1fr}
+.fields dd{margin-bottom:.4rem}th,td{padding:.3rem .4rem}}
 @media print{:root{color-scheme:light;--page:#fff;--card:#fff;--ink:#000;--faint:#444;
 --line:#bbb;--track:#ddd;--before:#c2700c;--after:#0f766e;--good:#0b6b4f;--goodbg:#fff;
 --caution:#8a4b00;--cautionbg:#fff;--bad:#a01c1c;--badbg:#fff;--plain:#000;--plainbg:#fff}
 body{font-size:10pt}section{border:0;padding:0}.badge{border:1px solid}
-figure,tr,.tiles,.error{break-inside:avoid}h2,h3{break-after:avoid}
+figure,tr,.error{break-inside:avoid}h2,h3{break-after:avoid}
 svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}.scroll{overflow:visible}}
 """

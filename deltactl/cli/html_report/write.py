@@ -78,13 +78,8 @@ def _single(session: Session, raised: BaseException | None) -> TableOutcome:
         error = explain_failure(raised)
         code = error.exit_code
         envelope.error = ErrorInfo.of(error)
-    return TableOutcome(
-        session.shown_table or "all tables",
-        code,
-        envelope,
-        output.summary,
-        sections=output.sections,
-    )
+    table = session.shown_table or "all tables"
+    return TableOutcome(table, code, envelope, output.title, sections=output.sections)
 
 
 @contextmanager
@@ -96,25 +91,22 @@ def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
     Raises:
         StorageError: the run succeeded, and its page could not be written.
     """
-    if report is None:
-        yield
-        return
+    raised: BaseException | None = None
     try:
         yield
-    except BaseException as raised:
-        _write_after_failure(session, report, raised)
+    except BaseException as error:
+        raised = error
         raise
-    try:
-        report.write(session, None)
-    except DeltactlError as error:
-        raise StorageError(
-            f"the run succeeded, but the --report file could not be written: {error.message}",
-            hint=error.hint,
-        ) from error
+    finally:
+        if report is not None:
+            _write(session, report, raised)
 
 
-def _write_after_failure(session: Session, report: Report, raised: BaseException) -> None:
+def _write(session: Session, report: Report, raised: BaseException | None) -> None:
     try:
         report.write(session, raised)
     except DeltactlError as error:
-        session.output.warn(f"the --report file could not be written: {error.message}")
+        problem = f"the --report file could not be written: {error.message}"
+        if raised is None:
+            raise StorageError(f"the run succeeded, but {problem}", hint=error.hint) from error
+        session.output.warn(problem)

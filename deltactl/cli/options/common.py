@@ -65,11 +65,7 @@ class GlobalOptions:
         is_repeated=True,
     )
     output: OutputFormat = output_option(
-        OutputFormat.TABLE,
-        "Format of the result",
-        short="o",
-        is_settable=True,
-        is_basic=True,
+        OutputFormat.TABLE, "Format of the result", short="o", is_settable=True, is_basic=True
     )
     quiet: bool = output_option(
         False,
@@ -79,20 +75,13 @@ class GlobalOptions:
         is_settable=True,
     )
     verbose: int = output_option(
-        0,
-        "Show log messages. -vv shows more messages",
-        short="v",
-        default="",
-        is_counted=True,
+        0, "Show log messages. -vv shows more messages", short="v", default="", is_counted=True
     )
     debug: bool = output_option(
-        False,
-        "If the command fails, also show the traceback of the error",
-        is_settable=True,
+        False, "If the command fails, also show the traceback of the error", is_settable=True
     )
     no_color: bool = output_option(
-        False,
-        "Do not print colours. The variable NO_COLOR has the same effect",
+        False, "Do not print colours. The variable NO_COLOR has the same effect"
     )
     max_requests_per_second: Rate | None = execution_option(
         None,
@@ -102,9 +91,7 @@ class GlobalOptions:
         is_settable=True,
     )
     log_format: LogFormat = output_option(
-        LogFormat.TEXT,
-        "Format of warnings, notes, logs and errors on stderr",
-        is_settable=True,
+        LogFormat.TEXT, "Format of warnings, notes, logs and errors on stderr", is_settable=True
     )
     progress: ProgressForm = output_option(
         ProgressForm.AUTO,

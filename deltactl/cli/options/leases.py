@@ -25,8 +25,7 @@ class LeaseOptions:
         is_settable=True,
     )
     lease: bool = safety_option(
-        True,
-        "Ignore leases: run even if another run of this command is working on the table",
+        True, "Ignore leases: run even if another run of this command is working on the table"
     )
 
 

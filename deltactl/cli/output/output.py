@@ -13,22 +13,9 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from deltactl.cli.output.envelope import (
-    Envelope,
-    dump_json,
-    format_rfc3339,
-    to_jsonable,
-)
+from deltactl.cli.output.envelope import Envelope, dump_json, format_rfc3339, to_jsonable
 from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
-from deltactl.cli.output.sections import (
-    Cell,
-    Line,
-    Section,
-    Sections,
-    Styled,
-    Tone,
-    describe_to_do,
-)
+from deltactl.cli.output.sections import Cell, Line, Section, Sections, Tone, describe_to_do
 from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
@@ -137,7 +124,7 @@ class Output:
         self.envelope, self.sections, self._headline = envelope, sections, headline
 
     @property
-    def summary(self) -> Line:
+    def title(self) -> Line:
         """The result in one line: its headline, or else the title of its first section."""
         if self._headline is not None:
             return self._headline
@@ -243,7 +230,7 @@ class Output:
             self.log({"level": _LEVELS.get(label, "info"), "message": message})
             return
         page = self._new_page(self.stderr)
-        page.line((Styled(label, tone), ": ", message))
+        page.line((tone(label), ": ", message))
         self._print_aside(page)
 
     def log(self, fields: Mapping[str, Any]) -> None:

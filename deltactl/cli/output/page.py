@@ -14,7 +14,6 @@ from typing import Any, Final
 from deltactl.cli.output.sections import (
     Cell,
     Column,
-    Fact,
     Kind,
     Line,
     Listed,
@@ -85,21 +84,21 @@ class Page:
     def show(self, sections: Iterable[Section]) -> None:
         """Add sections, with an empty line between them."""
         for section in sections:
-            if section.is_aside:
-                continue
-            if self.lines and self.lines[-1]:
-                self.lines.append(())
-            self._show(section)
+            start = len(self.lines)
+            if not section.is_aside:
+                self._show(section)
+            if 0 < start < len(self.lines) and self.lines[start - 1]:
+                self.lines.insert(start, ())
 
     def _show(self, section: Section) -> None:
         indent = ""
         if section.title:
             self.line(section.title)
             indent = _GAP
-        self._facts(section.facts, indent)
+        self._facts(section.known_facts, indent)
         if section.table is not None:
             self._table(section.table, indent)
-        for note in section.notes:
+        for note in section.known_notes:
             self.line(note, indent)
         for text in section.code.splitlines():
             self.lines.append((Styled(indent + safe_text(text)),))
@@ -109,7 +108,7 @@ class Page:
         if isinstance(line, Listed):
             line = line.text(is_whole=self.is_whole)
         parts = [_safe(piece) for piece in pieces(line)]
-        lead = Styled(indent + label, Tone.FAINT)
+        lead = Tone.FAINT(indent + label)
         if self.is_whole:
             self.lines.append((lead, *parts))
             return
@@ -119,7 +118,7 @@ class Page:
             self.lines.append((lead, *_slice(parts, start, end)))
             lead = Styled(" " * margin)
 
-    def _facts(self, facts: Sequence[Fact], indent: str) -> None:
+    def _facts(self, facts: Sequence[tuple[str, Line | Listed]], indent: str) -> None:
         safe = [(safe_text(label), value) for label, value in facts]
         widest = max((cell_width(label) for label, _ in safe), default=0)
         for label, value in safe:
@@ -139,7 +138,7 @@ class Page:
         if not self.is_whole:
             shown = _fit(shown, self.width - len(indent))
         _draw_bars(shown, self.width - len(indent))
-        header = [Styled(s.column.header, Tone.STRONG) for s in shown]
+        header = [Tone.STRONG(s.column.header) for s in shown]
         if any(cell.text for cell in header) and (len(shown) > 1 or not details):
             self.lines.append(_align(shown, header, indent))
         for number in range(len(rows)):
@@ -149,7 +148,7 @@ class Page:
                     label = f"{stack.column.header}: "
                     self.line(stack.cells[number], indent + _GAP * 2, label)
         if (left := len(table.rows) - len(rows)) > 0:
-            self.line(Styled(f"and {left:,} more ({table.more})", Tone.FAINT), indent)
+            self.line(Tone.FAINT(f"and {left:,} more ({table.more})"), indent)
 
     def plain_lines(self) -> Iterable[str]:
         """Return the lines as text, without trailing spaces."""
@@ -158,7 +157,7 @@ class Page:
 
 def _safe(cell: Cell) -> Styled:
     if isinstance(cell, Styled):
-        return Styled(safe_text(cell.text), cell.tone)
+        return cell.tone(safe_text(cell.text))
     return Styled(safe_text(cell))
 
 
@@ -166,7 +165,7 @@ def _slice(parts: Iterable[Styled], start: int, end: int) -> Iterator[Styled]:
     """Return the pieces of a line from one position to another."""
     for part in parts:
         if text := part.text[max(start, 0) : max(end, 0)]:
-            yield Styled(text, part.tone)
+            yield part.tone(text)
         start, end = start - len(part.text), end - len(part.text)
 
 
@@ -193,7 +192,7 @@ def _draw_bars(stacks: Sequence[_Stack], room: int) -> None:
         for value in stack.values:
             share, tone = value if isinstance(value, tuple) else (value, stack.column.tone)
             length = max(round(share * longest), 1) if share and share > 0 else 0
-            stack.cells.append(Styled("#" * length, tone))
+            stack.cells.append(tone("#" * length))
         stack.width = max([stack.width, *(len(cell.text) for cell in stack.cells)])
 
 
@@ -206,5 +205,5 @@ def _align(stacks: Sequence[_Stack], row: Sequence[Styled], indent: str) -> tupl
         else:
             fit = fit_middle if stack.column.kind is Kind.PATH else fit_width
             text = pad_width(fit(text, width), width, right=is_right)
-        cells.append(Styled((_GAP if cells else indent) + text, cell.tone))
+        cells.append(cell.tone((_GAP if cells else indent) + text))
     return tuple(cells)

@@ -32,11 +32,7 @@ class ProgressForm(StrEnum):
 
 @contextmanager
 def progress(
-    output: Output,
-    label: str,
-    *,
-    form: ProgressForm = ProgressForm.AUTO,
-    may_draw: bool = True,
+    output: Output, label: str, *, form: ProgressForm = ProgressForm.AUTO, may_draw: bool = True
 ) -> Iterator[OnProgress]:
     """Show the progress of ``label`` while the context lasts.
 

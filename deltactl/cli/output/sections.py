@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _UNITS = "KMGTPE"
+_ALL = "-o json lists all"
 
 
 class Tone(StrEnum):
@@ -28,6 +29,10 @@ class Tone(StrEnum):
     BAD = "bad"
     FAINT = "faint"
 
+    def __call__(self, text: str) -> Styled:
+        """Return text with this meaning."""
+        return Styled(text, self)
+
 
 @dataclass(frozen=True, slots=True)
 class Styled:
@@ -39,6 +44,7 @@ class Styled:
 
 Cell = str | Styled
 Line = Cell | tuple[Cell, ...]
+VersionRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Listed:
     items: Sequence[str]
     lead: str = ""
     most: int = 8
-    more: str = "-o json lists all"
+    more: str = _ALL
 
     def text(self, *, is_whole: bool) -> str:
         """Return the line."""
@@ -58,7 +64,14 @@ class Listed:
         return f"{self.lead}{', '.join(shown)}{more}"
 
 
-Fact = tuple[str, Line | Listed]
+def list_versions(ranges: Iterable[VersionRange], more: str = _ALL) -> Listed:
+    """Return ranges of versions, the newest first."""
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in sorted(ranges, reverse=True)]
+    return Listed(shown or ["none"], "versions " if shown else "", more=more)
+
+
+Fact = tuple[str, Line | Listed | None]
+"""A label and a value; facts without a value are not shown."""
 
 
 def pieces(line: Line) -> tuple[Styled, ...]:
@@ -166,12 +179,12 @@ def _shorten(n: int, base: int) -> str:
     return digits.removesuffix(".0") + _UNITS[power - 1]
 
 
-TableRows = Union["pa.Table", Sequence[Sequence[Any] | Mapping[str, Any]]]
+TableRows = Union["pa.Table", Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows: sequences of values, or mappings from the keys of the columns.
+    """Rows: sequences of values, or mappings or objects with the keys of the columns.
 
     A terminal shows the first ``most`` of them, or those with the largest values of ``largest``,
     and then says how to list all. Columns without any value are left out.
@@ -180,7 +193,7 @@ class Table:
     columns: Sequence[Column]
     rows: TableRows
     most: int | None = 20
-    more: str = "-o json lists all"
+    more: str = _ALL
     largest: str = ""
 
     def first(self, most: int | None) -> list[list[Any]]:
@@ -195,10 +208,11 @@ class Table:
         if hasattr(rows, "to_pylist"):
             rows = rows.to_pylist()
         keys = [column.key or column.header for column in self.columns]
-        return [[row[k] for k in keys] if isinstance(row, Mapping) else list(row) for row in rows]
+        return [list(row if isinstance(row, Sequence) else _pick(row, keys)) for row in rows]
 
 
-VersionRange = tuple[int, int]
+def _pick(row: object, keys: Sequence[str]) -> Iterable[Any]:
+    return (row[key] if isinstance(row, Mapping) else getattr(row, key) for key in keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,25 +228,33 @@ class Strip:
 class Section:
     """A part of a report. The title of the first one says in one line what was done or found.
 
-    ``figures`` are the numbers of the title, for large type: label, value, and what to compare the
-    value with. ``finding`` is the code of the problem that the section is about. ``code`` is text
+    ``finding`` is the code of the problem that the section is about. ``code`` is text
     for other programs, such as commands. Only pages that can be scrolled have ``is_aside`` ones.
     """
 
     title: Line = ()
-    figures: Sequence[tuple[str, str, str]] = ()
     facts: Sequence[Fact] = ()
     chart: Strip | None = None
     table: Table | None = None
-    notes: Sequence[Line] = ()
+    notes: Sequence[Line | None] = ()
     finding: str | None = None
     code: str = ""
     is_aside: bool = False
 
+    @property
+    def known_facts(self) -> list[tuple[str, Line | Listed]]:
+        """The facts that have a value."""
+        return [(label, value) for label, value in self.facts if value]
+
+    @property
+    def known_notes(self) -> list[Line]:
+        """The notes that have a text."""
+        return [note for note in self.notes if note]
+
 
 def describe_to_do(command: str) -> Section:
     """Return the end of a dry run: the command that does what it shows."""
-    return Section((Styled("Nothing was changed.", Tone.STRONG), " To do it:"), code=command)
+    return Section((Tone.STRONG("Nothing was changed."), " To do it:"), code=command)
 
 
 Sections = Callable[[], Iterable[Section]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Column, Fact, Kind, Section, Styled, Table, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -29,22 +29,20 @@ def describe_check(report: CheckReport) -> Iterator[Section]:
     """Return the findings by code, then what was checked and what was not."""
     where = "the log" if report.version is None else f"version {report.version}"
     if report.is_sound:
-        yield Section((Styled("No problems found", Tone.GOOD), f" in {where}"))
+        yield Section((Tone.GOOD("No problems found"), f" in {where}"))
     else:
-        found = format_count(report.findings.num_rows, "finding")
-        yield Section(Styled(f"{found} in {where}", Tone.BAD))
+        yield Section(Tone.BAD(f"{format_count(report.findings.num_rows, 'finding')} in {where}"))
     columns = [
         Column("place", Kind.PATH, tone=Tone.STRONG),
         Column("problem", Kind.DETAIL),
         Column("repair", Kind.DETAIL),
     ]
-    codes, totals = report.findings["code"], report.count_codes()
-    for code in dict.fromkeys(codes.to_pylist()):
-        total = totals[code]
+    codes = report.findings["code"]
+    for code, total in report.count_codes().items():
         rows = report.findings.slice(codes.index(code).as_py(), total)  # they are sorted by code
         first = rows.slice(0, 1).to_pylist()[0]
         yield Section(
-            (Styled(code, _TONES[first["severity"]]), f" ({total:,}): {first['meaning']}"),
+            (_TONES[first["severity"]](code), f" ({total:,}): {first['meaning']}"),
             table=Table(columns, _with_places(rows), most=_SHOWN_A_CODE),
             finding=code,
         )
@@ -63,26 +61,23 @@ def _with_places(findings: pa.Table) -> pa.Table:
 def _describe_scope(report: CheckReport) -> Section:
     counts, options = report.counts, report.options
     part = "" if options.sample >= 1 else f" (a sample of {options.sample * 100:.4g}%)"
+    depth = f"{format_count(counts.num_checked, 'file')}{part}: {options.depth.name.lower()}"
     log = [
         format_count(n, noun) for name, noun in _LOG_FILES.items() if (n := getattr(counts, name))
     ]
-    facts: list[Fact] = [
-        ("log", ", ".join(log) or "no commits"),
-        ("table", f"{format_count(counts.num_files, 'file')}, {format_size(counts.size_bytes)}"),
-        (
-            "checked",
-            f"{format_count(counts.num_checked, 'file')}{part}: {options.depth.name.lower()}",
-        ),
-    ]
-    if counts.num_rows:
-        facts.append(("rows", f"{counts.num_rows:,}"))
-    if counts.num_vectors:
-        facts.append(("deletion vectors", f"{counts.num_vectors:,}"))
-    if options.proofs:
-        digests = f"{counts.num_digests:,} compared, which optimize stored when it moved rows"
-        facts.append(("digests", digests))
-    facts += [("note", note) for note in report.notes]
-    return Section(facts=facts)
+    size = f"{format_count(counts.num_files, 'file')}, {format_size(counts.size_bytes)}"
+    digests = f"{counts.num_digests:,} compared, which optimize stored when it moved rows"
+    return Section(
+        facts=[
+            ("log", ", ".join(log) or "no commits"),
+            ("table", size),
+            ("checked", depth),
+            ("rows", f"{counts.num_rows:,}" if counts.num_rows else None),
+            ("deletion vectors", f"{counts.num_vectors:,}" if counts.num_vectors else None),
+            ("digests", digests if options.proofs else None),
+            *(("note", note) for note in report.notes),
+        ]
+    )
 
 
 def describe_fix(report: PathRepairReport) -> Iterator[Section]:
@@ -90,11 +85,11 @@ def describe_fix(report: PathRepairReport) -> Iterator[Section]:
     if report.is_empty:
         said = "No path can be removed safely" if report.left else "Nothing to fix"
         tone = Tone.CAUTION if report.left else Tone.GOOD
-        yield Section((Styled(said, tone), f" in version {report.version}"))
+        yield Section((tone(said), f" in version {report.version}"))
     else:
         rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
         yield Section(
-            Styled(_title_fix(report), Tone.STRONG),
+            Tone.STRONG(_title_fix(report)),
             facts=[
                 ("files", f"{len(report.chosen):,} ({format_size(report.size_bytes)})"),
                 ("live rows", f"{rows}: readers will no longer return them"),
@@ -122,9 +117,8 @@ def _title_fix(report: PathRepairReport) -> str:
 
 
 def _list_pairs(pairs: tuple[PathPair, ...]) -> Table:
-    rows = [
-        (it.path, it.problem + ("" if it.exists is not False else "; the file does not exist"))
-        for it in pairs
-    ]
-    columns = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
-    return Table(columns, rows)
+    gone = "; the file does not exist"
+    rows = [(it.path, it.problem + (gone if it.exists is False else "")) for it in pairs]
+    return Table(
+        [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)], rows
+    )

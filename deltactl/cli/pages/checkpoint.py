@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import (
-    Column,
-    Fact,
-    Kind,
-    Listed,
-    Section,
-    Styled,
-    Table,
-    Tone,
-)
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone, list_versions
 from deltactl.cli.pages.vacuum import list_files
 from deltactl.units import format_count, format_size, format_timestamp
 
@@ -27,9 +18,8 @@ if TYPE_CHECKING:
 
 def describe_due(report: DueReport) -> Iterator[Section]:
     """Return whether a checkpoint is due."""
-    due, not_due = ("A checkpoint is due", Tone.CAUTION), ("No checkpoint is due", Tone.GOOD)
     yield Section(
-        Styled(*(due if report.due else not_due)),
+        Tone.CAUTION("A checkpoint is due") if report.due else Tone.GOOD("No checkpoint is due"),
         facts=[
             ("version", str(report.version)),
             ("last checkpoint", "none yet" if report.last < 0 else f"version {report.last}"),
@@ -40,34 +30,30 @@ def describe_due(report: DueReport) -> Iterator[Section]:
 
 def describe_checkpoint(report: CheckpointReport) -> Iterator[Section]:
     """Return what would be done or what was done."""
+    plan, cleanup = report.plan, report.cleanup
     if report.skipped is not None:
-        yield Section((Styled("Not needed", Tone.GOOD), f": {report.skipped}"))
+        yield Section((Tone.GOOD("Not needed"), f": {report.skipped}"))
         return
     if report.is_empty:
-        notes = []
-        if report.cleanup is not None:
-            oldest = f"nothing is left before version {report.cleanup.checkpoint_version}"
-            notes = [f"log cleanup: {report.cleanup.reason or oldest}"]
-        yield Section((Styled("Nothing to do", Tone.GOOD), f": {report.plan.reason}"), notes=notes)
+        oldest = cleanup and f"nothing is left before version {cleanup.checkpoint_version}"
+        note = f"log cleanup: {cleanup.reason or oldest}" if cleanup else None
+        yield Section((Tone.GOOD("Nothing to do"), f": {plan.reason}"), notes=[note])
         return
-    plan = report.plan
     if report.written is not None:
         yield _describe_written(report.written, report)
     elif not plan.is_empty:
         actions = plan.actions
         most = "" if actions is None else f", at most {format_count(actions, 'file action')}"
         would = f"Would write a {plan.kind} checkpoint"
-        yield Section((Styled(would, Tone.STRONG), f" of version {plan.version}{most}"))
+        yield Section((Tone.STRONG(would), f" of version {plan.version}{most}"))
     if report.compaction_range is not None:
         first, last = report.compaction_range
         done = "Would compact" if report.dry_run else "Compacted"
         if not report.dry_run and report.compaction is None:
             done = "Another writer compacted"
-        yield Section(
-            (Styled(f"{done} the commits {first} to {last}", Tone.STRONG), " into one file")
-        )
-    if report.cleanup is not None:
-        yield from _describe_cleanup(report.cleanup, report)
+        yield Section((Tone.STRONG(f"{done} the commits {first} to {last}"), " into one file"))
+    if cleanup is not None:
+        yield from _describe_cleanup(cleanup, report)
 
 
 def _describe_written(written: WrittenCheckpoint, report: CheckpointReport) -> Section:
@@ -75,7 +61,7 @@ def _describe_written(written: WrittenCheckpoint, report: CheckpointReport) -> S
     pointer = "updated" if report.hint_moved else "unchanged: it refers to a newer checkpoint"
     return Section(
         (
-            Styled(f"Version {written.version} has a {written.kind} checkpoint", Tone.GOOD),
+            Tone.GOOD(f"Version {written.version} has a {written.kind} checkpoint"),
             ", read back and verified",
         ),
         facts=[
@@ -95,35 +81,30 @@ def _describe_cleanup(plan: CleanupPlan, report: CheckpointReport) -> Iterator[S
     if plan.is_empty:
         yield Section("Log cleanup: nothing to delete", facts=[("retention", kept)])
         return
-    facts: list[Fact] = [("retention", kept)]
-    if plan.checkpoint_version is not None:
-        facts.insert(0, ("oldest checkpoint", f"version {plan.checkpoint_version}"))
-    lost = [f"{a}" if a == b else f"{a} to {b}" for a, b in plan.lost]
-    facts.append(("no longer readable", Listed(lost or ["none"], "versions " if lost else "")))
+    oldest = plan.checkpoint_version
     verb = "Would delete" if report.dry_run else "Deleted"
-    files = [(info.name,) for info in plan.files] if report.dry_run else []
     yield Section(
         (
-            Styled(f"{verb} {format_count(len(plan.files), 'file')}", Tone.STRONG),
+            Tone.STRONG(f"{verb} {format_count(len(plan.files), 'file')}"),
             f" of the log ({format_size(plan.size_bytes)})",
         ),
-        facts=facts,
-        table=Table([Column("", Kind.PATH)], files) if files else None,
+        facts=[
+            ("oldest checkpoint", None if oldest is None else f"version {oldest}"),
+            ("retention", kept),
+            ("no longer readable", list_versions(plan.lost)),
+        ],
+        table=Table([Column("", Kind.PATH, "name")], plan.files) if report.dry_run else None,
     )
 
 
 def describe_repair(report: RepairReport) -> Iterator[Section]:
     """Return the problems, and what was done about each."""
-    checked = f"{format_count(report.checked, 'checkpoint')} and _last_checkpoint checked"
-    count = format_count(len(report.findings), "problem")
-    found, sound = (f"{count} found", Tone.CAUTION), ("Nothing to repair", Tone.GOOD)
-    notes = []
-    if report.unproven:
-        count = format_count(report.unproven, "checkpoint is", "checkpoints are")
-        notes = [
-            f"{count} readable, but not verified: the log no longer has commits to compare them "
-            "with"
-        ]
+    checked = f": {format_count(report.checked, 'checkpoint')} and _last_checkpoint checked"
+    found = f"{format_count(len(report.findings), 'problem')} found"
+    left = format_count(report.unproven, "checkpoint is", "checkpoints are")
+    unproven = (
+        f"{left} readable, but not verified: the log no longer has commits to compare them with"
+    )
     state = "found" if report.dry_run else "left"
     columns = [
         Column("file", Kind.PATH, tone=Tone.STRONG),
@@ -136,7 +117,7 @@ def describe_repair(report: RepairReport) -> Iterator[Section]:
         for it in report.findings
     ]
     yield Section(
-        (Styled(*(found if rows else sound)), f": {checked}"),
+        (Tone.CAUTION(found) if rows else Tone.GOOD("Nothing to repair"), checked),
         table=Table(columns, rows) if rows else None,
-        notes=notes,
+        notes=[unproven if report.unproven else None],
     )

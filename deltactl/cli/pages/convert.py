@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
+from deltactl.cli.pages.detail import list_columns
 from deltactl.protocol.schema import render_type
 from deltactl.units import format_count, format_size
 
@@ -22,21 +23,21 @@ def describe_convert(report: ConvertReport) -> Iterator[Section]:
     if plan is None:
         said = f", version {report.version_after}: nothing was changed"
         notes = [_describe_unnamed(report)] if report.unnamed_files else []
-        yield Section((Styled("Already a Delta table", Tone.GOOD), said), notes=notes)
+        yield Section((Tone.GOOD("Already a Delta table"), said), notes=notes)
         return
     files = format_count(len(plan.files), "file")
     facts = f" ({format_size(plan.size_bytes)}, {format_count(plan.num_rows, 'row')})"
     if report.dry_run:
-        yield Section((Styled(f"Would create a table of {files}", Tone.STRONG), facts))
+        yield Section((Tone.STRONG(f"Would create a table of {files}"), facts))
     else:
         version = f"{facts} in version {report.version_after}"
-        yield Section((Styled(f"Created a table of {files}", Tone.GOOD), version))
+        yield Section((Tone.GOOD(f"Created a table of {files}"), version))
     yield _describe_schema(plan)
     if plan.left_out:
         columns = [Column("file", Kind.PATH), Column("reason", Kind.TEXT)]
         rows = sorted(((it.path, it.reason) for it in plan.left_out), key=lambda row: row[1])
         table = Table(columns, rows, more="-o csv lists all")
-        yield Section(Styled(f"Left out ({len(rows):,})", Tone.STRONG), table=table)
+        yield Section(Tone.STRONG(f"Left out ({len(rows):,})"), table=table)
 
 
 def _describe_unnamed(report: ConvertReport) -> str:
@@ -52,24 +53,18 @@ def _describe_unnamed(report: ConvertReport) -> str:
 def _describe_schema(plan: ConvertPlan) -> Section:
     partitioning = plan.partitioning
     partitions = {f.name for f in partitioning.fields}
-    rows = []
-    for field in plan.metadata.schema.fields:
-        notes = ["partition"] if field.name in partitions else []
-        notes += ["type guessed"] if field.name in partitioning.guessed else []
-        notes += ["widened"] if field.name in plan.widened else []
-        rows.append((field.name, render_type(field.type), ", ".join(notes)))
-    columns = [
-        Column("column", Kind.TEXT),
-        Column("type", Kind.TEXT),
-        Column("", tone=Tone.FAINT),
+    rows = [
+        (
+            field.name,
+            render_type(field.type),
+            ["partition"] * (field.name in partitions)
+            + ["type guessed"] * (field.name in partitioning.guessed)
+            + ["widened"] * (field.name in plan.widened),
+        )
+        for field in plan.metadata.schema.fields
     ]
-    return Section(
-        Styled(f"Columns ({len(rows):,})", Tone.STRONG),
-        table=Table(columns, rows, most=_SHOWN),
-        notes=["Use --partition-by to set the types of partition columns."]
-        if partitioning.guessed
-        else (),
-    )
+    note = ["Use --partition-by to set the types of partition columns."]
+    return list_columns(rows, "-o json lists all", note if partitioning.guessed else ())
 
 
 def describe_problems(error: ConversionError) -> Iterator[Section]:
@@ -80,5 +75,5 @@ def describe_problems(error: ConversionError) -> Iterator[Section]:
         Column("problem", Kind.DETAIL),
     ]
     rows = [(path or "(several files)", column or "", why) for path, column, why in error.problems]
-    title = Styled(f"Problems ({len(rows):,})", Tone.BAD)
+    title = Tone.BAD(f"Problems ({len(rows):,})")
     yield Section(title, table=Table(columns, rows, most=_SHOWN))

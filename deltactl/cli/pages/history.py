@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.sections import (
     Cell,
     Column,
-    Fact,
     Kind,
-    Listed,
     Section,
-    Styled,
     Table,
     Tone,
+    list_versions,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import COLUMNS
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
-from deltactl.units import format_age, format_count, format_timestamp
+from deltactl.units import format_count, format_instant, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import FileCounts, PartitionChange
+    from deltactl.operations.history.restorable import Restorable
 
 Row = dict[str, Any]
 
 _SHOWN_FIRST: Final = frozenset({"version", "timestamp", "operation", "problem", "reconstructible"})
 _EMPTY: Final = (None, "", "[]", "{}", "false")
+_CHANGES: Final = (
+    Column("files", Kind.COUNTS_CHANGED),
+    Column("size", Kind.BYTES_CHANGED, spare=1),
+    Column("rows", Kind.COUNTS_CHANGED, spare=2),
+)
 _COLUMNS: Final = (
-    Column("", key="mark"),
-    Column("ver", Kind.NUMBER, "version"),
+    Column(""),
+    Column("ver", Kind.NUMBER),
     Column("time (UTC)", Kind.TIME, tone=Tone.FAINT),
     Column("age", Kind.AGE, spare=4),
     Column("operation", Kind.TEXT, least=12, tone=Tone.STRONG),
     Column("parameters", Kind.TEXT, wide=True, tone=Tone.FAINT),
     Column("by", Kind.TEXT, spare=3),
-    Column("files", Kind.COUNTS_CHANGED),
-    Column("size", Kind.BYTES_CHANGED, spare=1),
-    Column("rows", Kind.COUNTS_CHANGED, spare=2),
+    *_CHANGES,
     Column("restorable"),
 )
 
@@ -59,38 +62,35 @@ def describe_history(
         yield from describe_commit(row, now_ms, report.changes.get(row["version"]))
         yield from _describe_problems([row])
     else:
-        yield from describe_commits(
-            report.rows, report.changes, now_ms, lambda row: _left(row, report)
-        )
-        yield from describe_unread(report.num_unread, "use --limit N or --all")
+        yield from describe_commits(report.rows, report.changes, now_ms, report.restorable)
+        yield describe_unread(report.num_unread, "use --limit N or --all")
 
 
-def describe_unread(count: int, option: str) -> Iterator[Section]:
+def describe_unread(count: int, option: str) -> Section:
     """Return how many older versions there are."""
-    if count:
-        older = format_count(count, "older version")
-        yield Section(notes=[Styled(f"{older} not shown: {option}", Tone.FAINT)])
+    older = f"{format_count(count, 'older version')} not shown: {option}"
+    return Section(notes=[Tone.FAINT(older) if count else None])
 
 
 def describe_commits(
     rows: Sequence[Row],
     changes: Mapping[int, Change],
     now_ms: int,
-    left: Callable[[Row], Cell] = lambda _row: "",
+    restorable: Mapping[int, Restorable] | None = None,
 ) -> Iterator[Section]:
-    """Return a line per commit, then their problems; ``left`` returns how many files exist."""
+    """Return a line per commit, then their problems."""
     table = [
-        {
-            "mark": _mark(row),
-            "version": str(row["version"]),
-            "time (UTC)": row["timestamp"],
-            "age": None if row["timestamp"] is None else now_ms - row["timestamp"],
-            "operation": _name_operation(row),
-            "parameters": _list_parameters(row),
-            "by": _who(row),
-            **_list_changes(changes.get(row["version"]) or Change()),
-            "restorable": left(row),
-        }
+        (
+            _mark(row),
+            str(row["version"]),
+            row["timestamp"],
+            None if row["timestamp"] is None else now_ms - row["timestamp"],
+            _name_operation(row),
+            _list_parameters(row),
+            _who(row),
+            *_list_changes(changes.get(row["version"])),
+            "" if restorable is None else _count_left(row, restorable.get(row["version"])),
+        )
         for row in rows
     ]
     yield Section(table=Table(_COLUMNS, table, most=None))
@@ -99,53 +99,45 @@ def describe_commits(
 
 def describe_commit(row: Row, now_ms: int, change: Change | None = None) -> Iterator[Section]:
     """Return all that a commit says about itself."""
-    facts: list[Fact] = [("version", str(row["version"]))]
-    if row["timestamp"] is not None:
-        facts.append(("committed", _with_age(row["timestamp"], now_ms)))
-    facts.append(("operation", _name_operation(row)))
-    if change is not None:
-        shown = {
-            c.header: c.show(v).text for c in _COLUMNS if (v := _list_changes(change).get(c.header))
-        }
-        facts += shown.items()
+    when, shown = row["timestamp"], zip(_CHANGES, _list_changes(change), strict=True)
     values = {name: row.get(name) for name in COLUMNS if name not in _SHOWN_FIRST}
-    facts += [
-        (name, str(value))
-        for name, value in values.items()
-        if value not in (None, "") and not isinstance(value, dict)
-    ]
-    yield Section(facts=facts)
+    yield Section(
+        facts=[
+            ("version", str(row["version"])),
+            ("committed", None if when is None else format_instant(when, now_ms)),
+            ("operation", _name_operation(row)),
+            *((column.header, column.show(it).text) for column, it in shown),
+            *((k, str(v)) for k, v in values.items() if v is not None and not isinstance(v, dict)),
+        ]
+    )
     for name, value in values.items():
         if isinstance(value, dict) and value:
             members = [(key, str(text)) for key, text in value.items() if text is not None]
-            yield Section(Styled(name, Tone.STRONG), facts=members)
+            yield Section(Tone.STRONG(name), facts=members)
 
 
-def _left(row: Row, report: HistoryReport) -> Cell:
-    """Return how many files of a version exist, if --restorable was given."""
-    if report.restorable is None or row["timestamp"] is None:
-        return ""
-    left = report.restorable.get(row["version"])
+def _count_left(row: Row, left: Restorable | None) -> Cell:
+    """Return how many files of a version exist."""
     if left is None:
-        return Styled("?", Tone.CAUTION)
-    if not left.num_gone:
-        return Styled(left.state, Tone.GOOD if left.state == "readable" else Tone.BAD)
-    return Styled(f"{left.state}: {left.num_gone:,}/{left.num_files:,}", Tone.CAUTION)
+        return "" if row["timestamp"] is None else Tone.CAUTION("?")
+    if left.num_gone:
+        return Tone.CAUTION(f"{left.state}: {left.num_gone:,}/{left.num_files:,}")
+    return Tone.GOOD(left.state) if left.state == "readable" else Tone.BAD(left.state)
 
 
 def _mark(row: Row) -> Cell:
     if row["problem"] is not None:
-        return Styled("!", Tone.BAD)
-    return "" if row["reconstructible"] else Styled("x", Tone.CAUTION)
+        return Tone.BAD("!")
+    return "" if row["reconstructible"] else Tone.CAUTION("x")
 
 
 def _name_operation(row: Row) -> Cell:
     """Return the operation; ``restore --where`` has a predicate, other restores have none."""
     operation: str | None = row["operation"]
     if row["timestamp"] is None:
-        return Styled("missing", Tone.BAD)
+        return Tone.BAD("missing")
     if operation is None:
-        return Styled("-" if row["problem"] is None else "unreadable", Tone.BAD)
+        return Tone.BAD("-" if row["problem"] is None else "unreadable")
     is_partial = operation == "RESTORE" and (row["operationParameters"] or {}).get("predicate")
     return f"{operation} part" if is_partial else operation
 
@@ -177,8 +169,10 @@ def _unwrap(value: str) -> str:
     return ", ".join(it if isinstance(it, str) else json.dumps(it) for it in items)
 
 
-def _list_changes(change: Change) -> dict[str, Any]:
+def _list_changes(change: Change | None) -> tuple[Any, Any, Any]:
     """Return files, bytes and rows that were added and removed; nothing if unchanged."""
+    if change is None:
+        return None, None, None
     rows: Any = [("+", change.rows_added or 0), ("-", change.rows_removed or 0)]
     known = (change.rows_added, change.rows_removed, change.rows_updated) != (None, None, None)
     if not known and (change.files_added or change.files_removed):
@@ -187,49 +181,35 @@ def _list_changes(change: Change) -> dict[str, Any]:
         rows[1] = ("-", None)
     if change.rows_updated:
         rows.append(("~", change.rows_updated))
-    return {
-        "files": [("+", change.files_added or 0), ("-", change.files_removed or 0)],
-        "size": [("+", change.bytes_added or 0), ("-", change.bytes_removed or 0)],
-        "rows": rows,
-    }
+    return (
+        [("+", change.files_added or 0), ("-", change.files_removed or 0)],
+        [("+", change.bytes_added or 0), ("-", change.bytes_removed or 0)],
+        rows,
+    )
 
 
 def _describe_problems(rows: Sequence[Row]) -> Iterator[Section]:
-    broken = [row for row in rows if row["problem"] is not None]
-    if broken:
-        table = [
-            (
-                f"version {row['version']}",
-                str(row["problem"]).replace(DeltaLog.commit_file(row["version"]), "the commit"),
-            )
-            for row in broken
-        ]
-        columns = [Column("version"), Column("problem", Kind.DETAIL)]
-        yield Section(Styled("! Problems", Tone.BAD), table=Table(columns, table, most=10))
-    lost = [row["version"] for row in rows if not row["reconstructible"]]
-    if lost:
-        yield Section(
-            Styled("x Versions that cannot be rebuilt", Tone.CAUTION),
-            facts=[
-                ("versions", Listed(_format_versions(lost), more="--all -o csv lists all")),
-                (
-                    "reason",
-                    "some commits since version 0 or the previous checkpoint are missing or "
-                    "invalid",
-                ),
-            ],
+    broken = [
+        (
+            f"version {row['version']}",
+            row["problem"].replace(DeltaLog.commit_file(row["version"]), "the commit"),
         )
-
-
-def _format_versions(versions: Sequence[int]) -> list[str]:
-    """Return ranges such as ``3-5`` and ``8``; ``versions`` are sorted newest first."""
-    runs: list[list[int]] = []
-    for version in reversed(versions):
-        if runs and runs[-1][1] == version - 1:
-            runs[-1][1] = version
-        else:
-            runs.append([version, version])
-    return [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+        for row in rows
+        if row["problem"] is not None
+    ]
+    if broken:
+        columns = [Column("version"), Column("problem", Kind.DETAIL)]
+        yield Section(Tone.BAD("! Problems"), table=Table(columns, broken, most=10))
+    lost = sorted(row["version"] for row in rows if not row["reconstructible"])
+    if lost:
+        runs = groupby(enumerate(lost), lambda pair: pair[1] - pair[0])
+        ends = [[version for _, version in run] for _, run in runs]
+        ranges = list_versions([(run[0], run[-1]) for run in ends], "--all -o csv lists all")
+        reason = "some commits since version 0 or the previous checkpoint are missing or invalid"
+        yield Section(
+            Tone.CAUTION("x Versions that cannot be rebuilt"),
+            facts=[("which", ranges), ("reason", reason)],
+        )
 
 
 def describe_version_at(found: VersionAt, asked_ms: int, now_ms: int) -> Iterator[Section]:
@@ -240,18 +220,14 @@ def describe_version_at(found: VersionAt, asked_ms: int, now_ms: int) -> Iterato
     elif after["timestamp"] is None:
         until = f"unknown: the commit of version {after['version']} is missing"
     else:
-        until = f"{_with_age(after['timestamp'], now_ms)}, version {after['version']}"
+        until = f"{format_instant(after['timestamp'], now_ms)}, version {after['version']}"
     asked = format_timestamp(asked_ms)
     yield Section(
-        (Styled(f"version {row['version']}", Tone.GOOD), f" was current at {asked}"),
+        (Tone.GOOD(f"version {row['version']}"), f" was current at {asked}"),
         facts=[("until", until)],
     )
     yield from describe_commit(row, now_ms)
     yield from _describe_problems([row])
-
-
-def _with_age(timestamp_ms: int, now_ms: int) -> str:
-    return f"{format_timestamp(timestamp_ms)} ({format_age(now_ms - timestamp_ms)})"
 
 
 def describe_commit_files(found: CommitFiles, now_ms: int) -> Iterator[Section]:
@@ -265,27 +241,24 @@ def describe_commit_files(found: CommitFiles, now_ms: int) -> Iterator[Section]:
 
 def describe_partitions(parts: Sequence[PartitionChange], *, most: int | None) -> Section:
     """Return what was added to and removed from each partition."""
-    sides = [
-        column
-        for side in ("added", "removed")
-        for column in (
-            Column(side, Kind.NUMBER),
-            Column("size", Kind.BYTES),
-            Column("rows", Kind.NUMBER),
-        )
+    sizes = [Column("size", Kind.BYTES), Column("rows", Kind.NUMBER)]
+    columns = [
+        Column("partition", Kind.PATH),
+        *(Column("added", Kind.NUMBER), *sizes),
+        *(Column("removed", Kind.NUMBER), *sizes),
+        Column("DVs", Kind.COUNTS_CHANGED),
     ]
-    columns = [Column("partition", Kind.PATH), *sides, Column("DVs", Kind.COUNTS_CHANGED)]
     rows = [
-        [
+        (
             format_partition(part.partition_values),
             *_counts(part.added),
             *_counts(part.removed),
             [("+", part.added.num_deletion_vectors), ("-", part.removed.num_deletion_vectors)],
-        ]
+        )
         for part in parts
     ]
     table = Table(columns, rows, most=most, more="-o csv lists all")
-    return Section(Styled("Partitions", Tone.STRONG), table=table)
+    return Section(Tone.STRONG("Partitions"), table=table)
 
 
 def format_partition(values: Mapping[str, str | None] | None) -> str:

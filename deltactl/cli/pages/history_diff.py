@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Fact, Line, Section, Styled, Tone
+from deltactl.cli.output.sections import Fact, Line, Section, Tone
 from deltactl.cli.pages.history import (
     describe_commits,
     describe_partitions,
     describe_unread,
     format_partition,
 )
-from deltactl.operations.history.changes import Change
+from deltactl.operations.history.changes import change_from_counts
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def describe_diff(
         facts=[
             ("from", _version(diff.first, diff.timestamps_ms[0])),
             ("to", _version(diff.last, diff.timestamps_ms[1])),
-            ("added", Styled(_describe(diff.added), Tone.GOOD)),
-            ("removed", Styled(_describe(diff.removed), Tone.CAUTION)),
+            ("added", Tone.GOOD(_describe(diff.added))),
+            ("removed", Tone.CAUTION(_describe(diff.removed))),
             *facts,
         ],
         notes=[remarked] if diff.num_remarked else (),
@@ -61,15 +61,15 @@ def _list_changes(
 ) -> Iterator[Section]:
     if changes:
         lines = [_describe_change(name, *sides) for name, sides in changes.items()]
-        yield Section(Styled(heading, Tone.STRONG), notes=lines)
+        yield Section(Tone.STRONG(heading), notes=lines)
 
 
 def _describe_change(name: str, before: str | None, after: str | None) -> Line:
     if before is None:
-        return Styled("+ ", Tone.GOOD), name, Styled(" = ", Tone.FAINT), after or ""
+        return Tone.GOOD("+ "), name, Tone.FAINT(" = "), after or ""
     if after is None:
-        return Styled("- ", Tone.BAD), name, Styled(" = ", Tone.FAINT), before
-    return Styled("~ ", Tone.CAUTION), name, f": {before} -> {after}"
+        return Tone.BAD("- "), name, Tone.FAINT(" = "), before
+    return Tone.CAUTION("~ "), name, f": {before} -> {after}"
 
 
 def describe_blame(report: BlameReport, now_ms: int) -> Iterator[Section]:
@@ -77,18 +77,8 @@ def describe_blame(report: BlameReport, now_ms: int) -> Iterator[Section]:
     asked = report.asked
     title = asked.sql or "" if asked.partition is None else format_partition(asked.partition)
     nothing = "no commit in the log added or removed files in this partition"
-    yield Section(Styled(title, Tone.STRONG), notes=() if report.rows else [nothing])
-    changes = {
-        version: Change(
-            change.added.num_files,
-            change.added.size_bytes,
-            change.removed.num_files,
-            change.removed.size_bytes,
-            change.added.num_rows,
-            change.removed.num_rows,
-        )
-        for version, change in report.changes.items()
-    }
+    yield Section(Tone.STRONG(title), notes=() if report.rows else [nothing])
+    changes = {version: change_from_counts(change) for version, change in report.changes.items()}
     if report.rows:
         yield from describe_commits(report.rows, changes, now_ms)
-        yield from describe_unread(report.num_unread, "use --all")
+        yield describe_unread(report.num_unread, "use --all")

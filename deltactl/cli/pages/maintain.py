@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.output.sections import (
-    Column,
-    Fact,
-    Kind,
-    Section,
-    Styled,
-    Table,
-    Tone,
-    describe_to_do,
-)
+from deltactl.cli.output.sections import Column, Fact, Kind, Section, Table, Tone, describe_to_do
 from deltactl.cli.parsing.argv import typed_command
 from deltactl.units import format_count, format_size
 
@@ -42,18 +34,8 @@ def _summarise(report: TableReport) -> str:
 
 def describe_maintain(report: TableReport) -> Iterator[Section]:
     """Return the actions of one table."""
-    effect = report.predicted if report.dry_run else report.measured
-    word = "predicted" if report.dry_run else "measured"
-    yield Section(
-        Styled(_summarise(report), Tone.STRONG if report.dry_run else Tone.GOOD),
-        figures=[
-            ("files fewer", f"{effect.files_removed:,}", word),
-            ("read", format_size(effect.bytes_read), word),
-            ("freed", format_size(effect.bytes_freed), word),
-            ("not done", f"{len(report.left):,}", "actions"),
-        ],
-        facts=list(_list_facts(report.facts)),
-    )
+    tone = Tone.STRONG if report.dry_run else Tone.GOOD
+    yield Section(tone(_summarise(report)), facts=list(_list_facts(report.facts)))
     if report.outcomes:
         yield _describe_outcomes(report.outcomes)
     ranked = [it for it in report.actions if it.rank and (it.state == "planned" or report.outcomes)]
@@ -63,7 +45,7 @@ def describe_maintain(report: TableReport) -> Iterator[Section]:
     if problems := report.facts.problems:
         columns = [Column("action"), Column("why", Kind.DETAIL)]
         table = Table(columns, [(name, error.message) for name, error in problems.items()])
-        yield Section(Styled("Not possible", Tone.CAUTION), table=table)
+        yield Section(Tone.CAUTION("Not possible"), table=table)
 
 
 def _list_facts(facts: TableFacts) -> Iterator[Fact]:
@@ -72,8 +54,8 @@ def _list_facts(facts: TableFacts) -> Iterator[Fact]:
         small = f", {facts.small_files:,} small ({format_size(facts.small_bytes or 0)})"
     yield "version", str(facts.version)
     yield "files", f"{facts.num_files:,} ({format_size(facts.size_bytes)}){small}"
-    if facts.deleted_rows:
-        yield "deleted rows", f"{facts.deleted_rows:,} of {facts.rows:,}"
+    deleted = f"{facts.deleted_rows:,} of {facts.rows:,}"
+    yield "deleted rows", deleted if facts.deleted_rows else None
     if facts.hot_partitions:
         hot = format_count(facts.hot_partitions, "partition")
         yield "being written", f"{hot} of {facts.partitions:,}, {facts.files_a_day:,} files a day"
@@ -85,40 +67,34 @@ def _list_facts(facts: TableFacts) -> Iterator[Fact]:
     if facts.reclaimable_bytes is not None:
         files = format_count(facts.reclaimable_files or 0, "file")
         yield "removable", f"{files} ({format_size(facts.reclaimable_bytes)})"
-    if facts.waiting_files:
-        command = typed_command(["vacuum", facts.table, "--force-retention"])
-        yield "waiting", _describe_waiting(facts.waiting_files, "file", command)
-    if facts.waiting_log_files:
-        command = typed_command(["checkpoint", facts.table, "--cleanup-only", "--yes"])
-        yield "waiting", _describe_waiting(facts.waiting_log_files, "commit", command)
-
-
-def _describe_waiting(count: int, what: str, command: str) -> str:
-    return (
-        f"{format_count(count, what)} past the retention by this machine's clock only. If it is "
-        f"right, run `{command}`"
-    )
+    for count, what, command in (
+        (facts.waiting_files, "file", ["vacuum", facts.table, "--force-retention"]),
+        (facts.waiting_log_files, "commit", ["checkpoint", facts.table, "--cleanup-only", "--yes"]),
+    ):
+        if count:
+            past = f"{format_count(count, what)} past the retention by this machine's clock only"
+            yield "waiting", f"{past}. If it is right, run `{typed_command(command)}`"
 
 
 def _describe_actions(
-    actions: Sequence[Action], *, most: int = 20, with_table: bool = False, is_aside: bool = False
+    actions: Sequence[Action], *, most: int = 20, has_tables: bool = False, is_aside: bool = False
 ) -> Section:
     columns = [
         Column("rank", Kind.NUMBER),
-        *([Column("table", Kind.PATH)] if with_table else []),
+        Column("table", Kind.PATH),
         Column("action"),
         Column("files", Kind.NUMBER),
         Column("read", Kind.BYTES),
         Column("time", Kind.SECONDS, spare=1),
         Column("score", Kind.NUMBER, spare=2),
         Column("partition", Kind.PATH),
-        Column("state") if is_aside else Column("", wide=True),
+        Column("state"),
         Column("reason", Kind.DETAIL, tone=Tone.FAINT),
     ]
     rows = [
-        [
+        (
             it.rank,
-            *([it.table] if with_table else []),
+            it.table if has_tables else "",
             it.name + (" (part)" if it.is_part else ""),
             _fewer(it.predicted),
             it.predicted.bytes_read,
@@ -127,11 +103,11 @@ def _describe_actions(
             it.partition or "-",
             it.state if is_aside else "",
             it.reason,
-        ]
+        )
         for it in sorted(actions, key=lambda action: action.rank)
     ]
     table = Table(columns, rows, most=most)
-    return Section(Styled("Actions by rank", Tone.STRONG), table=table, is_aside=is_aside)
+    return Section(Tone.STRONG("Actions by rank"), table=table, is_aside=is_aside)
 
 
 def _format_score(score: float) -> str:
@@ -158,19 +134,18 @@ def _describe_outcomes(outcomes: Sequence[Outcome]) -> Section:
         Column("note", Kind.DETAIL),
     ]
     rows = [_outcome_row(outcome) for outcome in outcomes]
-    return Section(Styled("Measured and predicted", Tone.STRONG), table=Table(columns, rows))
+    return Section(Tone.STRONG("Measured and predicted"), table=Table(columns, rows))
 
 
-def _outcome_row(outcome: Outcome) -> list[Any]:
+def _outcome_row(outcome: Outcome) -> Sequence[Any]:
     predicted, measured = outcome.predicted, outcome.measured
     parts = sum(action.partition is not None for action in outcome.actions)
     name = f"{outcome.name} of {parts:,}" if parts > 1 else outcome.name
     if measured is None:
         note = outcome.note if outcome.error is None else outcome.error.message
-        return [name, "-", _fewer(predicted), "-", "-", predicted.bytes_read, "-", "-", note or ""]
+        return name, "-", _fewer(predicted), "-", "-", predicted.bytes_read, "-", "-", note
     versions = ", ".join(map(str, outcome.versions))
-    note = outcome.note or (f"version {versions}" if versions else "")
-    return [
+    return (
         name,
         _fewer(measured),
         _fewer(predicted),
@@ -179,8 +154,8 @@ def _outcome_row(outcome: Outcome) -> list[Any]:
         predicted.bytes_read,
         measured.seconds,
         predicted.seconds,
-        note,
-    ]
+        outcome.note or (f"version {versions}" if versions else ""),
+    )
 
 
 def _describe_left(left: Sequence[Action]) -> Iterator[Section]:
@@ -189,7 +164,7 @@ def _describe_left(left: Sequence[Action]) -> Iterator[Section]:
     if counts:
         columns = [Column("count", Kind.NUMBER), Column("action"), Column("reason", Kind.TEXT)]
         rows = [(count, name, why) for (name, why), count in counts.most_common()]
-        yield Section(Styled("Not done", Tone.STRONG), table=Table(columns, rows))
+        yield Section(Tone.STRONG("Not done"), table=Table(columns, rows))
 
 
 def describe_totals(reports: Sequence[TableReport], command: str) -> Iterator[Section]:
@@ -198,30 +173,23 @@ def describe_totals(reports: Sequence[TableReport], command: str) -> Iterator[Se
 
     planned = [it for report in reports for it in report.actions if it.state == "planned"]
     if planned:
-        yield _describe_actions(planned, most=_OF_FLEET, with_table=True)
+        yield _describe_actions(planned, most=_OF_FLEET, has_tables=True)
     measured = [report for report in reports if report.outcomes]
     if measured:
-        done = sum_effects(report.measured for report in measured)
-        said = sum_effects(report.predicted for report in measured)
-        columns = [Column("all tables"), Column("measured"), Column("predicted")]
-        rows = [
-            ("files fewer", f"{done.files_removed:,}", f"{said.files_removed:,}"),
-            ("read", format_size(done.bytes_read), format_size(said.bytes_read)),
-            ("freed", format_size(done.bytes_freed), format_size(said.bytes_freed)),
-            ("requests saved per scan", f"{done.requests_saved:,}", f"{said.requests_saved:,}"),
-            ("time", f"{done.seconds:.1f} s", f"{said.seconds:.1f} s"),
+        columns = [
+            Column("all tables"),
+            Column("files fewer", Kind.NUMBER, "files_removed"),
+            Column("read", Kind.BYTES, "bytes_read"),
+            Column("freed", Kind.BYTES, "bytes_freed"),
+            Column("requests saved per scan", Kind.NUMBER, "requests_saved"),
+            Column("time", Kind.SECONDS, "seconds"),
         ]
-        yield Section(Styled("Measured and predicted", Tone.STRONG), table=Table(columns, rows))
+        sums = (
+            ("measured", sum_effects(report.measured for report in measured)),
+            ("predicted", sum_effects(report.predicted for report in measured)),
+        )
+        rows = [{"all tables": name, **asdict(effect)} for name, effect in sums]
+        yield Section(Tone.STRONG("Measured and predicted"), table=Table(columns, rows))
     yield from _describe_left([action for report in reports for action in report.left])
     if planned:
         yield describe_to_do(command)
-
-
-def flatten(report: TableReport) -> list[dict[str, Any]]:
-    """Return a row for each action, for csv and ndjson."""
-    rows = []
-    for action in report.actions:
-        row = action.to_dict()
-        predicted = row.pop("predicted")
-        rows.append(row | {f"predicted_{name}": value for name, value in predicted.items()})
-    return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Column, Fact, Kind, Section, Styled, Table, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -16,30 +16,24 @@ _WORDS = {"new": "missing", "changed": "differs", "stale": "partition does not e
 
 def describe_manifests(report: ManifestReport) -> Iterator[Section]:
     """Return the requested DDL statements, or else what differs or what was done."""
-    plan = report.plan
-    unchanged = plan.count("unchanged")
+    plan, unchanged = report.plan, report.plan.count("unchanged")
     if report.ddl:
         yield from (Section(code=statement) for statement in report.ddl)
     elif plan.is_empty:
         manifests = format_count(unchanged, "manifest")
         said = f": {manifests} of version {plan.version} under {report.root}"
-        yield Section((Styled("Up to date", Tone.GOOD), said))
+        yield Section((Tone.GOOD("Up to date"), said))
     elif report.dry_run:
-        differing = [p for p in plan.partitions if p.state in _WORDS]
-        columns = [
-            Column("partition", Kind.PATH),
-            Column("files", Kind.NUMBER),
-            Column("manifest"),
+        columns = [Column("partition", Kind.PATH), Column("files", Kind.NUMBER), Column("manifest")]
+        rows = [
+            (p.folder or "(whole table)", p.num_files, _WORDS[p.state])
+            for p in plan.partitions
+            if p.state in _WORDS
         ]
-        rows = [(p.folder or "(whole table)", p.num_files, _WORDS[p.state]) for p in differing]
-        count = format_count(len(differing), "manifest differs", "manifests differ")
-        yield Section(
-            (
-                Styled(f"{count} from version {plan.version}", Tone.CAUTION),
-                f" ({unchanged} unchanged), under {report.root}",
-            ),
-            table=Table(columns, rows, more="-o csv lists all"),
-        )
+        count = format_count(len(rows), "manifest differs", "manifests differ")
+        title = Tone.CAUTION(f"{count} from version {plan.version}")
+        left = f" ({unchanged} unchanged), under {report.root}"
+        yield Section((title, left), table=Table(columns, rows, more="-o csv lists all"))
     else:
         yield _describe_result(report)
 
@@ -56,21 +50,19 @@ def summarise(report: ManifestReport) -> str:
 
 
 def _describe_result(report: ManifestReport) -> Section:
-    plan = report.plan
+    plan, purged, window = report.plan, report.purged_from, report.window_ms
     written = format_count(plan.count("new") + plan.count("changed"), "manifest")
-    facts: list[Fact] = [("root", report.root)]
-    if report.purged_from is not None:
-        facts.append(("purge", f"version {report.purged_from} had files with deleted rows"))
-    if report.window_ms is not None:
-        window = format_duration(report.window_ms)
-        facts.append(
-            ("window", f"for {window}, manifests of different versions existed side by side")
-        )
+    unchanged, deleted = plan.count("unchanged"), plan.count("stale")
+    counts = f" for version {plan.version}, {unchanged} unchanged, {deleted} deleted"
+    purge = f"version {purged} had files with deleted rows"
+    mixed = (
+        f"for {format_duration(window or 0)}, manifests of different versions existed side by side"
+    )
     return Section(
-        (
-            Styled(f"{written} written", Tone.GOOD),
-            f" for version {plan.version}, {plan.count('unchanged')} unchanged, "
-            f"{plan.count('stale')} deleted",
-        ),
-        facts=facts,
+        (Tone.GOOD(f"{written} written"), counts),
+        facts=[
+            ("root", report.root),
+            ("purge", None if purged is None else purge),
+            ("window", None if window is None else mixed),
+        ],
     )

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import (
-    Column,
-    Fact,
-    Kind,
-    Listed,
-    Section,
-    Styled,
-    Table,
-    Tone,
-)
+from deltactl.cli.output.sections import Column, Fact, Kind, Listed, Section, Table, Tone
 from deltactl.cli.pages.sizes import describe_sizes_change, describe_skipping
 from deltactl.cli.pages.vacuum import list_files
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.optimize.copy_groups import RewriteCounts
-    from deltactl.operations.optimize.layout.plan import LayoutPlan
     from deltactl.operations.optimize.run import BinFailure, OptimizePlan, OptimizeReport
 
 _SHOWN_CLUSTERS = 4
@@ -36,10 +25,10 @@ def describe_optimize(report: OptimizeReport) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
     if report.skipped is not None:
-        yield Section((Styled("Not needed", Tone.GOOD), f": {report.skipped}"))
+        yield Section((Tone.GOOD("Not needed"), f": {report.skipped}"))
         return
     if plan.is_empty:
-        yield Section((Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}"))
+        yield Section((Tone.GOOD("Nothing to do"), f" in version {plan.version}"))
     elif report.dry_run:
         yield _describe_totals(report)
     else:
@@ -56,95 +45,68 @@ def describe_optimize(report: OptimizeReport) -> Iterator[Section]:
     if plan.left_alone:
         columns = [Column("files", Kind.NUMBER), Column("reason", Kind.TEXT)]
         rows = [(count, reason) for reason, count in plan.left_alone.items()]
-        yield Section(Styled("Not rewritten", Tone.STRONG), table=Table(columns, rows))
+        yield Section(Tone.STRONG("Not rewritten"), table=Table(columns, rows))
 
 
 def _describe_totals(report: OptimizeReport) -> Section:
     plan = report.plan
-    size, considered = format_size(plan.bytes_to_rewrite), format_size(plan.considered_bytes)
-    files = plan.files.num_rows
-    facts: list[Fact] = [
-        *(_describe_rewrite(report.rewritten) if plan.layout is None else ()),
-    ]
-    if plan.layout is not None:
-        facts += _describe_layout(report, plan.layout)
     return Section(
         (
-            Styled(f"Would rewrite {format_count(files, 'file')}", Tone.STRONG),
-            f" ({size}) into {plan.num_outputs}, target {format_size(plan.target_bytes)}, "
-            f"version {plan.version}",
+            Tone.STRONG(f"Would rewrite {format_count(plan.files.num_rows, 'file')}"),
+            f" ({format_size(plan.bytes_to_rewrite)}) into {plan.num_outputs}, "
+            f"target {format_size(plan.target_bytes)}, version {plan.version}",
         ),
-        figures=[
-            ("files to rewrite", f"{files:,}", f"into {plan.num_outputs:,}"),
-            ("to read and write", size, f"of {considered} considered"),
-            _count_files(plan),
-        ],
-        facts=facts,
+        facts=list(_describe_way(report)),
     )
 
 
-def _count_files(plan: OptimizePlan) -> tuple[str, str, str]:
-    after = f"{plan.sizes_after.num_files:,} afterwards, as planned"
-    return ("files considered", f"{plan.sizes_before.num_files:,}", after)
-
-
-def _describe_layout(report: OptimizeReport, layout: LayoutPlan) -> Iterator[Fact]:
-    """Return the layout, and how many ranges of each column every cluster has."""
-    yield "layout", f"{layout.request.layout} by {', '.join(layout.request.names)}"
-    if layout.placed_bytes:
-        yield "also rewritten", f"{format_size(layout.placed_bytes)} of unfinished clusters"
-    for cluster in report.clusters[:_SHOWN_CLUSTERS]:
-        ranges = " x ".join(f"{count:g}" for count in cluster.slices)
-        files = format_count(cluster.files, "file")
-        pieces = f", ranges per column: {ranges}" if layout.request.layout == "tile" else ""
-        yield cluster.partition or "(whole table)", f"{files}{pieces}"
-
-
-def _describe_rewrite(counts: RewriteCounts | None) -> Iterator[Fact]:
-    if counts is None:
-        return
-    groups = format_count(counts.groups_copied + counts.groups_encoded, "row group")
-    size = format_size(counts.bytes_copied + counts.bytes_encoded)
-    copied = format_size(counts.bytes_copied)
-    yield "copied", f"{counts.groups_copied:,} of {groups}, {copied} of {size}"
-    if counts.reasons:
-        reasons = counts.reasons.most_common()
-        yield "encoded", Listed([f"{reason} ({count:,})" for reason, count in reasons])
-    if counts.estimated_from is not None:
-        yield "estimated", f"from the footers of {format_count(counts.estimated_from, 'file')}"
+def _describe_way(report: OptimizeReport) -> Iterator[Fact]:
+    """Return the layout and how many ranges of each column clusters have, or what was copied."""
+    layout, counts = report.plan.layout, report.rewritten
+    if layout is not None:
+        placed = layout.placed_bytes
+        yield "layout", f"{layout.request.layout} by {', '.join(layout.request.names)}"
+        yield "also rewritten", f"{format_size(placed)} of unfinished clusters" if placed else None
+        for cluster in report.clusters[:_SHOWN_CLUSTERS]:
+            ranges = " x ".join(f"{count:g}" for count in cluster.slices)
+            files = format_count(cluster.files, "file")
+            pieces = f", ranges per column: {ranges}" if layout.request.layout == "tile" else ""
+            yield cluster.partition or "(whole table)", f"{files}{pieces}"
+    elif counts is not None:
+        groups = format_count(counts.groups_copied + counts.groups_encoded, "row group")
+        size = format_size(counts.bytes_copied + counts.bytes_encoded)
+        copied = format_size(counts.bytes_copied)
+        yield "copied", f"{counts.groups_copied:,} of {groups}, {copied} of {size}"
+        reasons = [f"{reason} ({count:,})" for reason, count in counts.reasons.most_common()]
+        yield "encoded", Listed(reasons) if reasons else None
+        if counts.estimated_from is not None:
+            yield "estimated", f"from the footers of {format_count(counts.estimated_from, 'file')}"
 
 
 def _describe_result(report: OptimizeReport) -> Section:
     notes = list(_describe_races(report))
     if not report.versions:
-        return Section(Styled("Nothing was committed", Tone.CAUTION), notes=notes)
-    versions = ", ".join(map(str, report.versions))
+        return Section(Tone.CAUTION("Nothing was committed"), notes=notes)
     before, after = format_size(report.bytes_removed), format_size(report.bytes_added)
     verified = ", or ".join(_VERIFIED[kind] for kind in report.verified)
-    facts: list[Fact] = [
-        ("size", f"{before} -> {after}"),
-        ("rows", f"{report.rows_rewritten:,} rewritten: {verified}"),
-        ("target", f"{format_size(report.plan.target_bytes)}"),
-        *_describe_rewrite(report.rewritten if report.plan.layout is None else None),
-        *(() if report.plan.layout is None else _describe_layout(report, report.plan.layout)),
-    ]
-    if report.deletion_vectors_removed:
-        facts.append(("deletion vectors", f"{report.deletion_vectors_removed:,} applied"))
+    vectors = report.deletion_vectors_removed
     undo = f"the old files stay until a vacuum; version {report.version_before} can still be read"
-    facts += [("engine", f"{report.engine} ({report.engine_reason})"), ("undo", undo)]
-    removed, added = f"{report.files_removed:,}", f"{report.files_added:,}"
     return Section(
         (
-            Styled(f"{format_count(report.files_removed, 'file')} became {added}", Tone.GOOD),
-            f" in version {versions}",
+            Tone.GOOD(
+                f"{format_count(report.files_removed, 'file')} became {report.files_added:,}"
+            ),
+            f" in version {', '.join(map(str, report.versions))}",
         ),
-        figures=[
-            ("files rewritten", removed, f"into {added}"),
-            ("size of these files", after, f"was {before}"),
-            ("rows", f"{report.rows_rewritten:,}", verified),
-            _count_files(report.plan),
+        facts=[
+            ("size", f"{before} -> {after}"),
+            ("rows", f"{report.rows_rewritten:,} rewritten: {verified}"),
+            ("target", format_size(report.plan.target_bytes)),
+            *_describe_way(report),
+            ("deletion vectors", f"{vectors:,} applied" if vectors else None),
+            ("engine", f"{report.engine} ({report.engine_reason})"),
+            ("undo", undo),
         ],
-        facts=facts,
         notes=notes,
     )
 
@@ -159,7 +121,7 @@ def _describe_partitions(plan: OptimizePlan, *, is_done: bool) -> Section:
     ]
     more, largest = "-o csv lists all", "bytes_to_rewrite"
     table = Table(columns, plan.partitions, more=more, largest=largest)
-    title = Styled("Partitions" if is_done else "Partitions to rewrite", Tone.STRONG)
+    title = Tone.STRONG("Partitions" if is_done else "Partitions to rewrite")
     return Section(title, table=table, is_aside=is_done)
 
 
@@ -182,10 +144,9 @@ def _describe_races(report: OptimizeReport) -> Iterator[str]:
 def _list_bins(title: str, bins: Sequence[BinFailure]) -> Iterator[Section]:
     if bins:
         columns = [
-            Column("partition", Kind.PATH),
+            Column("partition", Kind.PATH, empty="(whole table)"),
             Column("files", Kind.NUMBER),
-            Column("size", Kind.BYTES),
+            Column("size", Kind.BYTES, "bytes"),
             Column("reason", Kind.DETAIL),
         ]
-        rows = [(it.partition or "(whole table)", it.files, it.bytes, it.reason) for it in bins]
-        yield Section(Styled(title, Tone.CAUTION), table=Table(columns, rows))
+        yield Section(Tone.CAUTION(title), table=Table(columns, bins))

@@ -20,7 +20,7 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
     plan = report.plan
     if plan.is_empty:
         said = f": version {plan.version} is the same as version {plan.target_version}"
-        yield Section((Styled("Nothing to restore", Tone.GOOD), said))
+        yield Section((Tone.GOOD("Nothing to restore"), said))
         return
     if report.version_after is None:
         yield from _describe_changes(_title("Would restore", plan), plan)
@@ -42,7 +42,7 @@ def describe_plan(plan: RestorePlan) -> Iterator[Section]:
 
 def _title(verb: str, plan: RestorePlan, tone: Tone = Tone.STRONG) -> tuple[Styled, str]:
     where = "" if plan.predicate is None else f" where {plan.predicate}"
-    return Styled(f"{verb} version {plan.target_version}", tone), where
+    return tone(f"{verb} version {plan.target_version}"), where
 
 
 def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:

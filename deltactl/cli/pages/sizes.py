@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -14,13 +16,15 @@ if TYPE_CHECKING:
 
 def describe_sizes(sizes: FileSizes) -> Section:
     """Return the numbers of files by size, and how many are small."""
-    from deltactl.operations.file_sizes import EDGES
-
-    tones = [Tone.CAUTION if edge <= sizes.small else Tone.GOOD for edge in EDGES] + [Tone.GOOD]
-    longest = max(sizes.files)
+    edges, longest = _label_buckets([sizes]), max(sizes.files)
     rows = [
-        (label, sizes.files[i], sizes.bytes[i], (sizes.files[i] / longest, tones[i]))
-        for i, label in _label_buckets([sizes])
+        (
+            label,
+            sizes.files[i],
+            sizes.bytes[i],
+            (sizes.files[i] / longest, Tone.CAUTION if edge <= sizes.small else Tone.GOOD),
+        )
+        for i, edge, label in edges
     ]
     columns = [
         Column("size of a file"),
@@ -28,44 +32,33 @@ def describe_sizes(sizes: FileSizes) -> Section:
         Column("size", Kind.BYTES),
         Column("", Kind.BAR, spare=1),
     ]
-    return Section(
-        Styled("Files by size", Tone.STRONG),
-        table=Table(columns, rows),
-        notes=[f"small: {_describe_small(sizes)}"],
-    )
+    notes = [f"small: {_describe_small(sizes)}"]
+    return Section(Tone.STRONG("Files by size"), table=Table(columns, rows), notes=notes)
 
 
 def describe_sizes_change(before: FileSizes, after: FileSizes, *, is_done: bool) -> Section:
     """Return the numbers of files by size, before and after as planned."""
-    longest = max(*before.files, *after.files)
+    edges, longest = _label_buckets([before, after]), max(*before.files, *after.files)
     rows = [
-        (
-            label,
-            before.files[i] or "",
-            before.files[i] / longest,
-            after.files[i] or "",
-            after.files[i] / longest,
-        )
-        for i, label in _label_buckets([before, after])
+        (label, *(it for side in (before, after) for it in _count(side.files[i], longest)))
+        for i, _, label in edges
     ]
     sides = ("before", "after, as planned") if is_done else ("now", "after")
-    columns = [
-        Column("size of a file"),
-        Column(sides[0], Kind.NUMBER),
-        Column("", Kind.BAR, tone=Tone.CAUTION),
-        Column(sides[1], Kind.NUMBER),
-        Column("", Kind.BAR, tone=Tone.GOOD),
-    ]
-    notes = [
-        f"small {side}: {_describe_small(sizes)}"
-        for side, sizes in zip(sides, (before, after), strict=True)
-    ]
-    return Section(
-        Styled("Files by size", Tone.STRONG),
-        table=Table(columns, rows),
-        notes=notes,
-        is_aside=is_done,
-    )
+    columns = [Column("size of a file"), *_column_pair(sides, Kind.NUMBER)]
+    notes = [f"small {sides[0]}: {_describe_small(before)}"]
+    notes += [f"small {sides[1]}: {_describe_small(after)}"]
+    table = Table(columns, rows)
+    return Section(Tone.STRONG("Files by size"), table=table, notes=notes, is_aside=is_done)
+
+
+def _count(files: int, longest: int) -> tuple[int | None, float]:
+    return files or None, files / longest
+
+
+def _column_pair(sides: tuple[str, str], kind: Kind) -> Iterator[Column]:
+    for side, tone in zip(sides, (Tone.CAUTION, Tone.GOOD), strict=True):
+        yield Column(side, kind)
+        yield Column("", Kind.BAR, tone=tone)
 
 
 def _describe_small(sizes: FileSizes) -> str:
@@ -76,24 +69,19 @@ def _describe_small(sizes: FileSizes) -> str:
     )
 
 
-def _label_buckets(sides: list[FileSizes]) -> list[tuple[int, str]]:
-    """Return positions and names of the buckets from the first to the last with files."""
+def _label_buckets(sides: list[FileSizes]) -> list[tuple[int, float, str]]:
+    """Return positions, edges and names of the buckets from the first to the last with files."""
     from deltactl.operations.file_sizes import EDGES
 
     labels = [f"< {format_size(edge)}" for edge in EDGES] + [f">= {format_size(EDGES[-1])}"]
     used = [i for sizes in sides for i, files in enumerate(sizes.files) if files]
-    return list(enumerate(labels))[min(used) : max(used) + 1] if used else []
+    edges = zip(range(len(labels)), [*EDGES, math.inf], labels, strict=True)
+    return list(edges)[min(used) : max(used) + 1] if used else []
 
 
 def describe_skipping(report: LayoutReport) -> Section:
     """Return for each column the share of the files that a lookup of one value skips."""
-    columns = [
-        Column("column", Kind.PATH),
-        Column("now", Kind.SHARE),
-        Column("", Kind.BAR, tone=Tone.CAUTION),
-        Column("after", Kind.SHARE),
-        Column("", Kind.BAR, tone=Tone.GOOD),
-    ]
+    columns = [Column("column", Kind.PATH), *_column_pair(("now", "after"), Kind.SHARE)]
     rows = []
     for column in report.columns:
         shares = [None if it is None else max(it, 0.0) for it in (column.before, column.after)]
@@ -102,16 +90,15 @@ def describe_skipping(report: LayoutReport) -> Section:
     now, after = format_count(report.files, "file"), format_count(report.files_after, "file")
     names = ", ".join(column.column for column in report.columns)
     unknown = [
-        Styled(
+        Tone.CAUTION(
             f"{format_count(column.no_bounds, 'file has', 'files have')} no statistics of "
-            f"{column.column}, so lookups never skip them",
-            Tone.CAUTION,
+            f"{column.column}, so lookups never skip them"
         )
         for column in report.columns
         if column.no_bounds
     ]
     return Section(
-        Styled("Files that a lookup of one value skips", Tone.STRONG),
+        Tone.STRONG("Files that a lookup of one value skips"),
         table=Table(columns, rows, most=None),
         notes=[f"now: {now}; after: {after}, {report.layout} by {names}", *unknown],
     )

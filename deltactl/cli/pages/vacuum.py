@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.output.sections import (
-    Column,
-    Fact,
-    Kind,
-    Listed,
-    Section,
-    Strip,
-    Styled,
-    Table,
-    Tone,
-)
+from deltactl.cli.output.sections import Column, Kind, Section, Strip, Table, Tone, list_versions
 from deltactl.cli.parsing.argv import typed_command
 from deltactl.units import format_count, format_duration, format_size, format_timestamp
 
@@ -31,80 +21,63 @@ _SHOWN_COSTS = 8
 
 def describe_vacuum(report: VacuumReport, table: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
-    plan, is_done = report.plan, not report.dry_run
+    plan = report.plan
     if report.skipped is not None:
-        yield Section((Styled("Not needed", Tone.GOOD), f": {report.skipped}"))
-        return
-    if plan.is_empty:
-        yield Section((Styled("Nothing to remove", Tone.GOOD), f" in version {plan.version}"))
-    elif is_done:
+        yield Section((Tone.GOOD("Not needed"), f": {report.skipped}"))
+    elif report.dry_run or plan.is_empty:
+        yield from describe_plan(plan)
+    else:
         yield _describe_result(report, table)
         yield from _describe_deviations(report)
-    else:
-        yield _describe_totals(plan)
-    yield from _describe_plan(plan, is_done=is_done)
+        yield from _describe_plan(plan, is_done=True)
 
 
 def describe_plan(plan: VacuumPlan) -> Iterator[Section]:
-    """Return the plan, before the user confirms it."""
-    yield _describe_totals(plan)
+    """Return the plan."""
+    if plan.is_empty:
+        yield Section((Tone.GOOD("Nothing to remove"), f" in version {plan.version}"))
+    else:
+        yield _describe_totals(plan)
     yield from _describe_plan(plan, is_done=False)
 
 
 def _describe_totals(plan: VacuumPlan) -> Section:
-    files, size = plan.files.num_rows, format_size(plan.size_bytes)
     folders = len(plan.folders) + len(plan.old_folders)
     directories = format_count(folders, "empty directory", "empty directories")
     left = f"{plan.left_over:,} more are left for the next run (--max-files)"
     return Section(
         (
-            Styled(f"Would remove {format_count(files, 'file')}", Tone.STRONG),
-            f" ({size}){f' and {directories}' if folders else ''}, version {plan.version}",
+            Tone.STRONG(f"Would remove {format_count(plan.files.num_rows, 'file')}"),
+            f" ({format_size(plan.size_bytes)}){f' and {directories}' if folders else ''}, "
+            f"version {plan.version}",
         ),
-        figures=[
-            ("files to remove", f"{files:,}", left if plan.left_over else ""),
-            ("frees", size, "by the sizes in the listing or log"),
-            ("empty directories", f"{folders:,}", "to remove"),
-        ],
-        notes=[left] if plan.left_over else (),
+        notes=[left if plan.left_over else None],
     )
 
 
 def _describe_result(report: VacuumReport, table: str) -> Section:
     plan, until_ms = report.plan, report.quarantined_until_ms
     verb = "deleted" if until_ms is None else "moved to quarantine"
-    files, size = format_count(report.files_removed, "file"), format_size(report.bytes_removed)
-    facts: list[Fact] = []
-    if report.folders_removed:
-        facts.append(("directories", f"{report.folders_removed:,} empty ones removed"))
-    if plan.left_over:
-        left = format_count(plan.left_over, "file")
-        facts.append(("left", f"{left} for the next run (--max-files)"))
-    if report.vanished:
-        facts.append(("already deleted", format_count(report.vanished, "file")))
-    if report.run_id is not None:
-        facts.append(("run", report.run_id))
-    if report.versions:
-        facts.append(("committed", f"versions {', '.join(map(str, report.versions))}"))
     undo = "possible only if the store keeps old object versions: --quarantine was not used"
     if until_ms is not None:
-        facts.append(("kept until", f"{format_timestamp(until_ms)}, at least"))
         undo = typed_command(["vacuum", table, "--undo", str(report.run_id)])
-    facts.append(("undo", undo))
+    folders, left, gone = report.folders_removed, plan.left_over, report.vanished
+    versions = ", ".join(map(str, report.versions))
+    tone = Tone.CAUTION if report.failures or report.lost else Tone.GOOD
     return Section(
         (
-            Styled(
-                f"{files} {verb}",
-                Tone.CAUTION if report.failures or report.lost else Tone.GOOD,
-            ),
-            f" ({size})",
+            tone(f"{format_count(report.files_removed, 'file')} {verb}"),
+            f" ({format_size(report.bytes_removed)})",
         ),
-        figures=[
-            (f"files {verb}", f"{report.files_removed:,}", f"of {plan.files.num_rows:,} planned"),
-            ("size", size, f"of {format_size(plan.size_bytes)} planned"),
-            ("empty directories removed", f"{report.folders_removed:,}", ""),
+        facts=[
+            ("directories", f"{folders:,} empty ones removed" if folders else None),
+            ("left", f"{format_count(left, 'file')} for the next run" if left else None),
+            ("already deleted", format_count(gone, "file") if gone else None),
+            ("run", report.run_id),
+            ("committed", f"versions {versions}" if versions else None),
+            ("kept until", f"{format_timestamp(until_ms)}, at least" if until_ms else None),
+            ("undo", undo),
         ],
-        facts=facts,
     )
 
 
@@ -124,7 +97,7 @@ def list_files(
     rows = [(it, "") if isinstance(it, str) else it for it in files]
     if rows:
         columns = [Column("file", Kind.PATH), Column("reason", Kind.DETAIL)]
-        yield Section(Styled(f"{title} ({len(rows):,})", tone), table=Table(columns, rows))
+        yield Section(tone(f"{title} ({len(rows):,})"), table=Table(columns, rows))
 
 
 def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
@@ -133,14 +106,15 @@ def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
         yield _sum_up("Directories", "folder", plan.by_folder(), is_aside=is_done)
     retention = plan.retention
     kept_for = format_duration(retention.retain_ms)
-    facts: list[Fact] = [
-        ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
-        ("mode", _describe_mode(plan)),
-    ]
-    facts += [("shallow clone", f"{note.clone_uri}: its files are kept") for note in plan.clones]
-    facts += [("other table", f"in {path}: files there are kept") for path in plan.foreign]
-    facts += [("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()]
-    yield Section(facts=facts)
+    yield Section(
+        facts=[
+            ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
+            ("mode", _describe_mode(plan)),
+            *(("shallow clone", f"{it.clone_uri}: its files are kept") for it in plan.clones),
+            *(("other table", f"in {path}: files there are kept") for path in plan.foreign),
+            *(("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()),
+        ]
+    )
     if plan.horizon is not None:
         yield _describe_horizon(plan.horizon, is_done)
 
@@ -154,7 +128,7 @@ def _sum_up(title: str, key: str, rows: Any, *, is_aside: bool = False) -> Secti
         Column("newest", Kind.DAY, "newest_ms"),
     ]
     table = Table(columns, rows, more="-o csv lists all files", largest="bytes")
-    return Section(Styled(title, Tone.STRONG), table=table, is_aside=is_aside)
+    return Section(Tone.STRONG(title), table=table, is_aside=is_aside)
 
 
 def _describe_mode(plan: VacuumPlan) -> str:
@@ -170,42 +144,33 @@ def _describe_horizon(horizon: Horizon, is_done: bool) -> Section:
     label = "readable before" if is_done else "readable now"
     gone = "expired" if is_done else "would expire"
     whole = (horizon.first_version, horizon.last_version)
-    facts: list[Fact] = [(label, _list_ranges(horizon.readable))]
-    if horizon.ends:
-        cost = format_size(horizon.cost_bytes)
-        facts.append((gone, _list_ranges(horizon.ends)))
-        facts.append(("cost of keeping them", cost))
+    layers = [
+        (Tone.FAINT, "in the log", [whole]),
+        (Tone.GOOD, label, horizon.readable),
+        (Tone.CAUTION, gone, horizon.ends),
+    ]
     columns = [
         Column("version", Kind.NUMBER),
         Column("size of files that only this version needs", Kind.BYTES),
     ]
     costs = [] if is_done else [cost for cost in horizon.costs if cost[1]][:_SHOWN_COSTS]
     return Section(
-        Styled("Versions that can be read", Tone.STRONG),
-        facts=facts,
-        chart=Strip(
-            *whole,
-            [
-                (Tone.FAINT, "in the log", [whole]),
-                (Tone.GOOD, label, horizon.readable),
-                (Tone.CAUTION, gone, horizon.ends),
-            ],
-        ),
+        Tone.STRONG("Versions that can be read"),
+        facts=[
+            (label, list_versions(horizon.readable)),
+            (gone, list_versions(horizon.ends) if horizon.ends else None),
+            ("cost of keeping them", format_size(horizon.cost_bytes) if horizon.ends else None),
+        ],
+        chart=Strip(*whole, layers),
         table=Table(columns, costs, most=None) if costs else None,
     )
-
-
-def _list_ranges(ranges: Sequence[tuple[int, int]]) -> Listed:
-    """Return ranges of versions, the newest first."""
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in reversed(ranges)]
-    return Listed(shown or ["none"], "versions " if shown else "")
 
 
 def describe_undo(report: UndoReport) -> Iterator[Section]:
     """Return the files that were restored, and those that cannot be."""
     verb = "Would restore" if report.dry_run else "Restored"
     files = format_count(len(report.restored), "file")
-    yield Section((Styled(f"{verb} {files}", Tone.GOOD), f" of run {report.run_id}"))
+    yield Section((Tone.GOOD(f"{verb} {files}"), f" of run {report.run_id}"))
     yield from list_files("Cannot be restored", report.impossible.items())
 
 
@@ -213,7 +178,7 @@ def describe_forgotten_clone(note: CloneNote, *, dry_run: bool) -> Iterator[Sect
     """Return the record of a shallow clone that was deleted."""
     verb = "Would delete" if dry_run else "Deleted"
     yield Section(
-        (Styled(f"{verb} the record of the shallow clone", Tone.GOOD), f" {note.clone_uri}"),
+        (Tone.GOOD(f"{verb} the record of the shallow clone"), f" {note.clone_uri}"),
         notes=[
             f"recorded at {format_timestamp(note.noted_ms)}, clone of version "
             f"{note.source_version}; a vacuum no longer keeps the files of the clone"
@@ -226,7 +191,7 @@ def describe_purge(report: PurgeReport) -> Iterator[Section]:
     verb = "Would delete" if report.dry_run else "Deleted"
     files = format_count(report.files, "quarantined file")
     yield Section(
-        (Styled(f"{verb} {files}", Tone.GOOD), f" ({format_size(report.bytes)})"),
+        (Tone.GOOD(f"{verb} {files}"), f" ({format_size(report.bytes)})"),
         facts=[("run", run_id) for run_id in report.runs]
         + [("kept", f"{run_id} until {format_timestamp(at)}") for run_id, at in report.waiting]
         + [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,15 @@ class CommitChange:
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
     data_change: bool = False
+
+    def to_dict(self) -> dict[str, int | None]:
+        """Return the JSON form."""
+        return _flatten(self.added, self.removed)
+
+
+def _flatten(added: FileCounts, removed: FileCounts) -> dict[str, int | None]:
+    sides = (("added", added), ("removed", removed))
+    return {f"{side}_{fact}": count for side, of in sides for fact, count in asdict(of).items()}
 
 
 _NOTHING = (FileCounts(), False)
@@ -112,6 +121,10 @@ class PartitionChange:
     partition_values: Mapping[str, str | None]
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"partition_values": self.partition_values, **_flatten(self.added, self.removed)}
 
 
 def count_partitions(commit: CommitBytes) -> list[PartitionChange]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltactl.log.commits.contents import RawFloat
+from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,6 +113,12 @@ def history_row(
     row["reconstructible"] = reconstructible
     row["problem"] = problem
     return row
+
+
+def json_row(row: HistoryRow) -> HistoryRow:
+    """Return a row for JSON, with its timestamp as RFC 3339."""
+    when = row["timestamp"]
+    return {**row, "timestamp": None if when is None else format_timestamp(when)}
 
 
 def history_table(rows: Sequence[HistoryRow]) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltactl.log.commits.contents import CommitBytes
@@ -123,10 +123,17 @@ class ChangeCounter(Visitor):
 
         counted = count_changes(commits)
         for commit, version in zip(commits.commits, commits.versions, strict=True):
-            self.changes[version] = _from_counts(counted[version], commit.info)
+            self.changes[version] = _change_with_rows(counted[version], commit.info)
 
 
-def _from_counts(counted: CommitChange, info: Mapping[str, Any] | None) -> Change:
+def change_from_counts(counted: CommitChange) -> Change:
+    """Return counts as a change."""
+    added, removed = counted.added, counted.removed
+    sizes = added.num_files, added.size_bytes, removed.num_files, removed.size_bytes
+    return Change(*sizes, added.num_rows, removed.num_rows)
+
+
+def _change_with_rows(counted: CommitChange, info: Mapping[str, Any] | None) -> Change:
     """Return counts as a change; rows from metrics, else the net difference."""
     added, removed = counted.added, counted.removed
     rows = _rows_from_metrics(info)
@@ -136,4 +143,5 @@ def _from_counts(counted: CommitChange, info: Mapping[str, Any] | None) -> Chang
     elif rows == (None, None, None) and known:
         net = (added.num_rows or 0) - (removed.num_rows or 0)
         rows = max(net, 0), max(-net, 0), None
-    return Change(added.num_files, added.size_bytes, removed.num_files, removed.size_bytes, *rows)
+    names = ("rows_added", "rows_removed", "rows_updated")
+    return replace(change_from_counts(counted), **dict(zip(names, rows, strict=True)))

@@ -20,6 +20,7 @@ from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import list_features
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.protocol.schema import Field, render_type
+from deltactl.units import format_timestamp
 
 COUNTED_COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -67,11 +68,12 @@ class VersionDiff(ShortRepr):
     facts: Mapping[str, tuple[str | None, str | None]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ``result`` of the JSON envelope without timestamps; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
 
         def changes(of: Mapping[str, tuple[str | None, str | None]]) -> list[dict[str, Any]]:
             return [{"name": n, "before": b, "after": a} for n, (b, a) in of.items()]
 
+        first, last = (None if it is None else format_timestamp(it) for it in self.timestamps_ms)
         return {
             "first_version": self.first,
             "last_version": self.last,
@@ -81,6 +83,9 @@ class VersionDiff(ShortRepr):
             "columns": [asdict(change) for change in self.columns],
             "properties": changes(self.properties),
             "facts": changes(self.facts),
+            "first_timestamp": first,
+            "last_timestamp": last,
+            "partitions": [change.to_dict() for change in self.partitions],
         }
 
 

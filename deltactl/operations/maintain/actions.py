@@ -197,6 +197,11 @@ class Action:
             "predicted": self.predicted.to_dict(),
         }
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the same in flat columns."""
+        row = self.to_dict()
+        return row | {f"predicted_{name}": value for name, value in row.pop("predicted").items()}
+
 
 def sum_effects(effects: Iterable[Effect]) -> Effect:
     """Return the sum of effects."""

@@ -111,12 +111,12 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     lines = shown.out.splitlines()
     assert lines[2].startswith("Would delete 2 files of the log (")
     assert lines[3] == "  oldest checkpoint   version 2"
-    assert lines[6] == "  no longer readable  versions 0 to 1"
+    assert lines[6] == "  no longer readable  versions 0-1"
     assert lines[7] == f"  _delta_log/{0:020d}.json"
     assert f"{0:020d}.json" in names(table)
     ran = cli("checkpoint", "events", "--cleanup")
     assert ran.code == 0
-    assert "no longer readable  versions 0 to 1\n" in ran.out
+    assert "no longer readable  versions 0-1\n" in ran.out
     assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
     assert Table(str(tmp_path / "events")).snapshot().num_files == 3
     again = cli("checkpoint", "events", "--cleanup-only")

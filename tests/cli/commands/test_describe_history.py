@@ -73,9 +73,9 @@ x    7  2023-11-14 22:13  1 h  WRITE                        +1     +100B    +10
                at: line 1 column 9 (char 8))
 
 x Versions that cannot be rebuilt
-  versions  5-7
-  reason    some commits since version 0 or the previous checkpoint are missing
-            or invalid
+  which   versions 5-7
+  reason  some commits since version 0 or the previous checkpoint are missing or
+          invalid
 """
 
 WIDE = """\
@@ -110,7 +110,7 @@ def test_a_wide_page_shows_seconds_and_parameters(
     ran = cli("describe-history", incident, "--version-range", "1..5")
     squeezed = [line.split() for line in WIDE.splitlines()]
     assert [line.split() for line in ran.out.splitlines()][: len(squeezed)] == squeezed
-    assert "x Versions that cannot be rebuilt\n  versions  5\n" in ran.out
+    assert "x Versions that cannot be rebuilt\n  which   versions 5\n" in ran.out
 
 
 def test_no_line_is_wider_than_the_page(cli: RunCli, tmp_path: Path) -> None:

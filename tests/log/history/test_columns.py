@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.cli.output.envelope import PlainRows, dump_json, to_jsonable
-from deltactl.cli.pages.history_rows import json_row
 from deltactl.log.commits.contents import parse_commit_info
-from deltactl.log.history.columns import COLUMNS, history_row
+from deltactl.log.history.columns import COLUMNS, history_row, json_row
 
 _PLAIN: Final = (str, int, bool, type(None))
 
