@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from deltactl.cli.help import ALL, describe_command, write_help
-from deltactl.cli.html_report.write import Report, write_at_end
+from deltactl.cli.html_report.write import write_report
 from deltactl.cli.leases import take_lease
 from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.options.declared import Declared
@@ -98,7 +98,7 @@ class Command(TyperCommand):
             or asks_for_text(ctx.params)
         )
         session.limit_time()
-        with write_at_end(session, Report.take(session)):
+        with write_report(session):
             if FleetOptions in self.shared:
                 options = replace(session.take(FleetOptions), table=ctx.params["table"] or [])
                 return self._invoke_tables(ctx, session, options)

@@ -413,6 +413,9 @@ class Session:
             envelope.fail(error)
         if is_work_needed:
             envelope.exit_code = ExitCode.WORK_NEEDED
+        if envelope.skipped is not None:
+            said = Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))
+            sections = lambda: [said]  # noqa: E731
         has_work = envelope.dry_run and not envelope.is_idle and envelope.skipped is None
         to_do = real_command(self.argv) if has_work and shows_command and error is None else None
         self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
@@ -423,8 +426,7 @@ class Session:
 
     def skip(self, reason: str) -> None:
         """Print that nothing was done, and why."""
-        said = Section((Tone.GOOD("Skipped"), f": {reason}"))
-        self.present(lambda: [said], skipped=reason)
+        self.present(tuple, skipped=reason)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress in this context; it yields the callback for the engine."""

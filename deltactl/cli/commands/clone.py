@@ -74,7 +74,7 @@ def command(
 
 
 def _present(session: Session, report: CloneReport, target: str) -> None:
-    from deltactl.cli.pages.clone import describe_clone
+    from deltactl.cli.pages.creation import describe_clone
 
     result = report.to_dict()
     session.present(

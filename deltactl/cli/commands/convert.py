@@ -53,7 +53,7 @@ def command(
 
 
 def _present(session: Session, report: ConvertReport) -> None:
-    from deltactl.cli.pages.convert import describe_convert
+    from deltactl.cli.pages.creation import describe_convert
 
     result = report.to_dict()
     session.present(
@@ -69,7 +69,7 @@ def _present(session: Session, report: ConvertReport) -> None:
 
 
 def _present_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
-    from deltactl.cli.pages.convert import describe_problems
+    from deltactl.cli.pages.creation import describe_problems
 
     if not error.problems:
         return

@@ -32,7 +32,7 @@ def present_history(
 
 def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> None:
     """Present the difference between two versions."""
-    from deltactl.cli.pages.history_diff import describe_diff
+    from deltactl.cli.pages.changes import describe_diff
     from deltactl.operations.history.diff import diff_versions
 
     diff = diff_versions(log, first, last)
@@ -46,7 +46,7 @@ def show_blame(
     session: Session, log: DeltaLog, text: str, options: HistoryOptions, now_ms: int
 ) -> None:
     """Present the commits that changed the partitions that ``text`` selects."""
-    from deltactl.cli.pages.history_diff import describe_blame
+    from deltactl.cli.pages.changes import describe_blame
     from deltactl.operations.history.blame import blame_partition
 
     report = blame_partition(log, text, options)

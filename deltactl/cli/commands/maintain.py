@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from deltactl.cli.options.common import (
 )
 from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
+from deltactl.cli.output.sections import describe_to_do
 from deltactl.cli.parsing.argv import real_command
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
@@ -256,8 +258,9 @@ def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
     is_shown = any(output.has_page(outcome.envelope) for outcome in session.outcomes)
     if is_fleet and is_shown and output.form is OutputFormat.TABLE and fleet.reports:
         reports = list(fleet.reports.values())
-        totals = describe_totals(reports, real_command(session.argv))
-        output.print_sections(totals, is_more=True)
+        is_due = any(action.state == "planned" for it in reports for action in it.actions)
+        to_do = [describe_to_do(real_command(session.argv))] if is_due else []
+        output.print_sections(chain(describe_totals(reports), to_do), is_more=True)
 
 
 def _write_metrics(path: Path, fleet: _Fleet) -> None:

@@ -60,7 +60,7 @@ def _choose_confirmation(session: Session, yes: bool) -> Confirm | None:
         return None
 
     def confirm(plan: RestorePlan) -> bool:
-        from deltactl.cli.pages.restore import describe_plan
+        from deltactl.cli.pages.changes import describe_plan
 
         if not (plan.missing or can_ask(session)):
             return True
@@ -83,7 +83,7 @@ def _question(plan: RestorePlan) -> str:
 
 
 def _present(session: Session, table: str, report: RestoreReport) -> None:
-    from deltactl.cli.pages.restore import describe_restore
+    from deltactl.cli.pages.changes import describe_restore
 
     plan = report.plan
     changes = plan.diff.to_dict()

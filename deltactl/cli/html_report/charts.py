@@ -24,32 +24,21 @@ def draw_bar(share: float | None, tone: Tone) -> Markup:
 
 def draw_strip(strip: Strip) -> Markup:
     """Draw ranges of versions."""
-    counts = "; ".join(f"{name}: {_count(ranges):,}" for _, name, ranges in strip.layers)
+    first, last = f"{strip.first:,}", f"{strip.last:,}"
+    counts = [(tone, name, _count(ranges)) for tone, name, ranges in strip.layers]
     drawn = (
         element("rect", x=start, width=width, height=_STRIP_PIXELS, class_=f"fill-{tone}")
         for tone, _, ranges in strip.layers
         for start, width in _place(ranges, strip.first, strip.last)
     )
+    said = "; ".join(f"{name}: {count:,}" for _, name, count in counts)
+    label = f"Versions {first} to {last}. {said}"
+    size: dict[str, str | int] = {"width": "100%", "height": _STRIP_PIXELS}
     return element(
         "figure",
-        element(
-            "figcaption",
-            *(_key(tone, f"{name} ({_count(ranges):,})") for tone, name, ranges in strip.layers),
-        ),
-        element(
-            "svg",
-            *drawn,
-            role="img",
-            aria_label=f"Versions {strip.first:,} to {strip.last:,}. {counts}",
-            width="100%",
-            height=_STRIP_PIXELS,
-        ),
-        element(
-            "div",
-            element("span", f"version {strip.first:,}"),
-            element("span", f"{strip.last:,}"),
-            class_="ends",
-        ),
+        element("figcaption", *(_key(tone, f"{name} ({count:,})") for tone, name, count in counts)),
+        element("svg", *drawn, role="img", aria_label=label, **size),
+        element("div", element("span", f"version {first}"), element("span", last), class_="ends"),
     )
 
 

@@ -37,13 +37,10 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Marku
 
 def join(*children: Child) -> Markup:
     """Return markup and texts joined, the texts escaped."""
-    return Markup("".join(c if isinstance(c, Markup) else _escape(str(c)) for c in children))
+    parts = (it if isinstance(it, Markup) else escape(safe_text(str(it))) for it in children)
+    return Markup("".join(parts))
 
 
 def foreign(text: str) -> Markup:
     """Return a text of the table, isolated: right-to-left text must not reorder the page."""
     return element("bdi", fit_width(safe_text(text), _LONGEST_TEXT))
-
-
-def _escape(text: str) -> str:
-    return escape(safe_text(text))

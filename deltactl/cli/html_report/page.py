@@ -14,17 +14,11 @@ from typing import Final
 from deltactl import __version__
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
 from deltactl.cli.html_report.html import Markup, element, foreign
-from deltactl.cli.html_report.sections import (
-    render_code,
-    render_facts,
-    render_line,
-    render_sections,
-    render_table,
-)
+from deltactl.cli.html_report.sections import render_line, render_sections, render_table
 from deltactl.cli.html_report.style import STYLE
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
-from deltactl.cli.output.sections import Column, Kind, Styled, Table
+from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table
 from deltactl.units import format_count, format_duration, format_timestamp
 
 _MOST_TABLES: Final = 1000
@@ -74,7 +68,8 @@ def _render_body(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[
         element("h1", f"deltactl {facts.command}"),
         element("p", f"{began}, took {format_duration(facts.took_ms)}"),
     )
-    yield element("main", *_render_tables(outcomes), _render_commands(outcomes, facts))
+    run = element("h2", "The command"), *render_sections(_describe_run(outcomes, facts))
+    yield element("main", *_render_tables(outcomes), element("section", *run))
     made = f"Written by deltactl {__version__}, run {facts.run_id}. Times are UTC."
     yield element("footer", element("p", made))
 
@@ -126,12 +121,11 @@ def _render_error(error: ErrorInfo) -> Markup:
     return element("div", first, hint, more, class_="error", role="note")
 
 
-def _render_commands(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Markup:
-    lines = [element("h2", "The command"), render_code(facts.command_line)]
+def _describe_run(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Section]:
+    yield Section(code=facts.command_line)
     if any(outcome.envelope.dry_run for outcome in outcomes):
         to_do = "Nothing was changed. The same command without --dry-run or --check:"
-        lines += [element("p", to_do), render_code(facts.to_do_it)]
+        yield Section(notes=[to_do], code=facts.to_do_it)
     code = find_worst(outcome.exit_code for outcome in outcomes)
     meaning = f": {MEANINGS[ExitCode(code)]}" if code in MEANINGS else ""
-    ended = render_facts([("run", facts.run_id), ("exit status", f"{code}{meaning}")])
-    return element("section", *lines, ended)
+    yield Section(facts=[("run", facts.run_id), ("exit status", f"{code}{meaning}")])

@@ -34,7 +34,7 @@ def render_sections(sections: Iterable[Section]) -> Iterator[Markup]:
             yield render_facts(facts)
         if section.chart is not None:
             yield draw_strip(section.chart)
-        if section.table is not None:
+        if section.table is not None and len(section.table.rows):
             yield render_table(section.table, title or "Rows")
         for note in section.known_notes:
             yield element("p", render_line(note), class_="faint")
@@ -63,15 +63,9 @@ def render_facts(facts: Iterable[tuple[str, Line | Listed]]) -> Markup:
 
 def render_table(table: Table, name: str, most: int = _MOST_ROWS) -> Markup:
     """Return a table in a box that scrolls, and how many rows it does not have."""
-    rows = table.first(most)
-    used = [
-        i
-        for i, column in enumerate(table.columns)
-        if column.kind is Kind.BAR or any(column.show(row[i]).text for row in rows)
-    ]
-    columns = [table.columns[i] for i in used]
+    columns, rows = table.first(most)
     heads = (element("th", c.header, scope="col", class_=_classes(c)) for c in columns)
-    body = (_render_row(columns, [row[i] for i in used]) for row in rows)
+    body = (_render_row(columns, row) for row in rows)
     drawn = element(
         "table", element("thead", element("tr", *heads)), element("tbody", *body), aria_label=name
     )

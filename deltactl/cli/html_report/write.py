@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,47 +24,47 @@ if TYPE_CHECKING:
     from deltactl.cli.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The page of a run, and when the run started."""
+@contextmanager
+def write_report(session: Session) -> Iterator[None]:
+    """Write the page that ``--report`` asks for when the context ends, however it ends.
 
-    path: Path
-    began_ms: int = field(default_factory=lambda: SystemClock().now_ms())
-    _began: float = field(default_factory=time.monotonic)
+    If the run itself failed, its error is raised, and a page that cannot be written is a warning.
 
-    @classmethod
-    def take(cls, session: Session) -> Report | None:
-        """Take the option, and check that the page can be written.
+    Raises:
+        UsageError: the page could not be written; nothing was done yet.
+        StorageError: the run succeeded, and its page could not be written.
+    """
+    name = session.take(ReportOptions).report
+    if name is None:
+        yield
+        return
+    from deltactl.cli.options.output_file import choose_output_file
 
-        Raises:
-            UsageError: it cannot; nothing was done yet.
-        """
-        name = session.take(ReportOptions).report
-        if name is None:
-            return None
-        from deltactl.cli.options.output_file import choose_output_file
+    path = choose_output_file("--report", name, "run.html")
+    began_ms, began = SystemClock().now_ms(), time.monotonic()
+    raised: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        page = _render(session, began_ms, int((time.monotonic() - began) * 1000), raised)
+        _write(session, path, page, has_failed=raised is not None)
 
-        return cls(choose_output_file("--report", name, "run.html"))
 
-    def write(self, session: Session, raised: BaseException | None) -> None:
-        """Write the page at the end of a run, with ``raised`` if it failed.
+def _render(session: Session, began_ms: int, took_ms: int, raised: BaseException | None) -> str:
+    from deltactl.cli.html_report.page import RunFacts, render_report
 
-        Raises:
-            DeltactlError: it cannot be written.
-        """
-        from deltactl.cli.html_report.page import RunFacts, render_report
-        from deltactl.storage.local.store import LocalStore
-
-        facts = RunFacts(
-            command=session.command or "",
-            command_line=typed_command(session.argv),
-            to_do_it=real_command(session.argv),
-            run_id=session.run_id,
-            began_ms=self.began_ms,
-            took_ms=int((time.monotonic() - self._began) * 1000),
-        )
-        page = render_report(session.outcomes or [_single(session, raised)], facts)
-        LocalStore(str(self.path.parent)).put(self.path.name, page.encode())
+    facts = RunFacts(
+        command=session.command or "",
+        command_line=typed_command(session.argv),
+        to_do_it=real_command(session.argv),
+        run_id=session.run_id,
+        began_ms=began_ms,
+        took_ms=took_ms,
+    )
+    return render_report(session.outcomes or [_single(session, raised)], facts)
 
 
 def _single(session: Session, raised: BaseException | None) -> TableOutcome:
@@ -82,31 +81,13 @@ def _single(session: Session, raised: BaseException | None) -> TableOutcome:
     return TableOutcome(table, code, envelope, output.title, sections=output.sections)
 
 
-@contextmanager
-def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
-    """Write the page when the context ends, however it ends.
+def _write(session: Session, path: Path, page: str, *, has_failed: bool) -> None:
+    from deltactl.storage.local.store import LocalStore
 
-    If the run itself failed, its error is raised, and a page that cannot be written is a warning.
-
-    Raises:
-        StorageError: the run succeeded, and its page could not be written.
-    """
-    raised: BaseException | None = None
     try:
-        yield
-    except BaseException as error:
-        raised = error
-        raise
-    finally:
-        if report is not None:
-            _write(session, report, raised)
-
-
-def _write(session: Session, report: Report, raised: BaseException | None) -> None:
-    try:
-        report.write(session, raised)
+        LocalStore(str(path.parent)).put(path.name, page.encode())
     except DeltactlError as error:
         problem = f"the --report file could not be written: {error.message}"
-        if raised is None:
+        if not has_failed:
             raise StorageError(f"the run succeeded, but {problem}", hint=error.hint) from error
         session.output.warn(problem)

@@ -48,7 +48,7 @@ class TableOutcome:
     def summary(self) -> Line:
         """What was done, or what was found first, in one line."""
         found = [(it.finding, it.table) for it in self.sections() if it.finding and it.table]
-        named = [f"{code} {row[0]}" for code, table in found for row in table.first(_NAMED)]
+        named = [f"{code} {row[0]}" for code, table in found for row in table.first(_NAMED)[1]]
         left = sum(len(table.rows) for _, table in found) - _NAMED
         shown = named[:_NAMED] + ([f"and {left:,} more"] if left > 0 else [])
         return (*pieces(self.title), f": {', '.join(shown)}" if shown else "")

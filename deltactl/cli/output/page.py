@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, Final
 
 from deltactl.cli.output.sections import (
@@ -57,10 +56,6 @@ class _Stack:
         return self.column.kind is Kind.BAR
 
     @property
-    def is_empty(self) -> bool:
-        return not self.is_bar and not any(cell.text for cell in self.cells)
-
-    @property
     def least(self) -> int:
         """How narrow the column may become."""
         if self.is_bar:
@@ -96,7 +91,7 @@ class Page:
             self.line(section.title)
             indent = _GAP
         self._facts(section.known_facts, indent)
-        if section.table is not None:
+        if section.table is not None and len(section.table.rows):
             self._table(section.table, indent)
         for note in section.known_notes:
             self.line(note, indent)
@@ -125,16 +120,13 @@ class Page:
             self.line(value, indent, pad_width(label, widest) + _GAP)
 
     def _table(self, table: Table, indent: str) -> None:
-        rows = table.first(None if self.is_whole else table.most)
+        columns, rows = table.first(None if self.is_whole else table.most)
         stacks = [
             _Stack(column, values, [_safe(column.show(v, short=not self.is_wide)) for v in values])
-            for column, values in zip(
-                table.columns, zip(*rows, strict=True) if rows else repeat(()), strict=False
-            )
+            for column, values in zip(columns, zip(*rows, strict=True), strict=True)
         ]
         details = [s for s in stacks if s.column.kind is Kind.DETAIL and not self.is_whole]
         shown = [s for s in stacks if s not in details and (self.is_wide or not s.column.wide)]
-        shown = [s for s in shown if not (rows and s.is_empty)]
         if not self.is_whole:
             shown = _fit(shown, self.width - len(indent))
         _draw_bars(shown, self.width - len(indent))

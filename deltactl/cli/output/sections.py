@@ -5,7 +5,7 @@ Strings may come from a table and may have any content: printers escape them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Any, Union
@@ -196,8 +196,8 @@ class Table:
     more: str = _ALL
     largest: str = ""
 
-    def first(self, most: int | None) -> list[list[Any]]:
-        """Return the values of at most so many rows."""
+    def first(self, most: int | None) -> tuple[list[Column], list[list[Any]]]:
+        """Return at most so many rows: their columns with a value, and the values of each row."""
         rows: Any = self.rows
         if most is not None and len(rows) > most:
             if self.largest and hasattr(rows, "sort_by"):
@@ -208,7 +208,13 @@ class Table:
         if hasattr(rows, "to_pylist"):
             rows = rows.to_pylist()
         keys = [column.key or column.header for column in self.columns]
-        return [list(row if isinstance(row, Sequence) else _pick(row, keys)) for row in rows]
+        picked = [list(row if isinstance(row, Sequence) else _pick(row, keys)) for row in rows]
+        used = [
+            i
+            for i, column in enumerate(self.columns)
+            if column.kind is Kind.BAR or any(column.show(row[i]).text for row in picked)
+        ]
+        return [self.columns[i] for i in used], [[row[i] for i in used] for row in picked]
 
 
 def _pick(row: object, keys: Sequence[str]) -> Iterable[Any]:
@@ -250,6 +256,14 @@ class Section:
     def known_notes(self) -> list[Line]:
         """The notes that have a text."""
         return [note for note in self.notes if note]
+
+
+def list_rows(
+    title: str, tone: Tone, columns: Sequence[Column], rows: Sequence[object], *, most: int = 20
+) -> Iterator[Section]:
+    """Return rows under a title with their number; nothing if there are none."""
+    if rows:
+        yield Section(tone(f"{title} ({len(rows):,})"), table=Table(columns, rows, most=most))
 
 
 def describe_to_do(command: str) -> Section:

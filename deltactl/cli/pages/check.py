@@ -87,9 +87,13 @@ def describe_fix(report: PathRepairReport) -> Iterator[Section]:
         tone = Tone.CAUTION if report.left else Tone.GOOD
         yield Section((tone(said), f" in version {report.version}"))
     else:
+        count = format_count(len(report.chosen), "file")
+        done = f"{'Would remove' if report.dry_run else 'To remove:'} {count} from"
+        if report.version_after is not None:
+            done = f"Removed {count} in"
         rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
         yield Section(
-            Tone.STRONG(_title_fix(report)),
+            Tone.STRONG(f"{done} version {report.version_after or report.version}"),
             facts=[
                 ("files", f"{len(report.chosen):,} ({format_size(report.size_bytes)})"),
                 ("live rows", f"{rows}: readers will no longer return them"),
@@ -98,27 +102,16 @@ def describe_fix(report: PathRepairReport) -> Iterator[Section]:
         )
     if report.left:
         yield Section(
-            "Not removed, because --path does not select them, or because the table may need their "
-            "rows:",
+            "Not removed: --path does not select them, or the table may need their rows",
             table=_list_pairs(report.left),
             notes=[
-                "To remove one of these files, copy the quoted text after 'live as' and give it "
-                "with --path."
+                "To remove one of these files, give the quoted text after 'live as' with --path"
             ],
         )
-
-
-def _title_fix(report: PathRepairReport) -> str:
-    count = format_count(len(report.chosen), "file")
-    if report.version_after is not None:
-        return f"Removed {count} in version {report.version_after}"
-    verb = "Would remove" if report.dry_run else "To remove:"
-    return f"{verb} {count} from version {report.version}"
 
 
 def _list_pairs(pairs: tuple[PathPair, ...]) -> Table:
     gone = "; the file does not exist"
     rows = [(it.path, it.problem + (gone if it.exists is False else "")) for it in pairs]
-    return Table(
-        [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)], rows
-    )
+    columns = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
+    return Table(columns, rows)

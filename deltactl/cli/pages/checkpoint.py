@@ -31,9 +31,6 @@ def describe_due(report: DueReport) -> Iterator[Section]:
 def describe_checkpoint(report: CheckpointReport) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan, cleanup = report.plan, report.cleanup
-    if report.skipped is not None:
-        yield Section((Tone.GOOD("Not needed"), f": {report.skipped}"))
-        return
     if report.is_empty:
         oldest = cleanup and f"nothing is left before version {cleanup.checkpoint_version}"
         note = f"log cleanup: {cleanup.reason or oldest}" if cleanup else None
@@ -59,11 +56,9 @@ def describe_checkpoint(report: CheckpointReport) -> Iterator[Section]:
 def _describe_written(written: WrittenCheckpoint, report: CheckpointReport) -> Section:
     files = format_count(len(written.names) + len(written.sidecars), "file")
     pointer = "updated" if report.hint_moved else "unchanged: it refers to a newer checkpoint"
+    has = Tone.GOOD(f"Version {written.version} has a {written.kind} checkpoint")
     return Section(
-        (
-            Tone.GOOD(f"Version {written.version} has a {written.kind} checkpoint"),
-            ", read back and verified",
-        ),
+        (has, ", read back and verified"),
         facts=[
             ("live files", f"{written.num_adds:,} ({format_size(written.add_bytes)})"),
             ("tombstones", f"{written.num_removes:,}"),
@@ -83,11 +78,9 @@ def _describe_cleanup(plan: CleanupPlan, report: CheckpointReport) -> Iterator[S
         return
     oldest = plan.checkpoint_version
     verb = "Would delete" if report.dry_run else "Deleted"
+    files = Tone.STRONG(f"{verb} {format_count(len(plan.files), 'file')}")
     yield Section(
-        (
-            Tone.STRONG(f"{verb} {format_count(len(plan.files), 'file')}"),
-            f" of the log ({format_size(plan.size_bytes)})",
-        ),
+        (files, f" of the log ({format_size(plan.size_bytes)})"),
         facts=[
             ("oldest checkpoint", None if oldest is None else f"version {oldest}"),
             ("retention", kept),
@@ -118,6 +111,6 @@ def describe_repair(report: RepairReport) -> Iterator[Section]:
     ]
     yield Section(
         (Tone.CAUTION(found) if rows else Tone.GOOD("Nothing to repair"), checked),
-        table=Table(columns, rows) if rows else None,
+        table=Table(columns, rows),
         notes=[unproven if report.unproven else None],
     )

@@ -14,6 +14,7 @@ from deltactl.cli.output.sections import (
     Section,
     Table,
     Tone,
+    list_rows,
     list_versions,
 )
 from deltactl.log.delta_log import DeltaLog
@@ -197,9 +198,8 @@ def _describe_problems(rows: Sequence[Row]) -> Iterator[Section]:
         for row in rows
         if row["problem"] is not None
     ]
-    if broken:
-        columns = [Column("version"), Column("problem", Kind.DETAIL)]
-        yield Section(Tone.BAD("! Problems"), table=Table(columns, broken, most=10))
+    columns = [Column("version"), Column("problem", Kind.DETAIL)]
+    yield from list_rows("! Problems", Tone.BAD, columns, broken, most=10)
     lost = sorted(row["version"] for row in rows if not row["reconstructible"])
     if lost:
         runs = groupby(enumerate(lost), lambda pair: pair[1] - pair[0])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.output.sections import Column, Fact, Kind, Section, Table, Tone, describe_to_do
+from deltactl.cli.output.sections import Column, Fact, Kind, Section, Table, Tone, list_rows
 from deltactl.cli.parsing.argv import typed_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.maintain.actions import Action, Effect, TableFacts
     from deltactl.operations.maintain.report import Outcome, TableReport
-
-_OF_FLEET = 50
 
 
 def _summarise(report: TableReport) -> str:
@@ -42,10 +39,9 @@ def describe_maintain(report: TableReport) -> Iterator[Section]:
     if ranked:
         yield _describe_actions(ranked, is_aside=bool(report.outcomes))
     yield from _describe_left(report.left)
-    if problems := report.facts.problems:
-        columns = [Column("action"), Column("why", Kind.DETAIL)]
-        table = Table(columns, [(name, error.message) for name, error in problems.items()])
-        yield Section(Tone.CAUTION("Not possible"), table=table)
+    problems = [(name, error.message) for name, error in report.facts.problems.items()]
+    columns = [Column("action"), Column("why", Kind.DETAIL)]
+    yield from list_rows("Not possible", Tone.CAUTION, columns, problems)
 
 
 def _list_facts(facts: TableFacts) -> Iterator[Fact]:
@@ -138,58 +134,50 @@ def _describe_outcomes(outcomes: Sequence[Outcome]) -> Section:
 
 
 def _outcome_row(outcome: Outcome) -> Sequence[Any]:
-    predicted, measured = outcome.predicted, outcome.measured
+    predicted, it = outcome.predicted, outcome.measured
     parts = sum(action.partition is not None for action in outcome.actions)
     name = f"{outcome.name} of {parts:,}" if parts > 1 else outcome.name
-    if measured is None:
+    if it is None:
         note = outcome.note if outcome.error is None else outcome.error.message
         return name, "-", _fewer(predicted), "-", "-", predicted.bytes_read, "-", "-", note
+    fewer, read = (_fewer(it), _fewer(predicted)), (it.bytes_read, predicted.bytes_read)
     versions = ", ".join(map(str, outcome.versions))
-    return (
-        name,
-        _fewer(measured),
-        _fewer(predicted),
-        measured.bytes_freed,
-        measured.bytes_read,
-        predicted.bytes_read,
-        measured.seconds,
-        predicted.seconds,
-        outcome.note or (f"version {versions}" if versions else ""),
-    )
+    note = outcome.note or (f"version {versions}" if versions else "")
+    return name, *fewer, it.bytes_freed, *read, it.seconds, predicted.seconds, note
 
 
 def _describe_left(left: Sequence[Action]) -> Iterator[Section]:
     """Return the number of actions not done by reason, because most have the same reason."""
     counts = Counter((action.name, action.why_left or "") for action in left)
-    if counts:
-        columns = [Column("count", Kind.NUMBER), Column("action"), Column("reason", Kind.TEXT)]
-        rows = [(count, name, why) for (name, why), count in counts.most_common()]
-        yield Section(Tone.STRONG("Not done"), table=Table(columns, rows))
+    columns = [Column("count", Kind.NUMBER), Column("action"), Column("reason", Kind.TEXT)]
+    rows = [(count, name, why) for (name, why), count in counts.most_common()]
+    return list_rows("Not done", Tone.STRONG, columns, rows)
 
 
-def describe_totals(reports: Sequence[TableReport], command: str) -> Iterator[Section]:
+def describe_totals(reports: Sequence[TableReport]) -> Iterator[Section]:
     """Return the due actions of all tables by rank, or the totals of what was done."""
     from deltactl.operations.maintain.actions import sum_effects
 
     planned = [it for report in reports for it in report.actions if it.state == "planned"]
     if planned:
-        yield _describe_actions(planned, most=_OF_FLEET, has_tables=True)
+        yield _describe_actions(planned, most=50, has_tables=True)
     measured = [report for report in reports if report.outcomes]
     if measured:
         columns = [
             Column("all tables"),
-            Column("files fewer", Kind.NUMBER, "files_removed"),
-            Column("read", Kind.BYTES, "bytes_read"),
-            Column("freed", Kind.BYTES, "bytes_freed"),
-            Column("requests saved per scan", Kind.NUMBER, "requests_saved"),
-            Column("time", Kind.SECONDS, "seconds"),
+            Column("files fewer", Kind.NUMBER),
+            Column("read", Kind.BYTES),
+            Column("freed", Kind.BYTES),
+            Column("requests saved per scan", Kind.NUMBER),
+            Column("time", Kind.SECONDS),
         ]
-        sums = (
-            ("measured", sum_effects(report.measured for report in measured)),
-            ("predicted", sum_effects(report.predicted for report in measured)),
-        )
-        rows = [{"all tables": name, **asdict(effect)} for name, effect in sums]
+        sums = {
+            "measured": sum_effects(report.measured for report in measured),
+            "predicted": sum_effects(report.predicted for report in measured),
+        }
+        rows = [
+            (name, it.files_removed, it.bytes_read, it.bytes_freed, it.requests_saved, it.seconds)
+            for name, it in sums.items()
+        ]
         yield Section(Tone.STRONG("Measured and predicted"), table=Table(columns, rows))
     yield from _describe_left([action for report in reports for action in report.left])
-    if planned:
-        yield describe_to_do(command)

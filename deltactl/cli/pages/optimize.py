@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Column, Fact, Kind, Listed, Section, Table, Tone
-from deltactl.cli.pages.sizes import describe_sizes_change, describe_skipping
+from deltactl.cli.output.sections import Column, Fact, Kind, Listed, Section, Table, Tone, list_rows
+from deltactl.cli.pages.detail import describe_sizes_change, describe_skipping
 from deltactl.cli.pages.vacuum import list_files
 from deltactl.units import format_count, format_size
 
@@ -24,9 +24,6 @@ _VERIFIED = {
 def describe_optimize(report: OptimizeReport) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
-    if report.skipped is not None:
-        yield Section((Tone.GOOD("Not needed"), f": {report.skipped}"))
-        return
     if plan.is_empty:
         yield Section((Tone.GOOD("Nothing to do"), f" in version {plan.version}"))
     elif report.dry_run:
@@ -42,10 +39,9 @@ def describe_optimize(report: OptimizeReport) -> Iterator[Section]:
         if report.skipping is not None:
             yield describe_skipping(report.skipping)
         yield describe_sizes_change(plan.sizes_before, plan.sizes_after, is_done=not report.dry_run)
-    if plan.left_alone:
-        columns = [Column("files", Kind.NUMBER), Column("reason", Kind.TEXT)]
-        rows = [(count, reason) for reason, count in plan.left_alone.items()]
-        yield Section(Tone.STRONG("Not rewritten"), table=Table(columns, rows))
+    columns = [Column("files", Kind.NUMBER), Column("reason", Kind.TEXT)]
+    rows = [(count, reason) for reason, count in plan.left_alone.items()]
+    yield from list_rows("Not rewritten", Tone.STRONG, columns, rows)
 
 
 def _describe_totals(report: OptimizeReport) -> Section:
@@ -91,13 +87,9 @@ def _describe_result(report: OptimizeReport) -> Section:
     verified = ", or ".join(_VERIFIED[kind] for kind in report.verified)
     vectors = report.deletion_vectors_removed
     undo = f"the old files stay until a vacuum; version {report.version_before} can still be read"
+    became = f"{format_count(report.files_removed, 'file')} became {report.files_added:,}"
     return Section(
-        (
-            Tone.GOOD(
-                f"{format_count(report.files_removed, 'file')} became {report.files_added:,}"
-            ),
-            f" in version {', '.join(map(str, report.versions))}",
-        ),
+        (Tone.GOOD(became), f" in version {', '.join(map(str, report.versions))}"),
         facts=[
             ("size", f"{before} -> {after}"),
             ("rows", f"{report.rows_rewritten:,} rewritten: {verified}"),
@@ -142,11 +134,10 @@ def _describe_races(report: OptimizeReport) -> Iterator[str]:
 
 
 def _list_bins(title: str, bins: Sequence[BinFailure]) -> Iterator[Section]:
-    if bins:
-        columns = [
-            Column("partition", Kind.PATH, empty="(whole table)"),
-            Column("files", Kind.NUMBER),
-            Column("size", Kind.BYTES, "bytes"),
-            Column("reason", Kind.DETAIL),
-        ]
-        yield Section(Tone.CAUTION(title), table=Table(columns, bins))
+    columns = [
+        Column("partition", Kind.PATH, empty="(whole table)"),
+        Column("files", Kind.NUMBER),
+        Column("size", Kind.BYTES, "bytes"),
+        Column("reason", Kind.DETAIL),
+    ]
+    return list_rows(title, Tone.CAUTION, columns, bins)

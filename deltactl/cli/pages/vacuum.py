@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from deltactl.cli.output.sections import Column, Kind, Section, Strip, Table, Tone, list_versions
+from deltactl.cli.output.sections import (
+    Column,
+    Kind,
+    Section,
+    Strip,
+    Table,
+    Tone,
+    list_rows,
+    list_versions,
+)
 from deltactl.cli.parsing.argv import typed_command
 from deltactl.units import format_count, format_duration, format_size, format_timestamp
 
@@ -22,9 +31,7 @@ _SHOWN_COSTS = 8
 def describe_vacuum(report: VacuumReport, table: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
-    if report.skipped is not None:
-        yield Section((Tone.GOOD("Not needed"), f": {report.skipped}"))
-    elif report.dry_run or plan.is_empty:
+    if report.dry_run or plan.is_empty:
         yield from describe_plan(plan)
     else:
         yield _describe_result(report, table)
@@ -64,11 +71,9 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
     folders, left, gone = report.folders_removed, plan.left_over, report.vanished
     versions = ", ".join(map(str, report.versions))
     tone = Tone.CAUTION if report.failures or report.lost else Tone.GOOD
+    removed, size = format_count(report.files_removed, "file"), format_size(report.bytes_removed)
     return Section(
-        (
-            tone(f"{format_count(report.files_removed, 'file')} {verb}"),
-            f" ({format_size(report.bytes_removed)})",
-        ),
+        (tone(f"{removed} {verb}"), f" ({size})"),
         facts=[
             ("directories", f"{folders:,} empty ones removed" if folders else None),
             ("left", f"{format_count(left, 'file')} for the next run" if left else None),
@@ -95,9 +100,8 @@ def list_files(
 ) -> Iterator[Section]:
     """Return files, and reasons if there are any, under a title; nothing if there are no files."""
     rows = [(it, "") if isinstance(it, str) else it for it in files]
-    if rows:
-        columns = [Column("file", Kind.PATH), Column("reason", Kind.DETAIL)]
-        yield Section(tone(f"{title} ({len(rows):,})"), table=Table(columns, rows))
+    columns = [Column("file", Kind.PATH), Column("reason", Kind.DETAIL)]
+    return list_rows(title, tone, columns, rows)
 
 
 def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
@@ -106,10 +110,14 @@ def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
         yield _sum_up("Directories", "folder", plan.by_folder(), is_aside=is_done)
     retention = plan.retention
     kept_for = format_duration(retention.retain_ms)
+    mode = f"{plan.mode}: {format_count(plan.listed_files or 0, 'file')} under the root"
+    if plan.mode == "lite":
+        since = f"finds only files that commits removed since version {plan.complete_since}"
+        mode = f"lite, {since}; `--mode full` finds more files"
     yield Section(
         facts=[
             ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
-            ("mode", _describe_mode(plan)),
+            ("mode", mode),
             *(("shallow clone", f"{it.clone_uri}: its files are kept") for it in plan.clones),
             *(("other table", f"in {path}: files there are kept") for path in plan.foreign),
             *(("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()),
@@ -129,15 +137,6 @@ def _sum_up(title: str, key: str, rows: Any, *, is_aside: bool = False) -> Secti
     ]
     table = Table(columns, rows, more="-o csv lists all files", largest="bytes")
     return Section(Tone.STRONG(title), table=table, is_aside=is_aside)
-
-
-def _describe_mode(plan: VacuumPlan) -> str:
-    if plan.mode == "lite":
-        return (
-            f"lite, finds only files that commits removed since version {plan.complete_since}; "
-            "`--mode full` finds more files"
-        )
-    return f"{plan.mode}: {format_count(plan.listed_files or 0, 'file')} under the root"
 
 
 def _describe_horizon(horizon: Horizon, is_done: bool) -> Section:
@@ -162,7 +161,7 @@ def _describe_horizon(horizon: Horizon, is_done: bool) -> Section:
             ("cost of keeping them", format_size(horizon.cost_bytes) if horizon.ends else None),
         ],
         chart=Strip(*whole, layers),
-        table=Table(columns, costs, most=None) if costs else None,
+        table=Table(columns, costs, most=None),
     )
 
 
@@ -177,13 +176,9 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
 def describe_forgotten_clone(note: CloneNote, *, dry_run: bool) -> Iterator[Section]:
     """Return the record of a shallow clone that was deleted."""
     verb = "Would delete" if dry_run else "Deleted"
-    yield Section(
-        (Tone.GOOD(f"{verb} the record of the shallow clone"), f" {note.clone_uri}"),
-        notes=[
-            f"recorded at {format_timestamp(note.noted_ms)}, clone of version "
-            f"{note.source_version}; a vacuum no longer keeps the files of the clone"
-        ],
-    )
+    title = Tone.GOOD(f"{verb} the record of the shallow clone"), f" {note.clone_uri}"
+    recorded = f"recorded at {format_timestamp(note.noted_ms)}, version {note.source_version}"
+    yield Section(title, notes=[f"{recorded}; a vacuum no longer keeps the files of the clone"])
 
 
 def describe_purge(report: PurgeReport) -> Iterator[Section]:

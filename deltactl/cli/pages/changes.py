@@ -1,17 +1,19 @@
-"""The changes between two versions, and the commits that changed a partition."""
+"""The sections about changes: between versions, of a partition, and by ``restore``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Fact, Line, Section, Tone
+from deltactl.cli.output.sections import Fact, Line, Section, Styled, Tone
 from deltactl.cli.pages.history import (
     describe_commits,
     describe_partitions,
     describe_unread,
     format_partition,
 )
+from deltactl.cli.pages.vacuum import list_files
+from deltactl.cli.parsing.argv import typed_command
 from deltactl.operations.history.changes import change_from_counts
 from deltactl.units import format_count, format_size, format_timestamp
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from deltactl.log.commits.changes import FileCounts
     from deltactl.operations.history.blame import BlameReport
     from deltactl.operations.history.diff import VersionDiff
+    from deltactl.operations.restore.run import RestorePlan, RestoreReport
 
 
 def describe_diff(
@@ -82,3 +85,40 @@ def describe_blame(report: BlameReport, now_ms: int) -> Iterator[Section]:
     if report.rows:
         yield from describe_commits(report.rows, changes, now_ms)
         yield describe_unread(report.num_unread, "use --all")
+
+
+def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
+    """Return what would be done or what was done."""
+    plan = report.plan
+    if plan.is_empty:
+        said = f": version {plan.version} is the same as version {plan.target_version}"
+        yield Section((Tone.GOOD("Nothing to restore"), said))
+        return
+    if report.version_after is None:
+        yield from _describe_changes(_title("Would restore", plan), plan)
+        return
+    tone = Tone.CAUTION if report.gone else Tone.GOOD
+    title = (*_title("Restored", plan, tone), f" in version {report.version_after}")
+    yield from _describe_changes(title, plan)
+    gone = [(file.path, file.problem) for file in report.gone]
+    yield from list_files("Gone", gone, Tone.BAD)
+    where = [] if plan.predicate is None else ["--where", plan.predicate]
+    undo = typed_command(["restore", table, "--to-version", str(plan.version), *where])
+    yield Section("To undo it:", code=undo)
+
+
+def describe_plan(plan: RestorePlan) -> Iterator[Section]:
+    """Return the plan, before the user confirms it."""
+    return _describe_changes(_title("Restore", plan), plan)
+
+
+def _title(verb: str, plan: RestorePlan, tone: Tone = Tone.STRONG) -> tuple[Styled, str]:
+    where = "" if plan.predicate is None else f" where {plan.predicate}"
+    return tone(f"{verb} version {plan.target_version}"), where
+
+
+def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
+    after = f"{format_count(plan.files_after, 'file')}, {format_size(plan.bytes_after)}"
+    yield from describe_diff(plan.diff, title, [("table after", after)])
+    missing = [(file.path, file.problem) for file in plan.missing]
+    yield from list_files("Missing", missing, Tone.BAD)
