@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -88,9 +89,9 @@ class Command(TyperCommand):
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
         if ctx.params.get("policy") is not None:
-            session.use_settings(ctx.params["policy"])
+            session.settings.put_first(Path(ctx.params["policy"]))
         session.begin(ctx)
-        session.check_settings(self.name or "", self.settings, self.all_settings)
+        session.settings.check(self.name or "", self.settings, self.all_settings)
         session.ensure_alone()
         session.output.shows_success = (
             not session.options.quiet
@@ -119,7 +120,7 @@ class Command(TyperCommand):
         with take_lease(session, ctx.params) as skipped:
             if skipped is None:
                 return self._call(ctx, session)
-            session.skip(skipped)
+            session.present(tuple, skipped=skipped)
         return None
 
     def _call(self, ctx: Any, session: Session) -> None:

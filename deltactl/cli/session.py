@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -58,7 +58,7 @@ class Session:
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.argv, self.environ = tuple(argv), environ
-        self._settings = Settings(environ, [spec.name for spec in COMMANDS])
+        self.settings = Settings(environ, [spec.name for spec in COMMANDS])
         self.command: str | None = None
         self.table: str | None = None
         self.ctx: Any = None  # the parsed command line
@@ -79,9 +79,8 @@ class Session:
         self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
         self.table_id: str | None = None  # from its metadata, once a command has read it
         self.has_skipped = False
-        self.outcomes: list[
-            TableOutcome
-        ] = []  # results of the tables that have ended, if there are several
+        # Results of the tables that have ended, if there are several.
+        self.outcomes: list[TableOutcome] = []
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
         self.begin_changes: Callable[[], None] | None = None  # is called before each change
@@ -101,36 +100,10 @@ class Session:
         assert isinstance(session, Session)
         return session
 
-    def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
-        """Return the sources of settings for a command on a table; earlier ones have priority.
-
-        Raises:
-            UsageError: a file of settings is invalid.
-        """
-        return self._settings.sources_for(command, table)
-
-    def check_settings(
-        self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
-    ) -> None:
-        """Raise if a file has a key that is no setting: of this command, in its own sections.
-
-        Raises:
-            UsageError: a file has such a key.
-        """
-        self._settings.check(command, settings, every)
-
-    def use_settings(self, name: str) -> None:
-        """Give the settings of a file priority over all other sources.
-
-        Raises:
-            UsageError: the file cannot be read, or is invalid.
-        """
-        self._settings.put_first(Path(name))
-
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources of this run's own command and table."""
-        return self.sources_for(self.command, self.table)
+        return self.settings.sources_for(self.command, self.table)
 
     def take(self, kind: type[T]) -> T:
         """Return the options of a class, for this table.
@@ -245,13 +218,8 @@ class Session:
         Raises:
             UsageError: a variable that an option refers to is not set.
         """
-        settings = {key: value for key, (_, value) in self._settings.catalogs.items()}
+        settings = {key: value for key, (_, value) in self.settings.catalogs.items()}
         return {**settings, **self._resolve_pairs(self.options.storage_option)}
-
-    @property
-    def catalog_settings(self) -> Mapping[str, tuple[str, str]]:
-        """Return file and value of each setting of catalogs in files."""
-        return self._settings.catalogs
 
     def resolve_options(self, pairs: Mapping[str, str]) -> Mapping[str, str]:
         """Return the storage options of another table; without ``pairs``, those of this one.
@@ -414,8 +382,7 @@ class Session:
         if is_work_needed:
             envelope.exit_code = ExitCode.WORK_NEEDED
         if envelope.skipped is not None:
-            said = Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))
-            sections = lambda: [said]  # noqa: E731
+            sections = partial(tuple, [Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))])
         has_work = envelope.dry_run and not envelope.is_idle and envelope.skipped is None
         to_do = real_command(self.argv) if has_work and shows_command and error is None else None
         self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
@@ -423,10 +390,6 @@ class Session:
             raise typer.Exit(ExitCode.WORK_NEEDED)
         if error is not None:
             raise error
-
-    def skip(self, reason: str) -> None:
-        """Print that nothing was done, and why."""
-        self.present(tuple, skipped=reason)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress in this context; it yields the callback for the engine."""

@@ -90,9 +90,8 @@ def cancel_on_signals(
     with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
         try:
             yield cancellation
-        except (
-            InterruptedRunError
-        ) as error:  # raised by code that knows the token, but not the cause
+        except InterruptedRunError as error:
+            # Raised by code that knows the token, but not the cause.
             cancellation.raise_if_cancelled(
                 error.message, hint=error.hint, is_part_done=error.is_part_done
             )

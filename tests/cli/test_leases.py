@@ -322,7 +322,7 @@ def test_optimize_if_lookups_skip_too_little(cli: RunCli, table: TableBuilder) -
 def test_vacuum_if_needed(cli: RunCli, table: TableBuilder) -> None:
     cli("optimize", "t")
     args = ("vacuum", "t", "--retain", "0h", "--force-retention", "--yes")
-    assert cli(*args, "--if-needed", "files=6").out == "Not needed: 5 files (threshold: 6 files)\n"
+    assert cli(*args, "--if-needed", "files=6").out == "Skipped: 5 files (threshold: 6 files)\n"
     assert cli(*args, "--if-needed", "files=6", "--check").code == 0
     assert result(cli, *args, "--if-needed", "files=5")["result"]["files_removed"] == 5
 
@@ -330,7 +330,7 @@ def test_vacuum_if_needed(cli: RunCli, table: TableBuilder) -> None:
 def test_checkpoint_if_needed(cli: RunCli, table: TableBuilder) -> None:
     commits = table.version + 1
     ran = cli("checkpoint", "t", "--if-needed", f"commits={commits + 1}")
-    assert ran.out == f"Not needed: {commits} commits (threshold: {commits + 1} commits)\n"
+    assert ran.out == f"Skipped: {commits} commits (threshold: {commits + 1} commits)\n"
     assert result(cli, "checkpoint", "t", "--if-needed", f"commits={commits}")["result"][
         "checkpoint"
     ]

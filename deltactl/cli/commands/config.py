@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from deltactl.cli.group import LazyGroup, find_group, load_command
 from deltactl.cli.options.common import argument
 from deltactl.cli.options.declared import Declared
-from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import Origin, Source, ensure_known_variables, find_setting
 from deltactl.errors import UsageError
@@ -98,8 +98,8 @@ class _Listing:
             UsageError: a file of settings cannot be understood, or a value is not valid.
         """
         command = load_command(self._group.specs[name])
-        self._session.check_settings(name, command.settings, self._group.list_settings)
-        sources = self._session.sources_for(name, self._table)
+        self._session.settings.check(name, command.settings, self._group.list_settings)
+        sources = self._session.settings.sources_for(name, self._table)
         options = (it for it in command.declared.values() if it.option.is_settable)
         return [self._find(name, option, sources) for option in options]
 
@@ -134,7 +134,7 @@ def _list_catalogs(session: Session, table: str | None) -> list[Row]:
         for setting in kind.settings:
             row = Row(f"catalog.{scheme}", setting.key, None)
             if (hit := found.get(setting.key)) is not None:
-                file = session.catalog_settings.get(hit.place, (None, ""))[0]
+                file = session.settings.catalogs.get(hit.place, (None, ""))[0]
                 origin = Origin.ENVIRONMENT if hit.place in session.environ else Origin.FILE
                 row = row._replace(
                     value="***" if setting.is_secret else hit.value,
@@ -161,7 +161,7 @@ def _describe(rows: Sequence[Row]) -> Iterator[Section]:
             row.command,
             row.setting,
             "-" if row.value is None else row.value,
-            Styled(row.origin, Tone.FAINT if row.origin is Origin.DEFAULT else Tone.GOOD),
+            (Tone.FAINT if row.origin is Origin.DEFAULT else Tone.GOOD)(row.origin),
             _where(row, places),
         )
         for row in ordered

@@ -131,7 +131,7 @@ class Page:
             shown = _fit(shown, self.width - len(indent))
         _draw_bars(shown, self.width - len(indent))
         header = [Tone.STRONG(s.column.header) for s in shown]
-        if any(cell.text for cell in header) and (len(shown) > 1 or not details):
+        if len(shown) > 1 and any(cell.text for cell in header):
             self.lines.append(_align(shown, header, indent))
         for number in range(len(rows)):
             self.lines.append(_align(shown, [s.cells[number] for s in shown], indent))

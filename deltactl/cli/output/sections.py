@@ -261,9 +261,9 @@ class Section:
 def list_rows(
     title: str, tone: Tone, columns: Sequence[Column], rows: Sequence[object], *, most: int = 20
 ) -> Iterator[Section]:
-    """Return rows under a title with their number; nothing if there are none."""
+    """Return rows under a title; nothing if there are none."""
     if rows:
-        yield Section(tone(f"{title} ({len(rows):,})"), table=Table(columns, rows, most=most))
+        yield Section(tone(title), table=Table(columns, rows, most=most))
 
 
 def describe_to_do(command: str) -> Section:

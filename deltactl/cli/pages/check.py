@@ -104,9 +104,7 @@ def describe_fix(report: PathRepairReport) -> Iterator[Section]:
         yield Section(
             "Not removed: --path does not select them, or the table may need their rows",
             table=_list_pairs(report.left),
-            notes=[
-                "To remove one of these files, give the quoted text after 'live as' with --path"
-            ],
+            notes=["To remove one of them, give the quoted text after 'live as' with --path"],
         )
 
 

@@ -76,7 +76,7 @@ def describe_convert(report: ConvertReport) -> Iterator[Section]:
     columns = [Column("file", Kind.PATH), Column("reason", Kind.TEXT)]
     left_out = sorted(plan.left_out, key=lambda it: it.reason)
     rows = [(it.path, it.reason) for it in left_out]
-    yield from list_rows("Left out", Tone.STRONG, columns, rows)
+    yield from list_rows(f"Left out ({len(rows):,})", Tone.STRONG, columns, rows)
 
 
 def _describe_unnamed(report: ConvertReport) -> str:
@@ -113,4 +113,5 @@ def describe_problems(error: ConversionError) -> Iterator[Section]:
         Column("column", Kind.TEXT),
         Column("problem", Kind.DETAIL),
     ]
-    return list_rows("Problems", Tone.BAD, columns, error.problems)
+    rows = error.problems
+    return list_rows(f"Problems ({len(rows):,})", Tone.BAD, columns, rows)

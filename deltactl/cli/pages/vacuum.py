@@ -101,7 +101,7 @@ def list_files(
     """Return files, and reasons if there are any, under a title; nothing if there are no files."""
     rows = [(it, "") if isinstance(it, str) else it for it in files]
     columns = [Column("file", Kind.PATH), Column("reason", Kind.DETAIL)]
-    return list_rows(title, tone, columns, rows)
+    return list_rows(f"{title} ({len(rows):,})", tone, columns, rows)
 
 
 def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:

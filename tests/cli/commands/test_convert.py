@@ -130,9 +130,9 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (events / f"{number:02}.parquet").touch()
     lines = cli("convert", "events").out.splitlines()
     assert lines[-3:] == [
-        "  39.parquet",
+        "  19.parquet",
         "      problem: is empty (0 bytes)",
-        "  and 10 more (-o json lists all)",
+        "  and 30 more (-o json lists all)",
     ]
     envelope = json.loads(cli("convert", "events", "-o", "json").out)
     assert len(envelope["result"]["problems"]) == 50

@@ -283,7 +283,7 @@ def test_a_run_that_fails_replaces_the_page_of_the_one_before(
 
 def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     assert cli("optimize", "t", "--if-needed", "files=99", "--report", "r.html").code == 0
-    assert "skipped Not needed: 8 files (threshold: 99" in read_page().one("main").text
+    assert "skipped Skipped: 8 files (threshold: 99" in read_page().one("main").text
     assert cli("optimize", "t").code == 0
     assert cli("optimize", "t", "--min-interval", "1h", "--report", "r.html").code == 0
     assert "skipped Skipped: the last run began at" in read_page().one("main").text

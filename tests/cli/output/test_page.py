@@ -41,9 +41,9 @@ def test_columns_are_aligned_and_nothing_trails() -> None:
     ]
 
 
-def test_no_rows_is_a_header_and_a_column_without_values_is_left_out() -> None:
+def test_tables_without_rows_and_columns_without_values_are_left_out() -> None:
     columns = [Column("a"), Column("b"), Column("c")]
-    assert table(columns) == ["a  b  c"]
+    assert table(columns) == []
     assert table(columns, ("1", "", "2"), ("3", None, "4")) == ["a  c", "1  2", "3  4"]
 
 
