@@ -115,8 +115,8 @@ def test_no_secret_of_a_catalog_is_shown(
             ["describe-detail"],
             ["config"],
         ):
-            json_forms = ([] if words == ["config"] else ["-o", "json"], ["--log-format", "json"])
-            for form in ([], *json_forms):
+            in_json = ["--log-format", "json", *(["-o", "json"] if words != ["config"] else [])]
+            for form in ([], in_json):
                 ran = cli(words[0], name, *words[1:], *given, *form)
                 assert (ran.code == 0) is (number == 1), ran.err
                 assert MARK not in ran.out + ran.err

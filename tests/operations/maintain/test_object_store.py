@@ -23,7 +23,7 @@ from tests.support.object_store_fixtures import choose_servers
 
 @pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
 def test_a_lake_on_an_object_store(server: ObjectServer, root: str, tmp_path: Path) -> None:
-    tables = [table for table in build_lake(tmp_path, 9, seed=4) if table.kind != "broken"]
+    tables = [table for table in build_lake(tmp_path, 7, seed=4) if table.kind != "broken"]
     addresses = []
     for table in tables:
         store = open_store(f"{root}/{table.name}", server.options)
