@@ -31,7 +31,8 @@ from deltactl.protocol.stats import num_records
 from deltactl.protocol.stats_decoding import parsed_stats_type
 from tests.fuzz.target import STORE, Target, as_text, stored
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import LOG, TableBuilder, build_sample, commit_path
+from tests.support.table_builder import LOG, TableBuilder, commit_path
+from tests.support.table_samples import build_sample
 
 _WORDS = (
     *("add", "remove", "metaData", "protocol", "txn", "domainMetadata", "commitInfo", "cdc"),

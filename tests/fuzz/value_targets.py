@@ -48,7 +48,8 @@ from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 from deltactl.protocol.stats_decoding import parse_stats, parsed_stats_type
 from tests.fuzz.target import STORE, Target, as_text, stored
 from tests.support.deletion_vectors import encode_bitmap, encode_vector_file, unique_id
-from tests.support.table_builder import COLUMNS, Column, bitmap_bytes, struct_of, z85
+from tests.support.table_builder import Column, bitmap_bytes, struct_of, z85
+from tests.support.table_samples import COLUMNS
 
 # -- schemas and properties ---------------------------------------------------------------------
 

@@ -12,17 +12,8 @@ import pytest
 from deltactl.errors import DataFileError, UnsupportedFeatureError, UsageError
 from deltactl.table import Table
 from tests.support.stores import fresh_store
-from tests.support.table_builder import (
-    COLUMNS,
-    FEATURES,
-    LAYOUTS,
-    SHAPES,
-    Column,
-    TableBuilder,
-    build_sample,
-    multiset,
-    sample_row,
-)
+from tests.support.table_builder import Column, TableBuilder, multiset
+from tests.support.table_samples import COLUMNS, FEATURES, LAYOUTS, SHAPES, build_sample, sample_row
 
 pytestmark = pytest.mark.thorough
 

@@ -1,262 +1,57 @@
 """Tables written by hand: every byte of the log comes from here, none from the code under test.
 
-Five axes: the shape of the log (`SHAPES`), features (`FEATURES`), layout (`LAYOUTS`), properties,
-and the version looked at. A builder remembers all actions and all rows, so that it can also say
-what a table holds: `state` replays actions with dictionaries, `rows` gives the live rows.
+A builder remembers all actions and all rows, so that it can also say what a table holds: `state`
+replays actions with dictionaries, `rows` gives the live rows.
 """
 
 from __future__ import annotations
 
 import copy
-import datetime as dt
 import io
 import json
-import math
 import struct
 import uuid
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
 
 from deltactl.storage.store import Store
-from tests.support.stores import MemoryStore
+from tests.support.table_checkpoints import CHECKPOINT_SCHEMA, checkpoint_parquet
+from tests.support.table_values import (
+    Action,
+    Column,
+    Row,
+    State,
+    array_of,
+    bitmap_bytes,
+    canonical,
+    dv_id,
+    field_of,
+    format_partition,
+    from_z85,
+    map_of,
+    members,
+    multiset,
+    parse_partition,
+    struct_of,
+    to_logical,
+    to_physical,
+    z85,
+)
 
-Action = dict[str, Any]
-Row = dict[str, Any]
-Key = tuple[str, str | None]
+__all__ = [
+    "Action", "CHECKPOINT_SCHEMA", "Column", "LOG", "Row", "START_MS", "State", "TableBuilder",
+    "array_of", "bitmap_bytes", "canonical", "checkpoint_parquet",
+    "commit_path", "dv_id", "encode_lines", "from_z85", "map_of", "multiset", "struct_of", "z85",
+]  # fmt: skip
 
 START_MS = 1_700_000_000_000
 LOG = "_delta_log"
-_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-
-_ARROW = {
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column as `schemaString` has it; `type` is Delta's JSON, column mapping is added later."""
-
-    name: str
-    type: Any = "long"
-    nullable: bool = True
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def physical(self) -> str:
-        return str(self.metadata.get("delta.columnMapping.physicalName", self.name))
-
-    @property
-    def field_id(self) -> int | None:
-        return self.metadata.get("delta.columnMapping.id")
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "type": self.type,
-            "nullable": self.nullable,
-            "metadata": dict(self.metadata),
-        }
-
-    @classmethod
-    def of(cls, node: Mapping[str, Any]) -> Column:
-        return cls(node["name"], node["type"], node["nullable"], node.get("metadata", {}))
-
-
-def struct_of(*columns: Column) -> dict[str, Any]:
-    return {"type": "struct", "fields": [column.to_json() for column in columns]}
-
-
-def array_of(element: Any) -> dict[str, Any]:
-    return {"type": "array", "elementType": element, "containsNull": True}
-
-
-def map_of(key: Any, value: Any) -> dict[str, Any]:
-    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
-
-
-def members(type_: Any) -> list[Column]:
-    return [Column.of(node) for node in type_["fields"]]
-
-
-def arrow_of(type_: Any) -> pa.DataType:
-    """The Arrow type that files have: physical names, field ids."""
-    if isinstance(type_, str):
-        if type_.startswith("decimal"):
-            precision, scale = type_[8:-1].split(",")
-            return pa.decimal128(int(precision), int(scale))
-        return _ARROW[type_]
-    if type_["type"] == "struct":
-        return pa.struct([field_of(member) for member in members(type_)])
-    if type_["type"] == "array":
-        return pa.list_(pa.field("element", arrow_of(type_["elementType"])))
-    return pa.map_(arrow_of(type_["keyType"]), arrow_of(type_["valueType"]))
-
-
-def field_of(column: Column) -> pa.Field:
-    metadata = None if column.field_id is None else {"PARQUET:field_id": str(column.field_id)}
-    return pa.field(column.physical, arrow_of(column.type), True, metadata)
-
-
-def to_physical(value: Any, type_: Any) -> Any:
-    """A value with logical member names as files have it."""
-    if value is None or isinstance(type_, str):
-        return value
-    if type_["type"] == "struct":
-        return {m.physical: to_physical(value.get(m.name), m.type) for m in members(type_)}
-    if type_["type"] == "array":
-        return [to_physical(item, type_["elementType"]) for item in value]
-    pairs = value.items() if isinstance(value, dict) else value
-    return [
-        (to_physical(k, type_["keyType"]), to_physical(v, type_["valueType"])) for k, v in pairs
-    ]
-
-
-def to_logical(value: Any, type_: Any) -> Any:
-    """A stored value under the names and types of a later schema; missing members are null."""
-    if value is None:
-        return None
-    if isinstance(type_, str):
-        return _widen(value, type_)
-    if type_["type"] == "struct":
-        return {m.name: to_logical(value.get(m.physical), m.type) for m in members(type_)}
-    if type_["type"] == "array":
-        return [to_logical(item, type_["elementType"]) for item in value]
-    return [(to_logical(k, type_["keyType"]), to_logical(v, type_["valueType"])) for k, v in value]
-
-
-def _widen(value: Any, type_: str) -> Any:
-    if type_ == "double":
-        return float(value)
-    if type_ == "float":
-        return struct.unpack("<f", struct.pack("<f", value))[0]
-    if type_.startswith("decimal"):
-        return Decimal(value)
-    if type_ == "timestamp_ntz" and not isinstance(value, dt.datetime):
-        return dt.datetime(value.year, value.month, value.day)
-    return value
-
-
-def canonical(value: Any) -> Any:
-    """A value that can be hashed; NaN equals NaN, -0.0 is not 0.0, null is not zero."""
-    match value:
-        case float():
-            return ("float", "nan" if math.isnan(value) else value.hex())
-        case bool() | None | str() | bytes():
-            return (type(value).__name__, value)
-        case Decimal():
-            return ("number", str(value.normalize()))
-        case dict():
-            return tuple((name, canonical(member)) for name, member in sorted(value.items()))
-        case list() | tuple():
-            return tuple(canonical(item) for item in value)
-        case dt.datetime():
-            return ("time", value.replace(tzinfo=None).isoformat())
-        case _:
-            return (type(value).__name__, value)
-
-
-def multiset(rows: Iterable[Row]) -> Counter[Any]:
-    return Counter(canonical(row) for row in rows)
-
-
-def z85(data: bytes) -> str:
-    text = ""
-    for start in range(0, len(data), 4):
-        number = int.from_bytes(data[start : start + 4], "big")
-        text += "".join(_Z85[number // 85**power % 85] for power in (4, 3, 2, 1, 0))
-    return text
-
-
-def from_z85(text: str) -> bytes:
-    data = b""
-    for start in range(0, len(text), 5):
-        number = 0
-        for character in text[start : start + 5]:
-            number = number * 85 + _Z85.index(character)
-        data += number.to_bytes(4, "big")
-    return data
-
-
-def bitmap_bytes(positions: Iterable[int]) -> bytes:
-    return struct.pack("<I", 1681511377) + BitMap64(sorted(positions)).serialize()
-
-
-def dv_id(vector: Mapping[str, Any] | None) -> str | None:
-    if vector is None:
-        return None
-    offset = "" if vector.get("offset") is None else f"@{vector['offset']}"
-    return f"{vector['storageType']}{vector['pathOrInlineDv']}{offset}"
-
-
-@dataclass
-class State:
-    """A version, by the naive rules: one dictionary a kind of action."""
-
-    version: int = -1
-    protocol: Action | None = None
-    metadata: Action | None = None
-    files: dict[Key, Action] = field(default_factory=dict)
-    tombstones: dict[Key, Action] = field(default_factory=dict)
-    txns: dict[str, Action] = field(default_factory=dict)
-    domains: dict[str, Action] = field(default_factory=dict)
-
-    def apply(self, actions: Iterable[Action]) -> None:
-        self.version += 1
-        for action in actions:
-            ((name, body),) = action.items()
-            match name:
-                case "protocol":
-                    self.protocol = body
-                case "metaData":
-                    self.metadata = body
-                case "txn":
-                    self.txns[body["appId"]] = body
-                case "domainMetadata" if body.get("removed"):
-                    self.domains.pop(body["domain"], None)
-                case "domainMetadata":
-                    self.domains[body["domain"]] = body
-                case "add":
-                    key = body["path"], dv_id(body.get("deletionVector"))
-                    self.tombstones.pop(key, None)
-                    self.files[key] = body
-                case "remove":
-                    key = body["path"], dv_id(body.get("deletionVector"))
-                    self.files.pop(key, None)
-                    self.tombstones[key] = body
-
-    @property
-    def columns(self) -> list[Column]:
-        assert self.metadata is not None
-        return members(json.loads(self.metadata["schemaString"]))
-
-
-@dataclass
-class Stored:
-    """What a data file holds, by physical name, and which columns it was written with."""
-
-    rows: list[Row]
-    row_ids: list[tuple[int, int]] | None = None
 
 
 class TableBuilder:
@@ -276,7 +71,7 @@ class TableBuilder:
     ) -> None:
         self.store = store
         self.commits: list[list[Action]] = []
-        self.data: dict[str, Stored] = {}
+        self.data: dict[str, list[Row]] = {}  # rows by physical name
         self.deleted: dict[str, frozenset[int]] = {}
         self.state = State()
         self._next_id = 1
@@ -377,7 +172,7 @@ class TableBuilder:
         for add in state.files.values():
             deleted = self._deleted(add)
             values = add["partitionValues"]
-            for position, stored in enumerate(self.data[add["path"]].rows):
+            for position, stored in enumerate(self.data[add["path"]]):
                 if position in deleted:
                     continue
                 found.append(
@@ -392,14 +187,12 @@ class TableBuilder:
 
     def row_ids(self) -> dict[Any, tuple[int, int]]:
         """Row id and commit version of each live row, by the row; rows must be distinct."""
-        found: dict[Any, tuple[int, int]] = {}
-        for add in self.state.files.values():
-            deleted, stored = self._deleted(add), self.data[add["path"]]
-            for position, row in enumerate(stored.rows):
-                if position not in deleted:
-                    ids = (add["baseRowId"] + position, add["defaultRowCommitVersion"])
-                    found[canonical(row)] = stored.row_ids[position] if stored.row_ids else ids
-        return found
+        return {
+            canonical(row): (add["baseRowId"] + position, add["defaultRowCommitVersion"])
+            for add in self.state.files.values()
+            for position, row in enumerate(self.data[add["path"]])
+            if position not in self._deleted(add)
+        }
 
     def _deleted(self, add: Action) -> frozenset[int]:
         vector = add.get("deletionVector")
@@ -478,9 +271,7 @@ class TableBuilder:
             data = _pad(data, pad)
         self.store.put(path, data)
         encoded = quote(path, safe="/=!$&'()*+,;:@~")
-        self.data[encoded] = Stored(
-            [dict(zip(schema.names, (r[n] for n in schema.names), strict=True)) for r in physical]
-        )
+        self.data[encoded] = physical
         self._now_ms += 1
         add: Action = {
             "path": encoded,
@@ -688,12 +479,10 @@ class TableBuilder:
         self.store.delete_many([commit_path(version) for version in range(before)])
 
 
-READER_FEATURES = frozenset(
-    {
-        "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
-        "vacuumProtocolCheck", "variantType", "catalogManaged", "notYetInvented",
-    }
-)  # fmt: skip
+READER_FEATURES = frozenset({
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
+    "vacuumProtocolCheck", "variantType", "catalogManaged", "notYetInvented",
+})  # fmt: skip
 
 
 def commit_path(version: int) -> str:
@@ -708,245 +497,3 @@ def _pad(data: bytes, size: int) -> bytes:
     """A Parquet file with so many idle bytes before its footer: sizes without rows."""
     footer = struct.unpack("<I", data[-8:-4])[0] + 8
     return data[:-footer] + bytes(size) + data[-footer:]
-
-
-def format_partition(value: Any) -> str | None:
-    match value:
-        case None | "":
-            return None
-        case bool():
-            return "true" if value else "false"
-        case dt.datetime() if value.tzinfo:
-            return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        case dt.datetime():
-            return value.strftime("%Y-%m-%d %H:%M:%S.%f")
-        case _:
-            return str(value)
-
-
-def parse_partition(text: str | None, type_: str) -> Any:
-    if text is None or text == "":
-        return None
-    if type_ in ("long", "integer", "short", "byte"):
-        return int(text)
-    if type_ in ("double", "float"):
-        return float(text)
-    if type_ == "boolean":
-        return text == "true"
-    if type_ == "date":
-        return dt.date.fromisoformat(text)
-    if type_.startswith("timestamp"):
-        return dt.datetime.fromisoformat(text)
-    if type_.startswith("decimal"):
-        return Decimal(text)
-    return text
-
-
-_MAP = pa.map_(pa.string(), pa.string())
-
-
-def _struct(text: str, **types: pa.DataType) -> pa.StructType:
-    """The type of a struct with these members, each a name and an alias of Arrow or of ours."""
-    pairs = (member.split() for member in text.split(", "))
-    known = {"map": _MAP, "texts": pa.list_(pa.string()), **types}
-    return pa.struct(
-        [(name, known.get(alias) or pa.type_for_alias(alias)) for name, alias in pairs]
-    )
-
-
-_VECTOR = _struct(
-    "storageType string, pathOrInlineDv string, offset int32, sizeInBytes int32, "
-    "cardinality int64, maxRowIndex int64"
-)
-CHECKPOINT_SCHEMA = pa.schema(
-    {
-        "txn": _struct("appId string, version int64, lastUpdated int64"),
-        "add": _struct(
-            "path string, partitionValues map, size int64, modificationTime int64, "
-            "dataChange bool, tags map, deletionVector vector, baseRowId int64, "
-            "defaultRowCommitVersion int64, clusteringProvider string, stats string",
-            vector=_VECTOR,
-        ),
-        "remove": _struct(
-            "path string, deletionTimestamp int64, dataChange bool, extendedFileMetadata bool, "
-            "partitionValues map, size int64, deletionVector vector, baseRowId int64, "
-            "defaultRowCommitVersion int64",
-            vector=_VECTOR,
-        ),
-        "metaData": _struct(
-            "id string, name string, description string, format format, schemaString string, "
-            "partitionColumns texts, configuration map, createdTime int64",
-            format=_struct("provider string, options map"),
-        ),
-        "protocol": _struct(
-            "minReaderVersion int32, minWriterVersion int32, readerFeatures texts, "
-            "writerFeatures texts"
-        ),
-        "domainMetadata": _struct("domain string, configuration string, removed bool"),
-        "checkpointMetadata": _struct("version int64, tags map"),
-        "sidecar": _struct("path string, sizeInBytes int64, modificationTime int64, tags map"),
-    }
-)
-
-
-def checkpoint_parquet(actions: Sequence[Action], columns: Sequence[str] = ()) -> bytes:
-    """Actions as Parquet, one action a row."""
-    names = columns or CHECKPOINT_SCHEMA.names
-    schema = pa.schema([CHECKPOINT_SCHEMA.field(name) for name in names])
-    rows = [{name: body and _pairs(body) for name, body in action.items()} for action in actions]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema), sink)
-    return sink.getvalue()
-
-
-def _pairs(body: Action) -> Action:
-    """Maps as lists of pairs, as Arrow wants them."""
-    maps = ("partitionValues", "tags", "configuration", "options")
-    return {
-        key: list(value.items())
-        if key in maps and isinstance(value, dict)
-        else (_pairs(value) if isinstance(value, dict) else value)
-        for key, value in body.items()
-    }
-
-
-# -- axes ------------------------------------------------------------------------------------
-
-Shape = Callable[[TableBuilder], None]
-
-
-def _half(builder: TableBuilder) -> int:
-    return builder.version // 2
-
-
-def _compacted(builder: TableBuilder) -> None:
-    last = builder.version
-    builder.compact(1, last // 2)
-    builder.compact(last // 2 + 1, last)
-
-
-def _misleading_hint(builder: TableBuilder) -> None:
-    builder.checkpoint(_half(builder))
-    builder.hint(builder.version + 7)
-
-
-def _forgotten(builder: TableBuilder) -> None:
-    builder.checkpoint(_half(builder))
-    builder.forget_commits(_half(builder))
-    builder.hint(_half(builder))
-
-
-def _with_tail_compacted(builder: TableBuilder) -> None:
-    builder.checkpoint(1)
-    builder.compact(2, builder.version)
-
-
-SHAPES: dict[str, Shape] = {
-    "commits": lambda builder: None,
-    "classic": lambda b: b.checkpoint(_half(b)),
-    "classic-at-end": lambda b: b.checkpoint(),
-    "multipart": lambda b: b.checkpoint(_half(b), "multipart", 3),
-    "v2-json": lambda b: b.checkpoint(_half(b), "v2-json"),
-    "v2-parquet": lambda b: b.checkpoint(_half(b), "v2-parquet"),
-    "v2-inline": lambda b: b.checkpoint(_half(b), "v2-inline"),
-    "v2-classic": lambda b: b.checkpoint(_half(b), "v2-classic"),
-    "compacted": _compacted,
-    "checkpoint-and-compacted": _with_tail_compacted,
-    "misleading-hint": _misleading_hint,
-    "cleaned-up": _forgotten,
-}
-
-FEATURES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "deletion-vectors": {"features": ["deletionVectors"]},
-    "mapped-by-name": {"mapping": "name"},
-    "mapped-by-id": {"mapping": "id", "features": ["deletionVectors"]},
-    "row-tracking": {"features": ["rowTracking", "deletionVectors"]},
-    "in-commit-timestamps": {"features": ["inCommitTimestamp"]},
-    "type-widening": {"features": ["typeWidening"]},
-    "v2-checkpoint": {"features": ["v2Checkpoint"]},
-}
-
-LAYOUTS: dict[str, tuple[str, ...]] = {
-    "unpartitioned": (),
-    "partitioned": ("p",),
-    "partitioned-twice": ("p", "d"),
-}
-
-COLUMNS = (
-    Column("id", "long"),
-    Column("name", "string"),
-    Column("x", "double"),
-    Column("p", "string"),
-    Column("d", "date"),
-    Column("s", struct_of(Column("a", "integer"), Column("b", array_of("string")))),
-    Column("m", map_of("string", "long")),
-)
-_PARTITIONS = ("a", None, "x/y =%", "ü ")
-
-
-def sample_row(number: int, p: str | None = "a", day: int = 1) -> Row:
-    """A row of `COLUMNS`; nulls come and go."""
-    return {
-        "id": number,
-        "name": None if number % 5 == 0 else f"name {number}",
-        "x": (None, math.nan, -0.0, number / 3)[number % 4],
-        "p": p,
-        "d": dt.date(2024, 1, day),
-        "s": None if number % 7 == 0 else {"a": number, "b": [None, "b"][: number % 3]},
-        "m": None if number % 6 == 0 else [(f"k{i}", i or None) for i in range(number % 4)],
-    }
-
-
-def build_sample(
-    store: Store,
-    *,
-    shape: str = "commits",
-    features: str = "plain",
-    layout: str = "unpartitioned",
-    properties: Mapping[str, str] | None = None,
-) -> TableBuilder:
-    """A small table of a dozen files with what the axes say, in nine versions or more."""
-    key = features, layout, tuple(sorted((properties or {}).items()))
-    if key not in _built:
-        template = MemoryStore(f"memory://templates/{len(_built)}")
-        _built[key] = _build_commits(template, features, layout, properties)
-    builder = _built[key].copy_to(store)
-    SHAPES[shape](builder)
-    return builder
-
-
-_built: dict[tuple[Any, ...], TableBuilder] = {}
-
-
-def _build_commits(
-    store: Store, features: str, layout: str, properties: Mapping[str, str] | None
-) -> TableBuilder:
-    options = FEATURES[features]
-    builder = TableBuilder(
-        store, COLUMNS, partition_by=LAYOUTS[layout], properties=properties, **options
-    )
-    paths: list[str] = []
-    for batch in range(4):
-        files = []
-        for index, p in enumerate(_PARTITIONS[: 3 if batch % 2 else 4]):
-            first = 100 * batch + 10 * index
-            files.append([sample_row(first + i, p, 1 + index % 2) for i in range(8)])
-        paths += builder.append(*files)
-    if "deletionVectors" in options.get("features", ()):
-        for path, kind in zip(paths, "upiu", strict=False):
-            builder.delete_rows(path, [0, 3], kind)
-        builder.delete_rows(paths[1], [5], "i")
-    builder.remove(paths[4])
-    columns = [*builder.columns, Column("added", "string")]
-    if features == "type-widening":
-        changes = {"delta.typeChanges": [{"fromType": "long", "toType": "decimal(20,0)"}]}
-        columns[0] = replace(columns[0], type="decimal(20,0)", metadata=changes)
-    if options.get("mapping"):
-        columns = [replace(c, name="renamed") if c.name == "name" else c for c in columns]
-        columns = [c for c in columns if c.name != "x"]
-    builder.change_metadata(columns=columns)
-    for index, p in enumerate(_PARTITIONS):
-        row = {**sample_row(1000 + index, p), "added": "new", "renamed": "r"}
-        builder.append([row, {**row, "id": 2000 + index, "added": None}])
-    return builder

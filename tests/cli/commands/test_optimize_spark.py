@@ -19,7 +19,8 @@ from deltactl import Table
 from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_servers import JAVA_OPTIONS, worker_environ
-from tests.support.table_builder import build_sample, multiset
+from tests.support.table_builder import multiset
+from tests.support.table_samples import build_sample
 
 SECRET = "hush-hush-4711"
 

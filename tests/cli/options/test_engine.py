@@ -10,7 +10,7 @@ import pytest
 
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
-from tests.support.table_builder import build_sample
+from tests.support.table_samples import build_sample
 
 
 @pytest.fixture

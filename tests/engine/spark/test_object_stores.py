@@ -19,7 +19,8 @@ from tests.support.object_servers import S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVERS
 from tests.support.spark_cluster import ON_CLUSTER
 from tests.support.spark_servers import worker_environ
-from tests.support.table_builder import build_sample, multiset
+from tests.support.table_builder import multiset
+from tests.support.table_samples import build_sample
 from tests.support.unity_stub import TOKEN, unity_stub, vend_keys_of_minio
 
 if TYPE_CHECKING:

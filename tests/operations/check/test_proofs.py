@@ -23,14 +23,8 @@ from tests.operations.optimize.layout.test_run import (
     run,
 )
 from tests.support.stores import fresh_store, opened_as
-from tests.support.table_builder import (
-    FEATURES,
-    LAYOUTS,
-    Column,
-    TableBuilder,
-    build_sample,
-    commit_path,
-)
+from tests.support.table_builder import Column, TableBuilder, commit_path
+from tests.support.table_samples import FEATURES, LAYOUTS, build_sample
 
 
 def check(store: Any, **options: Any) -> CheckReport:

@@ -42,16 +42,8 @@ from tests.support.damage import (
     true_stats,
 )
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import (
-    FEATURES,
-    LAYOUTS,
-    LOG,
-    SHAPES,
-    Column,
-    TableBuilder,
-    build_sample,
-    encode_lines,
-)
+from tests.support.table_builder import LOG, Column, TableBuilder, encode_lines
+from tests.support.table_samples import FEATURES, LAYOUTS, SHAPES, build_sample
 
 
 def test_the_table_that_gets_damaged_is_valid() -> None:

@@ -34,7 +34,8 @@ from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
 from tests.support.damage import DEEP, check, codes, edit_action, table
 from tests.support.run import run_on
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, opened_as
-from tests.support.table_builder import Column, TableBuilder, build_sample
+from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_samples import build_sample
 
 pytestmark = pytest.mark.thorough
 

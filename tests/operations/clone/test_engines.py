@@ -18,7 +18,8 @@ from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_SPARK
 from tests.support.spark_workers import AfterCopy, count_marks
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import TableBuilder, build_sample, multiset
+from tests.support.table_builder import TableBuilder, multiset
+from tests.support.table_samples import build_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

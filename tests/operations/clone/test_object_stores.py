@@ -12,7 +12,8 @@ from deltactl.storage.open import open_store
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import TableBuilder, build_sample, multiset
+from tests.support.table_builder import TableBuilder, multiset
+from tests.support.table_samples import build_sample
 
 pytestmark = [
     *UNCLOSED_SESSIONS,

@@ -39,15 +39,14 @@ from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import fresh_store
 from tests.support.table_builder import (
-    FEATURES,
     START_MS,
     Action,
     Column,
     TableBuilder,
-    build_sample,
     commit_path,
     multiset,
 )
+from tests.support.table_samples import FEATURES, build_sample
 
 
 def memory_table(*columns: Column, **options: Any) -> TableBuilder:

@@ -20,7 +20,8 @@ from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_workers import AfterWork
-from tests.support.table_builder import TableBuilder, build_sample, multiset
+from tests.support.table_builder import TableBuilder, multiset
+from tests.support.table_samples import build_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

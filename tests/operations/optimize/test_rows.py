@@ -18,18 +18,8 @@ from deltactl.operations.optimize.run import optimize_table
 from deltactl.table import Table
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
-from tests.support.table_builder import (
-    FEATURES,
-    LAYOUTS,
-    SHAPES,
-    Column,
-    TableBuilder,
-    array_of,
-    build_sample,
-    map_of,
-    multiset,
-    struct_of,
-)
+from tests.support.table_builder import Column, TableBuilder, array_of, map_of, multiset, struct_of
+from tests.support.table_samples import FEATURES, LAYOUTS, SHAPES, build_sample
 
 pytestmark = pytest.mark.thorough
 

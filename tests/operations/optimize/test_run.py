@@ -41,17 +41,8 @@ from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import CountingStore, MemoryStore, fresh_store
-from tests.support.table_builder import (
-    COLUMNS,
-    LOG,
-    START_MS,
-    Column,
-    TableBuilder,
-    build_sample,
-    commit_path,
-    multiset,
-    sample_row,
-)
+from tests.support.table_builder import LOG, START_MS, Column, TableBuilder, commit_path, multiset
+from tests.support.table_samples import COLUMNS, build_sample, sample_row
 
 _CLUSTERED = "clustered or Z-ordered (rewrite with cluster_by or full=True)"
 KIB = 1024

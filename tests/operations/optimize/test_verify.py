@@ -32,15 +32,8 @@ from deltactl.protocol.schema import parse_schema
 from deltactl.table import Table
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
-from tests.support.table_builder import (
-    Column,
-    Row,
-    TableBuilder,
-    array_of,
-    build_sample,
-    multiset,
-    struct_of,
-)
+from tests.support.table_builder import Column, Row, TableBuilder, array_of, multiset, struct_of
+from tests.support.table_samples import build_sample
 
 _NUMBERS = itertools.count()
 Patch = pytest.MonkeyPatch

@@ -32,7 +32,7 @@ from tests.support.fault_proxy import (
 )
 from tests.support.object_servers import s3_options
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, shorten_pauses
-from tests.support.table_builder import build_sample
+from tests.support.table_samples import build_sample
 
 pytestmark = UNCLOSED_SESSIONS
 

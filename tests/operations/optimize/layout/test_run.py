@@ -32,17 +32,8 @@ from tests.operations.optimize.test_races import RacingStore
 from tests.operations.optimize.test_rows import assert_kept, tables
 from tests.support.clock import FixedClock
 from tests.support.stores import fresh_store, opened_as
-from tests.support.table_builder import (
-    FEATURES,
-    LAYOUTS,
-    LOG,
-    START_MS,
-    Column,
-    TableBuilder,
-    build_sample,
-    commit_path,
-    multiset,
-)
+from tests.support.table_builder import LOG, START_MS, Column, TableBuilder, commit_path, multiset
+from tests.support.table_samples import FEATURES, LAYOUTS, build_sample
 
 _NUMBERS = itertools.count()
 SMALL = 4000
