@@ -220,7 +220,7 @@ def _see_no_replacements() -> AbstractContextManager[object]:
 REVERTS = (
     Revert("1: what no action names goes, whatever its name", _keep_no_landed_files, 17),
     Revert("1: what no action names goes, though the table was converted", _forget_conversions, 92),
-    Revert("3: a commit does not prove that its files exist", _prove_nothing),
+    Revert("3: a commit does not prove that its files exist", _prove_nothing, 13),
     Revert("4: a vacuum takes names as it lists them", _ignore_spellings, 45),
     Revert("5: the clock decides what vacuum deletes", _trust_the_clock, 108),
     Revert("5: the clock decides which log files expire", _trust_the_clock_in_cleanups, 77),

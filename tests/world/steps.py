@@ -312,11 +312,11 @@ def _lose(world: World, chance: random.Random) -> str:
 
 
 def _pass(world: World, chance: random.Random) -> str:
-    """Time passes, between runs sometimes with a job that writes each night."""
+    """Time passes, sometimes with a job that writes or, during a run, vacuums each night."""
     ms = chance.choice(_PASSING)
     world.pass_time(ms)
-    if world.run is None and world.model.tables and chance.random() < 0.7:
-        world.say(_write(world, chance))
+    if world.model.tables and chance.random() < 0.7:
+        world.say((_write if world.run is None else _vacuum_by_spark)(world, chance))
     return f"{ms / DAY_MS:.3g} days passed"
 
 
@@ -324,7 +324,7 @@ def _copy(world: World, chance: random.Random) -> str:
     place = _place_of_run(world, chance) or chance.choice(_self_contained(world))
     target, how = (
         world.new_name("copy"),
-        chance.choice(("links", "links", "links", "files", "data alone")),
+        chance.choice(("links", "links", "files", "data alone", "data alone")),
     )
     keeps_times = how == "links" or chance.random() < 0.5
     for name in world.space.files(place):
