@@ -315,7 +315,7 @@ def _pass(world: World, chance: random.Random) -> str:
     """Time passes, sometimes with a job that writes or, during a run, vacuums each night."""
     ms = chance.choice(_PASSING)
     world.pass_time(ms)
-    if world.model.tables and chance.random() < 0.7:
+    if world.model.tables and chance.random() < (0.7 if world.run is None else 0.3):
         world.say((_write if world.run is None else _vacuum_by_spark)(world, chance))
     return f"{ms / DAY_MS:.3g} days passed"
 
