@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from inspect import signature
@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from deltactl.cli.failures import explain_failure
 from deltactl.cli.help import ALL, describe_command, write_help
 from deltactl.cli.html_report.write import write_report
 from deltactl.cli.leases import take_lease
@@ -24,7 +25,7 @@ from deltactl.cli.options.fleet import (
     refuse_options_for_one_table,
 )
 from deltactl.cli.options.leases import LeaseOptions
-from deltactl.cli.output.output import CI_FORMATS, stdout_errors
+from deltactl.cli.output.output import CI_FORMATS, ReaderGone, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
@@ -45,6 +46,23 @@ def _missing_value(ctx: Any, name: str) -> UsageError:
         value = "|".join(option.choices) or option.placeholder
         hint = f"Write `{name} {value}`: {option.help.rstrip('.')}. {hint}"
     return UsageError(f"{name} needs a value", hint=hint)
+
+
+@contextmanager
+def _one_document(session: Session) -> Iterator[None]:
+    """Print a JSON document when the context ends, with the error that ended it."""
+    session.output.keeps_document = True
+    try:
+        yield
+    except typer.Exit:
+        session.output.release(None)
+        raise
+    except (ReaderGone, SystemExit):
+        raise
+    except BaseException as raised:
+        session.output.release(explain_failure(raised))
+        raise
+    session.output.release(None)
 
 
 class Command(TyperCommand):
@@ -99,7 +117,7 @@ class Command(TyperCommand):
             or asks_for_text(ctx.params)
         )
         session.limit_time()
-        with write_report(session):
+        with _one_document(session), write_report(session):
             if FleetOptions in self.shared:
                 options = replace(session.take(FleetOptions), table=ctx.params["table"] or [])
                 return self._invoke_tables(ctx, session, options)

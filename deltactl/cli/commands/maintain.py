@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -19,14 +19,14 @@ from deltactl.cli.options.common import (
     dry_run_field,
     max_concurrent_field,
 )
-from deltactl.cli.options.output_file import choose_output_file
+from deltactl.cli.options.output_file import choose_output_file, written_at_end
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.output.sections import describe_to_do
 from deltactl.cli.parsing.argv import real_command
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, StorageError, find_worst_error
+from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.option_fields import output_option, selection_option
@@ -167,7 +167,7 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
 
     Raises:
         UsageError: an option or the policy of a table is invalid.
-        StorageError: the run succeeded, and the metrics could not be written.
+        PartialSuccessError: the run succeeded, and the metrics could not be written.
     """
     from deltactl.operations.maintain.run import Maintenance
 
@@ -185,29 +185,18 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     ordered = run.decide(tables)
     if run.decision.note is not None:
         session.output.warn(run.decision.note)
-    try:
-        yield ordered
-    except BaseException as raised:
-        _finish(session, fleet, is_fleet=bool(session.outcomes) and isinstance(raised, typer.Exit))
-        if metrics is not None and isinstance(raised, typer.Exit | DeltactlError):
-            _try(lambda: _write_metrics(metrics, fleet), session)
-        raise
-    _finish(session, fleet, is_fleet=bool(session.outcomes))
+    write: AbstractContextManager[None] = nullcontext()
     if metrics is not None:
+        write = written_at_end(
+            "--metrics", lambda _: _write_metrics(metrics, fleet), session.output.warn
+        )
+    with write:
         try:
-            _write_metrics(metrics, fleet)
-        except DeltactlError as error:
-            raise StorageError(
-                f"the run succeeded, but the --metrics file could not be written: {error.message}",
-                hint=error.hint,
-            ) from error
-
-
-def _try(write: Callable[[], None], session: Session) -> None:
-    try:
-        write()
-    except DeltactlError as error:
-        session.output.warn(f"the --metrics file could not be written: {error.message}")
+            yield ordered
+        except typer.Exit:
+            _finish(session, fleet)
+            raise
+        _finish(session, fleet)
 
 
 def _parse_metrics(name: str | None) -> Path | None:
@@ -250,13 +239,13 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
     }
 
 
-def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
+def _finish(session: Session, fleet: _Fleet) -> None:
     """Print totals as text if there are several tables."""
     from deltactl.cli.pages.maintain import describe_totals
 
     output = session.output
     is_shown = any(output.has_page(outcome.envelope) for outcome in session.outcomes)
-    if is_fleet and is_shown and output.form is OutputFormat.TABLE and fleet.reports:
+    if is_shown and output.form is OutputFormat.TABLE and fleet.reports:
         reports = list(fleet.reports.values())
         is_due = any(action.state == "planned" for it in reports for action in it.actions)
         to_do = [describe_to_do(real_command(session.argv))] if is_due else []

@@ -111,11 +111,12 @@ class FleetOutput:
             }
             if totals is not None:
                 document["totals"] = totals
-            self._output.print_text(dump_json(document, indent=2))
+            self._output.print_document(document)
         elif self._output.form is OutputFormat.JUNIT:
             # Imported here, because Python's XML helpers load the HTTP ones.
             from deltactl.cli.output.junit import render_junit
 
+            self._output.has_document = True
             self._output.print_text(render_junit(outcomes, self._command or ""))
         elif self._output.form is OutputFormat.TABLE and any(
             self._output.has_page(outcome.envelope) for outcome in outcomes

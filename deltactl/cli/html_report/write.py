@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -18,7 +17,6 @@ from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
 from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.clock import SystemClock
-from deltactl.errors import DeltactlError, StorageError
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
@@ -28,29 +26,26 @@ if TYPE_CHECKING:
 def write_report(session: Session) -> Iterator[None]:
     """Write the page that ``--report`` asks for when the context ends, however it ends.
 
-    If the run itself failed, its error is raised, and a page that cannot be written is a warning.
-
     Raises:
         UsageError: the page could not be written; nothing was done yet.
-        StorageError: the run succeeded, and its page could not be written.
+        PartialSuccessError: the run succeeded, and its page could not be written.
     """
     name = session.take(ReportOptions).report
     if name is None:
         yield
         return
-    from deltactl.cli.options.output_file import choose_output_file
+    from deltactl.cli.options.output_file import choose_output_file, written_at_end
+    from deltactl.storage.local.store import LocalStore
 
     path = choose_output_file("--report", name, "run.html")
     began_ms, began = SystemClock().now_ms(), time.monotonic()
-    raised: BaseException | None = None
-    try:
-        yield
-    except BaseException as error:
-        raised = error
-        raise
-    finally:
+
+    def write(raised: BaseException | None) -> None:
         page = _render(session, began_ms, int((time.monotonic() - began) * 1000), raised)
-        _write(session, path, page, has_failed=raised is not None)
+        LocalStore(str(path.parent)).put(path.name, page.encode())
+
+    with written_at_end("--report", write, session.output.warn):
+        yield
 
 
 def _render(session: Session, began_ms: int, took_ms: int, raised: BaseException | None) -> str:
@@ -79,15 +74,3 @@ def _single(session: Session, raised: BaseException | None) -> TableOutcome:
         envelope.error = ErrorInfo.of(error)
     table = session.shown_table or "all tables"
     return TableOutcome(table, code, envelope, output.title, sections=output.sections)
-
-
-def _write(session: Session, path: Path, page: str, *, has_failed: bool) -> None:
-    from deltactl.storage.local.store import LocalStore
-
-    try:
-        LocalStore(str(path.parent)).put(path.name, page.encode())
-    except DeltactlError as error:
-        problem = f"the --report file could not be written: {error.message}"
-        if not has_failed:
-            raise StorageError(f"the run succeeded, but {problem}", hint=error.hint) from error
-        session.output.warn(problem)

@@ -1,12 +1,14 @@
-"""Check the names of local files that options let a run write."""
+"""Check the names of local files that options let a run write, and write them at its end."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from deltactl.errors import UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, Warn
 
 _DEVICES: Final = Path("/dev")
 
@@ -51,3 +53,31 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
         )
     ensure_outside_tables(option, name, LocalStore(str(path.parent)))
     return path
+
+
+@contextmanager
+def written_at_end(
+    option: str, write: Callable[[BaseException | None], None], warn: Warn
+) -> Iterator[None]:
+    """Write a file when the context ends, however it ends: with what was raised, if anything.
+
+    If the run itself failed, its error is raised, and a file that cannot be written is a warning.
+
+    Raises:
+        PartialSuccessError: the run succeeded, and the file could not be written.
+    """
+    try:
+        yield
+    except BaseException as raised:
+        try:
+            write(raised)
+        except DeltactlError as error:
+            warn(f"the {option} file could not be written: {error.message}")
+        raise
+    try:
+        write(None)
+    except DeltactlError as error:
+        raise PartialSuccessError(
+            f"the run succeeded, but the {option} file could not be written: {error.message}",
+            hint=f"Give {option} a file that can be written. The result of the run is valid.",
+        ) from error

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.text import safe_text
+
+
+def render_failed_run(envelope: Envelope) -> str:
+    """Return the report of a run that failed before its first table."""
+    outcome = TableOutcome(envelope.table or "all tables", envelope.exit_code, envelope)
+    return render_junit([outcome], envelope.command or "")
 
 
 def render_junit(outcomes: Sequence[TableOutcome], command: str) -> str:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from deltactl.cli.output.envelope import Envelope, dump_json, format_rfc3339, to_jsonable
+from deltactl.cli.output.envelope import Envelope, ErrorInfo, dump_json, format_rfc3339, to_jsonable
 from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
 from deltactl.cli.output.sections import Cell, Line, Section, Sections, Tone, describe_to_do
 from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
@@ -82,6 +82,9 @@ class Output:
         self.envelope: Envelope | None = None  # the last one emitted
         self.sections: Sections = tuple  # of that envelope
         self._headline: str | None = None
+        self.keeps_document = False  # so that the one document says how the run ended
+        self._document: Envelope | dict[str, Any] | None = None
+        self.has_document = False
         # A signal handler may print while the same thread is printing.
         self.lock = threading.RLock()
         # Hides what is drawn on stderr, such as a progress bar, while the context lasts.
@@ -109,6 +112,8 @@ class Output:
         with stdout_errors():
             if self.form is OutputFormat.TABLE:
                 self._show(chain(sections(), () if to_do is None else [describe_to_do(to_do)]))
+            elif self.form is OutputFormat.JSON:
+                self.print_document(envelope)
             else:
                 self._emit(envelope, rows)
             self.stdout.flush()
@@ -131,10 +136,7 @@ class Output:
         return next((section.title for section in self.sections()), ())
 
     def _emit(self, envelope: Envelope, rows: Rows | None) -> None:
-        if self.form is OutputFormat.JSON:
-            is_long = isinstance(envelope.result, list) and len(envelope.result) > ROWS_AT_ONCE
-            self._write(dump_json(envelope, indent=None if is_long else 2))
-        elif self.form is OutputFormat.NDJSON:
+        if self.form is OutputFormat.NDJSON:
             for value in [envelope.to_json()] if rows is None else iterate_rows(rows):
                 self._write(dump_json(value))
         else:
@@ -143,12 +145,40 @@ class Output:
             only = [to_jsonable(envelope.result)]
             write_csv(self.stdout, only if rows is None else rows, escape)
 
+    def print_document(self, document: Envelope | dict[str, Any]) -> None:
+        """Print the JSON document; while ``keeps_document``, only store it for ``release``."""
+        self._document, self.has_document = document, True
+        if not self.keeps_document:
+            self.release(None)
+
+    def release(self, error: DeltactlError | None) -> None:
+        """Print the document that was stored, with the error with which the run ends."""
+        self.keeps_document = False
+        document, self._document = self._document, None
+        if document is None:
+            return
+        if isinstance(document, Envelope):
+            rows = document.result
+            if error is not None:
+                document.fail(error)
+        else:
+            rows = document["runs"]
+            if error is not None:
+                document |= {"exit_code": error.exit_code, "error": ErrorInfo.of(error)}
+        is_long = isinstance(rows, list) and len(rows) > ROWS_AT_ONCE
+        self.print_text(dump_json(document, indent=None if is_long else 2))
+
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
-        """Print an error on stderr; with JSON also the envelope, unless one was printed before."""
+        """Print an error on stderr; also as a JSON or JUnit document, unless one was printed."""
         with suppress(DeltactlError):  # stdout cannot be written, which may be the error itself
-            if self.form is OutputFormat.JSON and self.envelope is None:
+            if self.form is OutputFormat.JSON and not self.has_document:
                 envelope.fail(error)
                 self.emit(envelope)
+            if self.form is OutputFormat.JUNIT and not self.has_document:
+                from deltactl.cli.output.junit import render_failed_run
+
+                envelope.fail(error)
+                self.print_text(render_failed_run(envelope))
             if self.form is OutputFormat.GITHUB:
                 from deltactl.cli.output.github import annotate
 

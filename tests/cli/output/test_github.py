@@ -74,9 +74,20 @@ def test_one_table_has_the_same_forms(cli: RunCli, tmp_path: Path) -> None:
 
 
 def test_what_fails_before_any_table_is_an_annotation_too(cli: RunCli, tmp_path: Path) -> None:
-    ran = cli("optimize", f"{tmp_path}/*", "-o", "github")
-    assert ran.code == 1
-    assert ran.out.startswith("::error title=deltactl%3A NOT_A_TABLE::no Delta table matches")
+    ran = cli("optimize", "--tables-from", f"{tmp_path}/none", "-o", "github")
+    assert ran.code == 2
+    assert ran.out.startswith("::error title=deltactl%3A USAGE::--tables-from ")
+
+
+@pytest.mark.parametrize("words", [["--tables-from", "absent"], ["--no-such-option"], ["t*"]])
+def test_a_run_without_tables_is_a_valid_report(cli: RunCli, words: list[str]) -> None:
+    ran = cli("optimize", *words, "-o", "junit")
+    root = ElementTree.fromstring(ran.out)  # noqa: S314 our own text
+    errors = [part.attrib["type"] for part in root.iter("error")]
+    assert errors == ["NOT_A_TABLE" if ran.code == 1 else "USAGE"]
+    for form in ("ndjson", "csv"):
+        ran = cli("optimize", "t*", "-o", form)
+        assert (ran.code, "NOT_A_TABLE" in ran.out) == (1, True)
 
 
 @pytest.mark.parametrize("form", ["github", "junit"])
