@@ -31,14 +31,14 @@ def find_rebuildable(
     readable = listing.commits.keys() - broken
     lowest = min(wanted, default=0)
     found: set[int] = set()
-    for run in _runs(sorted(readable | checkpoints.keys()), readable):
+    for run in split_runs(sorted(readable | checkpoints.keys()), readable):
         if run[-1] >= lowest:
             anchor = _find_anchor(store, run, checkpoints, readable)
             found.update(version for version in run[anchor:] if version in wanted)
     return found
 
 
-def _runs(versions: list[int], readable: AbstractSet[int]) -> list[list[int]]:
+def split_runs(versions: list[int], readable: AbstractSet[int]) -> list[list[int]]:
     """Return runs of consecutive versions; all versions of a run except the first need a commit."""
     runs: list[list[int]] = []
     for version in versions:

@@ -16,6 +16,7 @@ from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import Lifetimes
 from deltactl.log.physical_names import locate
+from deltactl.log.rebuildable import split_runs
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.protocol.deletion_vectors import vector_files
@@ -47,37 +48,49 @@ _NOT_REBUILDABLE = Restorable(State.GONE)
 
 
 def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int, Restorable]:
-    """Return the state of each version in the log; nothing if it is unknown.
+    """Return the state of each version in the log, except those whose state is unknown.
 
     Lists all files below the root once. ``damaged`` are names of files that count as gone.
+    Versions before a missing commit are rebuilt from the commits before it.
     """
+    commits = log.commit_files.keys()
     try:
-        return _find(log, frozenset(damaged))
+        versions = log.rebuildable({*commits, *(each.version for each in log.checkpoints)})
+        names = list_names(log.store)
     except DeltactlError as error:
         log.warn(f"it is unknown which versions can be restored: {error.message}")
         return {}
-
-
-def _find(log: DeltaLog, damaged: frozenset[str]) -> dict[int, Restorable]:
-    store = log.store
-    events = EventCollector()
-    snapshot = log.snapshot(visitors=[events])
-    first = log.first_rebuildable()
-    scan = log.events(snapshot, log.first_commit, events)
-    lifetimes = _with_untouched(Lifetimes.of(scan, first), snapshot)
-    names = list_names(store)
     if damaged:
         names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))
+    found = dict.fromkeys(commits - versions, _NOT_REBUILDABLE)
+    for run in split_runs(sorted(versions), commits):
+        try:
+            found |= _judge_run(log, run, names)
+        except DeltactlError as error:
+            log.warn(
+                f"it is unknown which of the versions {run[0]} to {run[-1]} can be restored: "
+                f"{error.message}"
+            )
+    return found
+
+
+def _judge_run(log: DeltaLog, run: list[int], names: pa.ChunkedArray) -> dict[int, Restorable]:
+    """Return the states of consecutive versions that the log can rebuild."""
+    store, events = log.store, EventCollector()
+    snapshot = log.snapshot(run[-1], visitors=[events])
+    first = run[0] + 1
+    while first - 1 in log.commit_files:  # earlier commits show when files were added
+        first -= 1
+    scan = log.events(snapshot, first, events)
+    lifetimes = _with_untouched(Lifetimes.of(scan, run[0]), snapshot)
     gone = ~_present(store, lifetimes.files["path"], names)
     gone |= ~_present(store, lifetimes.files["vector_file"], names)
     total = lifetimes.count(np.ones(len(gone), np.bool_))
     missing = lifetimes.count(gone)
-    found = dict.fromkeys(log.commit_files, _NOT_REBUILDABLE)
-    for index, (num_files, num_gone) in enumerate(
-        zip(total.tolist(), missing.tolist(), strict=True)
-    ):
-        found[first + index] = _judge(num_files, num_gone)
-    return found
+    return {
+        version: _judge(num_files, num_gone)
+        for version, num_files, num_gone in zip(run, total.tolist(), missing.tolist(), strict=True)
+    }
 
 
 def _judge(num_files: int, num_gone: int) -> Restorable:

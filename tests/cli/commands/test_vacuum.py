@@ -24,7 +24,7 @@ from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.run import run_on
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 ALL = "--include-unknown"
 OLD_MS = 1_600_000_000_000  # 2020-09-13: older than any retention
@@ -420,6 +420,25 @@ def test_what_is_left_counts_live_and_foreign_files_too(
     rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
     found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
     assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_versions_before_a_missing_commit_are_judged_by_the_commits_before_it(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, has_checkpoint: bool
+) -> None:
+    for _ in range(3):
+        table.append([{"id": 9, "p": "z"}])
+    if has_checkpoint:
+        table.checkpoint()
+    table.store.delete_many([commit_path(3), table.commits[1][1]["add"]["path"]])
+    ran = cli("describe-history", "events", "--restorable", "-o", "json")
+    rows = json.loads(ran.out)["result"]
+    found = {row["version"]: (row["restorable"], row["num_files_gone"]) for row in rows}
+    rebuilt = ("partly gone", 1) if has_checkpoint else ("gone", 0)
+    assert found == {
+        5: rebuilt, 4: ("gone", 0), 3: (None, None), 2: ("partly gone", 1), 1: ("partly gone", 1),
+        0: ("readable", 0),
+    }  # fmt: skip
 
 
 def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder) -> None:
