@@ -5,6 +5,7 @@ Source: PROTOCOL.md, "Action Reconciliation" and "Log Compaction Files".
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -93,7 +94,7 @@ def select_segment(
     # Compute only as many versions as the message shows: an unrelated file can have any version.
     missing = list(islice(gaps, _SHOWN + 1))
     if missing:
-        raise _gap(where, wanted, checkpoint, missing)
+        raise _gap(where, wanted, checkpoint, missing, is_latest=wanted == latest)
     tail = tuple(_choose_tail(listing, first, wanted))
     return LogSegment(wanted, checkpoint, tail, listing.commits.get(wanted))
 
@@ -115,7 +116,9 @@ def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
     return chosen
 
 
-def _gap(where: str, wanted: int, checkpoint: Checkpoint | None, missing: list[int]) -> LogGapError:
+def _gap(
+    where: str, wanted: int, checkpoint: Checkpoint | None, missing: list[int], *, is_latest: bool
+) -> LogGapError:
     shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
     commits = f"commits {shown} are" if len(missing) > 1 else f"commit {shown} is"
     base = (
@@ -123,8 +126,13 @@ def _gap(where: str, wanted: int, checkpoint: Checkpoint | None, missing: list[i
         if checkpoint is None
         else f"the checkpoint of version {checkpoint.version}"
     )
+    way = "`deltactl describe-history` shows which versions are left."
+    if is_latest and missing[0]:
+        way = (
+            f"Or copy the last version before them to a new table: `deltactl clone "
+            f"{shlex.quote(where)} NEW --deep --version {missing[0] - 1}`."
+        )
     return LogGapError(
         f"version {wanted} of {where} cannot be rebuilt from {base}: {commits} missing",
-        hint="Restore the missing _delta_log files from a backup; "
-        "`deltactl describe-history` shows which versions are left.",
+        hint=f"Restore the missing _delta_log files from a backup. {way}",
     )

@@ -71,10 +71,10 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
         UsageError: the table is not partitioned by these columns.
         PredicateError: the predicate cannot be parsed, or is not about partition columns.
         NotATableError: there is no log.
-        CorruptLogError: the latest version cannot be rebuilt, so its columns are unknown.
+        CorruptLogError: no version can be rebuilt, so the columns are unknown.
     """
     commits = log.commit_files
-    snapshot = log.snapshot()
+    snapshot = _newest_snapshot(log)
     asked = parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
     blame = _Blame(asked)
     history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
@@ -90,6 +90,19 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
         len(rows) - len(shown),
         () if blame.found else find_unknown(asked, _known_values(log, snapshot, asked)),
     )
+
+
+def _newest_snapshot(log: DeltaLog) -> Snapshot:
+    """Return the newest version that can be rebuilt."""
+    try:
+        return log.snapshot()
+    except CorruptLogError as error:
+        rows = log.history(Selection(limit=None)).rows
+        newest = next((row["version"] for row in rows if row["reconstructible"]), None)
+        if newest is None:
+            raise
+        log.warn(f"the partition columns are those of version {newest}: {error.message}")
+        return log.snapshot(newest)
 
 
 def _known_values(

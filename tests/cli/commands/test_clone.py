@@ -10,7 +10,7 @@ import pytest
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
 @pytest.fixture
@@ -22,6 +22,21 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
     builder.append([{"p": "b", "id": 3}])
     return builder
+
+
+def test_the_hint_for_a_missing_commit_is_a_clone_that_works(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    table.append([{"p": "a", "id": 4}])
+    table.store.delete_many([commit_path(2)])
+    failed = cli("optimize", "events")
+    assert failed.code == 1
+    command = f"deltactl clone {table.store.uri} NEW --deep --version 1"
+    assert f"new table: `{command}`." in failed.err
+    assert cli(*command.split()[1:]).code == 0
+    assert ids("NEW") == [1, 2]
+    first = cli("clone", "events", "OTHER", "--deep", "--version", "2")
+    assert "`deltactl describe-history` shows which versions are left" in first.err
 
 
 def ids(table: str) -> list[int]:

@@ -27,7 +27,7 @@ from tests.support.history_logs import (
     write_log,
 )
 from tests.support.stores import CountingStore
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 DAYS = ("2024-01-01", "2024-01-02")
 
@@ -215,6 +215,26 @@ def test_blame_knows_values_of_removed_files_and_of_the_checkpoint(
     assert not any("nearest" in warning for warning in warnings)
     unknown = cli("describe-history", str(tmp_path), "--blame", "day=2024-01-11", "-o", "json")
     assert any("nearest" in warning for warning in json.loads(unknown.out)["warnings"])
+
+
+@pytest.mark.parametrize("damage", ["missing", "invalid"])
+def test_blame_shows_a_damaged_commit_that_no_checkpoint_follows(
+    cli: RunCli, built: TableBuilder, tmp_path: Path, damage: str
+) -> None:
+    before = json.loads(
+        cli("describe-history", str(tmp_path), "--blame", f"day={DAYS[0]}", "-o", "json").out
+    )
+    place = built.version - 1
+    built.store.delete_many([commit_path(place)])
+    if damage == "invalid":
+        built.store.put(commit_path(place), b"{")
+    ran = cli("describe-history", str(tmp_path), "--blame", f"day={DAYS[0]}", "-o", "json")
+    after = json.loads(ran.out)
+    found = {row["version"]: row["problem"] for row in after["result"]}
+    assert ran.code == before["exit_code"]
+    assert found.keys() == {place, *(row["version"] for row in before["result"])}
+    assert found[place] is not None
+    assert any(f"are those of version {place - 1}" in it for it in after["warnings"])
 
 
 def test_blame_refuses_what_is_no_partition(
