@@ -19,11 +19,7 @@ from deltactl.cli.html_report.write import write_report
 from deltactl.cli.leases import take_lease
 from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.options.declared import Declared
-from deltactl.cli.options.fleet import (
-    FleetOptions,
-    asks_for_text,
-    refuse_options_for_one_table,
-)
+from deltactl.cli.options.fleet import FleetOptions, asks_for_text, refuse_options_for_one_table
 from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.output.output import CI_FORMATS, ReaderGone, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value

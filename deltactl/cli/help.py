@@ -142,12 +142,7 @@ def write_help(
 
 def help_all_option() -> Any:
     """Return the annotation of ``--help-all``."""
-    return typer.Option(
-        "--help-all",
-        is_eager=True,
-        expose_value=False,
-        callback=_show_all,
-    )
+    return typer.Option("--help-all", is_eager=True, expose_value=False, callback=_show_all)
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:

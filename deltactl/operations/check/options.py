@@ -113,7 +113,6 @@ class CheckOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse values out of range and contradictory options."""
         ensure_declared(self)
         if not 0 < self.sample <= 1:
             raise UsageError("the sample must be above 0% and at most 100%")

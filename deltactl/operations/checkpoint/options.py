@@ -72,11 +72,6 @@ class CheckpointOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid or contradictory options.
-
-        Raises:
-            UsageError: the message has the option.
-        """
         ensure_declared(self)
         if self.sidecar_rows <= 0:
             raise UsageError("sidecar_rows must be more than zero")

@@ -56,11 +56,6 @@ class CloneOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the option.
-        """
         ensure_declared(self)
         if self.version is not None and self.timestamp_ms is not None:
             raise UsageError(

@@ -193,11 +193,6 @@ class MaintainOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the option.
-        """
         ensure_declared(self)
         if self.jobs < 1:
             raise UsageError(f"{option('jobs')} must be at least 1")

@@ -92,9 +92,4 @@ class MaintainPolicy:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the field.
-        """
         ensure_declared(self)

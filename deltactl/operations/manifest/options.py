@@ -71,11 +71,6 @@ class ManifestOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid or contradictory options.
-
-        Raises:
-            UsageError: naming the option.
-        """
         ensure_declared(self)
         if self.purge_first and self.version is not None:
             raise UsageError(

@@ -223,11 +223,6 @@ class OptimizeOptions:
     partitions: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the option.
-        """
         ensure_declared(self)
         if not (self.commit_every_ms > 0 and self.commit_every_bytes > 0):
             raise UsageError(f"{option('commit_every')} must be more than zero")

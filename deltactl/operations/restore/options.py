@@ -39,11 +39,6 @@ class RestoreOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the option.
-        """
         ensure_declared(self)
         if (self.version is None) == (self.timestamp_ms is None):
             both = self.version is not None

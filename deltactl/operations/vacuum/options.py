@@ -114,11 +114,6 @@ class VacuumOptions:
     )
 
     def __post_init__(self) -> None:
-        """Refuse invalid or contradictory options.
-
-        Raises:
-            UsageError: naming the option.
-        """
         ensure_declared(self)
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
