@@ -17,7 +17,13 @@ class MoreOptions(OptimizeOptions):
         4096, "Leave this much room", flag="spare-size", is_settable=True
     )
     spare_share: float = layout_option(
-        0.5, "Leave this share", least=0, most=1, is_basic=True, table_property="spare.share"
+        0.5,
+        "Leave this share",
+        least=0,
+        most=1,
+        is_settable=True,
+        is_basic=True,
+        table_property="spare.share",
     )
 
 

@@ -15,6 +15,7 @@ from deltactl.cli.reference.install import Shell
 from deltactl.cli.reference.program import describe_program
 from deltactl.errors import UsageError
 from deltactl.keywords import build_options
+from deltactl.storage.local.store import LocalStore
 from dev.completions import render_completion
 from dev.keyword_types import render_class
 from dev.manual import render_manual
@@ -22,6 +23,7 @@ from dev.reference_pages import render_command
 from dev.settings_schema import render_settings_schema
 from tests.cli.conftest import RunCli, Shown
 from tests.cli.fakes.optimize import MoreOptions
+from tests.support.table_builder import Column, TableBuilder
 
 SPECS = (
     CommandSpec("optimize", "Leave room", package="tests.cli.fakes", shared=(EngineOptions,)),
@@ -37,6 +39,7 @@ SPECS = (
         ((), "2KiB", "warning: 2048 bytes in t\n"),
         (("--spare-size", "1"), None, "error: --spare-size: size '1' has no unit\n"),
         ((), "1", "error: DELTACTL_SPARE_SIZE: size '1' has no unit\n"),
+        (("--spare-share", "2"), None, "error: Invalid value for '--spare-share'"),
     ],
 )
 def test_the_command_line_takes_it(
@@ -70,6 +73,14 @@ def test_config_shows_it(
     assert settings(specs=SPECS)["spare-size"] == expected
 
 
+def test_config_shows_the_property_of_the_table(
+    settings: Callable[..., dict[str, Shown]], tmp_path: Path
+) -> None:
+    TableBuilder(LocalStore(str(tmp_path)), [Column("id")], properties={"spare.share": "0.7"})
+    shown = settings(str(tmp_path), specs=SPECS)["spare-share"]
+    assert shown == ("0.7", "table property", "spare.share")
+
+
 def test_the_schema_of_settings_has_it() -> None:
     schema = json.loads(render_settings_schema(SPECS))
     about = {"description": "Leave this much room  [default: 4KiB]", "type": "string"}
@@ -96,6 +107,8 @@ def test_the_library_takes_it() -> None:
     assert build_options(MoreOptions, None, {"spare_bytes": "1KiB"}).spare_bytes == 1024
     with pytest.raises(UsageError, match=r"^spare_bytes: size '1' has no unit$"):
         build_options(MoreOptions, None, {"spare_bytes": "1"})
+    with pytest.raises(UsageError, match=r"^spare_share must be between 0 and 1$"):
+        build_options(MoreOptions, None, {"spare_share": 2})
     assert "    spare_bytes: int | str\n" in render_class("MoreKeywords", MoreOptions, {}) + "\n"
 
 
