@@ -182,35 +182,25 @@ class Table:
 
         return diff_versions(self._log_for(dry_run=True), first, last)
 
-    def detail(
-        self,
-        version: int | None = None,
-        *,
-        layout: bool = False,
-        columns: str | Sequence[str] | None = None,
-    ) -> DetailReport:
+    def detail(self, version: int | None = None, *, layout: bool = False) -> DetailReport:
         """Describe the table; ``row`` of the report has the columns of ``DESCRIBE DETAIL``.
 
         Args:
             version: the version to describe; ``None``: the latest.
             layout: also estimate the share of files that a lookup by a clustering column skips.
-            columns: use these columns instead of the clustering columns, such as ``["a", "b.c"]``.
 
         Raises:
             DeltactlError: the table or version does not exist, the log is not valid, or the
-                table has no such columns.
+                table has no clustering columns.
         """
         from deltactl.operations.detail import load_detail
 
-        if not layout and columns is None:
-            return load_detail(self._log_for(dry_run=True, may_be_behind=True), version)
+        log = self._log_for(dry_run=True, may_be_behind=True)
+        if not layout:
+            return load_detail(log, version)
         from deltactl.operations.optimize.layout.expect import survey_layout
 
-        return load_detail(
-            self._log_for(dry_run=True, may_be_behind=True),
-            version,
-            survey=lambda snapshot: survey_layout(snapshot, columns),
-        )
+        return load_detail(log, version, survey=survey_layout)
 
     def scan(
         self,

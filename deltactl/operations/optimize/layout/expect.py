@@ -19,20 +19,17 @@ from deltactl.operations.optimize.layout.placement import Placement, choose_slic
 from deltactl.operations.optimize.layout.plan import count_outputs
 from deltactl.operations.optimize.layout.ranks import MAX_RANK, rank_columns
 from deltactl.operations.optimize.layout.request import (
-    LayoutColumn,
     LayoutRequest,
     find_columns,
-    resolve_columns,
 )
 from deltactl.operations.optimize.layout.tags import number_layouts
-from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout
+from deltactl.operations.optimize.options import Layout
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.skipping.lookups import Lookups, RewrittenSets, select_bounds
 from deltactl.operations.skipping.report import ColumnSkipping, LayoutReport
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.option_names import option
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.column_names import Columns
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
 _TRIED_ROWS: Final = 1 << 14
@@ -165,19 +162,19 @@ def _measure_column(ranks: Integers, destinations: Integers, files: int) -> floa
     return float(np.cumsum(steps)[ranks].mean()) / files
 
 
-def survey_layout(snapshot: Snapshot, columns: Columns | None = None) -> LayoutReport:
+def survey_layout(snapshot: Snapshot) -> LayoutReport:
     """Estimate how many files a lookup skips.
 
-    The columns are the given ones, else the clustering columns of the table, else those of the tags
-    with most bytes.
+    The columns are the clustering columns of the table, else those of the tags with most bytes.
 
     Raises:
         CorruptLogError: a partition value is not valid for the type of its column.
-        SafetyError: no query skips files by a given column.
-        UsageError: a given column cannot be used, or the table has no clustering columns.
+        UsageError: the table has no clustering columns.
     """
     ensure_columns(snapshot, "describe the layout", unless_empty=True)
-    request = _choose_request(snapshot, columns)
+    defined = clustering_columns(snapshot.domains)
+    own = find_columns(snapshot, defined) if defined else None
+    request = None if own is None else LayoutRequest("liquid", "hilbert", own)
     names = ["size_bytes", "partition_values", *(() if request else ("path", "tags"))]
     files = list(snapshot.file_batches(names))
     if request is None:
@@ -204,20 +201,6 @@ def _form_sets(snapshot: Snapshot, batches: Sequence[pa.Table]) -> RewrittenSets
     return RewrittenSets(groups.ids, count_outputs(totals, target))
 
 
-def _choose_request(snapshot: Snapshot, columns: Columns | None) -> LayoutRequest | None:
-    defined = clustering_columns(snapshot.domains)
-    if columns is not None:
-        chosen = resolve_columns(snapshot, option("layout"), columns)
-        is_defined = tuple(column.path for column in chosen) == defined
-        return _request(chosen, "hilbert" if is_defined else DEFAULT_LAYOUT)
-    own = find_columns(snapshot, defined) if defined else None
-    return None if own is None else _request(own, "hilbert")
-
-
-def _request(columns: tuple[LayoutColumn, ...], layout: Layout) -> LayoutRequest:
-    return LayoutRequest("liquid" if layout == "hilbert" else "cluster", layout, columns)
-
-
 def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutRequest:
     """Return the layout with most bytes, from the tags of deltactl."""
     if batches:
@@ -230,5 +213,5 @@ def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutReque
             return requests[int(totals[:-1].argmax())]
     raise UsageError(
         f"{option('layout')}: the table has no clustering columns",
-        hint="Run `deltactl describe-detail TABLE COLUMNS --layout` with the columns to examine.",
+        hint="Run `deltactl optimize TABLE --cluster-by COLUMNS --dry-run` to examine columns.",
     )
