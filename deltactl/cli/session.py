@@ -32,7 +32,6 @@ from deltactl.cli.output.rows import Rows
 from deltactl.cli.output.sections import Section, Sections, Tone
 from deltactl.cli.parsing.argv import mask_address, real_command
 from deltactl.cli.settings.file import Settings
-from deltactl.cli.settings.sources import Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import Engine, OnProgress
@@ -100,18 +99,13 @@ class Session:
         assert isinstance(session, Session)
         return session
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The sources of this run's own command and table."""
-        return self.settings.sources_for(self.command, self.table)
-
     def take(self, kind: type[T]) -> T:
         """Return the options of a class, for this table.
 
         Raises:
             UsageError: a value is invalid.
         """
-        return take_options(self.ctx, kind, self.sources)
+        return take_options(self.ctx, kind, self.settings.sources_for(self.command, self.table))
 
     def ensure_alone(self) -> None:
         """Refuse options that have no effect with an option for another task, or at all.
