@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+import dev.keyword_types
 from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import load_command
@@ -17,20 +18,14 @@ from deltactl.errors import UsageError
 from deltactl.keywords import keyword_types
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.option_names import option, options_spelled
-from dev.keyword_types import CLASSES
 from tests.conftest import REPOSITORY
 
 OPERATIONS = REPOSITORY / "deltactl" / "operations"
-KEYWORDS = {
-    "check": "CheckKeywords",
-    "checkpoint": "CheckpointKeywords",
-    "clone": "CloneKeywords",
-    "convert": "ConvertKeywords",
-    "generate-manifest": "ManifestKeywords",
-    "maintain": "MaintainKeywords",
-    "optimize": "OptimizeKeywords",
-    "restore": "RestoreKeywords",
-    "vacuum": "VacuumKeywords",
+CLASSES = {
+    spec.name: kind
+    for spec in COMMANDS
+    for kind in load_command(spec).classes.values()
+    if kind in dev.keyword_types.CLASSES.values()
 }
 _OPTION = re.compile(r"""option\(["'](\w+)["'](?:, ([^()]+))?\)""")
 
@@ -64,11 +59,11 @@ def flags() -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("command", KEYWORDS)
+@pytest.mark.parametrize("command", CLASSES)
 def test_options_in_texts_are_flags_of_the_command(
     command: str, flags: dict[str, set[str]]
 ) -> None:
-    keywords = keyword_types(CLASSES[KEYWORDS[command]])
+    keywords = keyword_types(CLASSES[command])
     module = {"generate-manifest": "manifest"}.get(command, command)
     texts = [path.read_text("utf-8") for path in sorted((OPERATIONS / module).rglob("*.py"))]
     named = set().union(*map(named_options, texts)) & set(keywords)
