@@ -106,7 +106,7 @@ class Command(TyperCommand):
             session.settings.put_first(Path(ctx.params["policy"]))
         session.begin(ctx)
         session.settings.check(self.name or "", self.settings, self.all_settings)
-        session.ensure_alone()
+        session.ensure_typed()
         session.output.shows_success = (
             not session.options.quiet
             or TimeLimit not in self.shared  # the page is all that it does

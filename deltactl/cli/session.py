@@ -21,7 +21,7 @@ from deltactl.cli.options.common import (
     exposed_secrets,
     resolve_references,
 )
-from deltactl.cli.options.declared import is_typed, spell_flag, take_options
+from deltactl.cli.options.declared import error_at, find_typed, is_typed, spell_flag, take_options
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.envelope import Envelope
@@ -107,12 +107,16 @@ class Session:
         """
         return take_options(self.ctx, kind, self.settings.sources_for(self.command, self.table))
 
-    def ensure_alone(self) -> None:
-        """Refuse options that have no effect with an option for another task, or at all.
+    def ensure_typed(self) -> None:
+        """Refuse invalid options, and those without an effect, perhaps with one for another task.
 
         Raises:
             UsageError: there is one.
         """
+        for it in self.ctx.command.declared.values():
+            if (value := find_typed(self.ctx, it)) is not None:
+                with error_at(f"--{it.name}"):
+                    it.convert(value)
         for name, it in self.ctx.parent.command.declared.items():
             if name not in self.ctx.command.declared and is_typed(self.ctx.parent, name):
                 raise UsageError(f"{self.command} has no option --{it.name}")

@@ -129,7 +129,7 @@ def test_output_comes_from_the_environment(
     ran = fake_cli("show-facts", "t")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "error: DELTACTL_OUTPUT: 'yaml' is not a value of --output\n"
+        "error: DELTACTL_OUTPUT: 'yaml' is not possible\n"
         "hint: Use one of: table, json, ndjson, csv, github, junit.\n"
     )
 

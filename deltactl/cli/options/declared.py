@@ -96,11 +96,9 @@ class Declared:
 
     @property
     def kind(self) -> Any:
-        """Return the type of one value on the command line."""
+        """Return the type of one value; it is a text unless it is one of a flag or a number."""
         of = get_args(self.hint)
         kind = of[0] if self.is_repeated and of else self.hint
-        if self.choices:
-            return Literal[self.choices]
         return kind if kind in (bool, int, float) else str
 
     @property
@@ -148,29 +146,24 @@ class Declared:
     @property
     def parameter(self) -> Parameter:
         """Return the parameter of a function from which Typer builds the option."""
-        kind = list[self.kind] if self.is_repeated else self.kind  # type: ignore[name-defined]
-        about = self.option
-        info = typer.Option(
-            *reversed(self.names),
-            help=about.help,
-            metavar=about.metavar,
-            min=about.least if self.limits else None,
-            max=about.most if self.limits else None,
-            count=about.is_counted,
-            show_default=False,
-        )
-        without = False if self.is_flag else 0 if about.is_counted else None
+        kind: Any = list[str] if self.is_repeated else str
+        kind = bool if self.is_flag else int if self.option.is_counted else kind
+        info = typer.Option(*reversed(self.names), count=self.option.is_counted)
+        without = {bool: False, int: 0}.get(kind)
         annotation = _ANNOTATED[kind if without is not None else kind | None, info]
         return Parameter(self.field, Parameter.KEYWORD_ONLY, default=without, annotation=annotation)
 
     def convert(self, value: Any) -> Any:
-        """Return the value of the field for a parsed value of the command line.
+        """Return the value of the field for a text or texts, or for whether a flag is given.
 
         Raises:
             UsageError: the value is not valid.
         """
         if self.is_flag:
             return not value if self.preset is True else value
+        if self.option.is_counted:
+            return value
+        value = list(map(self._read, value)) if self.is_repeated else self._read(value)
         if isinstance(self.hint, type) and issubclass(self.hint, Enum):
             return self.hint(value)
         converter = find_converter(self.hint)
@@ -183,27 +176,25 @@ class Declared:
             UsageError: the text is not valid; the message says where it is.
         """
         with error_at(setting.place):
-            texts = setting.text.split(",") if self.is_repeated else [setting.text]
-            values = [self._parse_one(text.strip()) for text in texts]
-            return self.convert(values if self.is_repeated else values[0])
+            if self.is_flag:
+                return self.convert(parse_flag(setting.text))
+            texts = [text.strip() for text in setting.text.split(",")]
+            return self.convert(texts if self.is_repeated else setting.text.strip())
 
-    def _parse_one(self, text: str) -> Any:
-        """Return a value as Typer would: for flags, choices and numbers it is not a text."""
-        kind = self.kind
-        if kind is bool:
-            return parse_flag(text)
-        if self.choices and text.lower() not in self.choices:
-            name = f"--{self.name}" if self.option.has_flag else self.name
-            raise UsageError(
-                with_suggestion(f"{text!r} is not a value of {name}", text, self.choices),
-                hint=f"Use one of: {', '.join(self.choices)}.",
-            )
-        if kind not in (int, float):
-            return text.lower() if self.choices else text
+    def _read(self, text: str) -> Any:
+        """Return a choice or a number; other texts as they are."""
+        if self.choices:
+            if text.lower() not in self.choices:
+                message = with_suggestion(f"{text!r} is not possible", text, self.choices)
+                raise UsageError(message, hint=f"Use one of: {', '.join(self.choices)}.")
+            return text.lower()
+        if self.kind is str:
+            return text
         try:
-            value = kind(text)
+            value = self.kind(text)
         except ValueError:
-            raise UsageError(f"{text!r} is not a {'whole ' * (kind is int)}number") from None
+            kind = "whole number" if self.kind is int else "number"
+            raise UsageError(f"{text!r} is not a {kind}") from None
         least, most = self.option.least, self.option.most
         if not (-inf if least is None else least) <= value <= (inf if most is None else most):
             raise UsageError(f"{text} is not in the range {self.limits}")
@@ -305,7 +296,7 @@ def take_options(ctx: Any, kind: type[T], sources: Sequence[Source]) -> T:
     for option in declared_options(cast("Any", kind)):
         if option.field not in ctx.command.declared:
             continue
-        typed = _find_typed(ctx, option)
+        typed = find_typed(ctx, option)
         found = None
         if option.option.is_settable and typed is None:
             found = find_setting(sources, option.name)
@@ -324,7 +315,7 @@ def take_options(ctx: Any, kind: type[T], sources: Sequence[Source]) -> T:
     return kind(**values)
 
 
-def _find_typed(ctx: Any, option: Declared) -> Any:
+def find_typed(ctx: Any, option: Declared) -> Any:
     """Return the value of the command line; ``None`` without one.
 
     A global option may be given before and after the command.

@@ -12,19 +12,16 @@ from deltactl.suggest import with_suggestion
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
 _NO_VALUE: Final = re.compile(r"Option '(\S+)' requires an argument")
-_NO_CHOICE: Final = re.compile(r"'([^']*)' is not one of (.*)", re.DOTALL)
 
 
 def restate_usage_error(error: typer.TyperException, program: str) -> UsageError:
     """Convert an error of the parser into a ``UsageError``, with a suggestion if there is one."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else program
-    message = error.format_message().replace("Value error, ", "").rstrip(".")
+    message = error.format_message().rstrip(".")
     hint = f"See `{path} --help`."
     if ctx is not None and (found := _NO_OPTION.match(message)):
         message = with_suggestion(found[0], found[1], _long_options(ctx))
-    elif found := _NO_CHOICE.search(message):
-        message = with_suggestion(message, found[1], re.findall(r"'([^']*)'", found[2]))
     return UsageError(message, hint=hint)
 
 

@@ -155,7 +155,7 @@ def test_what_is_wrong_in_a_file_is_reported_with_its_place(
         ("[optimize]\nskip-hot = 'soon'", "optimize.skip-hot: "),
         ("[optimize]\nmin-input-files = 0", "optimize.min-input-files: "),
         ("[optimize]\nverify = 'ful'", "Did you mean 'full'?"),
-        ("output = 'xml'", "output: 'xml' is not a value of --output"),
+        ("output = 'xml'", "output: 'xml' is not possible"),
         ("[optimize]\ncommit-every = ['10min', 'x']", "optimize.commit-every: "),
     ],
 )

@@ -296,7 +296,7 @@ def test_a_time_after_the_year_9999_is_shown(cli: RunCli, tmp_path: Path) -> Non
         (["--version-range", ".."], "is not a range of versions"),
         (["--version-range", "a..b"], "is not a range of versions"),
         (["--since", "yesterday"], "'yesterday' is not a timestamp"),
-        (["--limit", "0"], "Invalid value for '--limit'"),
+        (["--limit", "0"], "--limit: 0 is not in the range x>=1"),
     ],
 )
 def test_wrong_usage_exits_2_and_says_why(

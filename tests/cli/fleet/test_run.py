@@ -168,7 +168,7 @@ def test_tables_come_from_a_file_or_stdin(
         ),
         (["--tables-from", "binary"], 2, "--tables-from binary is not UTF-8 text: "),
         (["--tables-from", "empty"], 2, "--tables-from empty contains no table"),
-        (["a", "b", "--jobs", "0"], 2, "Invalid value for '--jobs'"),
+        (["a", "b", "--jobs", "0"], 2, "--jobs: 0 is not in the range x>=1"),
     ],
 )
 def test_what_names_no_table(

@@ -192,7 +192,7 @@ def test_variables_that_make_no_sense(
     monkeypatch.setenv("DELTACTL_ENGINE", "flink")
     ran = cli("optimize", "events")
     assert ran.code == 2
-    assert "error: DELTACTL_ENGINE: 'flink' is not a value of --engine" in ran.err
+    assert "error: DELTACTL_ENGINE: 'flink' is not possible" in ran.err
     monkeypatch.setenv("DELTACTL_ENGINE", "auto")
     monkeypatch.setenv("DELTACTL_MASTER", "yarn")
     monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://h")

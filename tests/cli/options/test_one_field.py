@@ -39,7 +39,7 @@ SPECS = (
         ((), "2KiB", "warning: 2048 bytes in t\n"),
         (("--spare-size", "1"), None, "error: --spare-size: size '1' has no unit\n"),
         ((), "1", "error: DELTACTL_SPARE_SIZE: size '1' has no unit\n"),
-        (("--spare-share", "2"), None, "error: Invalid value for '--spare-share'"),
+        (("--spare-share", "2"), None, "error: --spare-share: 2 is not in the range 0<=x<=1\n"),
     ],
 )
 def test_the_command_line_takes_it(

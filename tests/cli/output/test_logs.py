@@ -110,8 +110,8 @@ def test_wrong_usage_is_a_line_too(
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
-        ("DELTACTL_LOG_FORMAT", "'xml' is not a value of --log-format"),
-        ("DELTACTL_PROGRESS", "'xml' is not a value of --progress"),
+        ("DELTACTL_LOG_FORMAT", "'xml' is not possible"),
+        ("DELTACTL_PROGRESS", "'xml' is not possible"),
     ],
 )
 def test_a_variable_that_cannot_be_understood(
