@@ -20,7 +20,7 @@ from deltactl.log.history.timestamps import CommitTimes
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
-from deltactl.option_fields import selection_option
+from deltactl.option_fields import ensure_declared, selection_option
 from deltactl.storage.store import FileInfo
 from deltactl.units import TimestampMs
 
@@ -83,6 +83,9 @@ class Selection:
         metavar="NAME",
         is_basic=True,
     )
+
+    def __post_init__(self) -> None:
+        ensure_declared(self)
 
 
 @dataclass(slots=True)

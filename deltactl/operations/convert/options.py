@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import Pairs, execution_option, selection_option
+from deltactl.option_fields import Pairs, ensure_declared, execution_option, selection_option
 from deltactl.option_names import option
 from deltactl.protocol.schema import MAX_DECIMAL_DIGITS, PrimitiveType
 
@@ -65,6 +65,9 @@ class ConvertOptions:
         is_repeated=True,
     )
     name: str | None = selection_option(None, "Name of the table", metavar="TEXT", is_basic=True)
+
+    def __post_init__(self) -> None:
+        ensure_declared(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from deltactl.errors import (
     CorruptLogError,
     LogGapError,
     StorageError,
-    UsageError,
     VersionNotFoundError,
 )
 from deltactl.log.delta_log import DeltaLog
@@ -18,7 +17,6 @@ from deltactl.log.history.columns import HistoryRow, history_table
 from deltactl.log.history.read import Selection
 from deltactl.operations.history.changes import Change, ChangeCounter
 from deltactl.option_fields import output_option
-from deltactl.option_names import option
 from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
@@ -66,13 +64,10 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
     """Read the commits of a table, newest first.
 
     Raises:
-        UsageError: a limit of less than one commit.
         NotATableError: there is no log.
         VersionNotFoundError: the requested version is not in the log.
         StorageError: the log cannot be read.
     """
-    if options.limit is not None and options.limit < 1:
-        raise UsageError(f"{option('limit')} must be at least 1, not {options.limit}")
     if options.first_version == options.last_version:
         log.ensure_has(options.first_version)
     counter = ChangeCounter()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from math import nan
+from typing import Any, Literal, get_origin
 
 import pytest
 
@@ -13,6 +14,9 @@ from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.group import load_command
 from deltactl.cli.options.declared import declared_options, take_options
 from deltactl.errors import UsageError
+from deltactl.keywords import keyword_of
+from deltactl.operations.maintain.policy import MaintainPolicy
+from dev.keyword_types import CLASSES as LIBRARY
 
 CLASSES: dict[str, type] = {
     kind.__name__: kind
@@ -55,3 +59,21 @@ def test_an_option_has_the_same_flag_and_meaning_in_the_settings_of_all_commands
             if option.option.is_settable:
                 kinds.setdefault(option.name, set()).add((option.placeholder, option.kind))
     assert {name for name, hints in kinds.items() if len(hints) > 1} == set()
+
+
+@pytest.mark.parametrize(
+    "kind", [*LIBRARY.values(), MaintainPolicy], ids=lambda kind: kind.__name__
+)
+def test_the_library_refuses_values_out_of_range(kind: Any) -> None:
+    needed: dict[str, dict[str, Any]] = {
+        "CloneOptions": {"deep": True},
+        "RestoreOptions": {"version": 1},
+    }
+    for option in declared_options(kind):
+        least, most = option.option.least, option.option.most
+        wrong: list[Any] = [] if least is None else [least - 1]
+        wrong += [] if most is None else [most + 0.5, nan]
+        wrong += ["nothing"] if get_origin(option.hint) is Literal else []
+        for value in wrong:
+            with pytest.raises(UsageError, match=rf"^{keyword_of(option.field)} "):
+                kind(**{**needed.get(kind.__name__, {}), option.field: value})

@@ -166,14 +166,12 @@ def test_a_dry_run_says_where(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--engine", "flink"], "flink"),
         (["--master", "a", "--spark-remote", "b"], "give --master or --spark-remote, not both"),
         (["--engine", "local", "--master", "a"], "--master has no effect with --engine local"),
         (
             ["--engine", "local", "--spark-remote", "a"],
             "--spark-remote has no effect with --engine local",
         ),
-        (["--spark-threshold", "5"], "no unit"),
         (["--spark-conf", "hush"], "--spark-conf: a key and a value are needed"),
     ],
 )
@@ -186,14 +184,9 @@ def test_options_that_make_no_sense(
     assert "hush" not in ran.err
 
 
-def test_variables_that_make_no_sense(
+def test_variables_for_two_clusters(
     cli: RunCli, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DELTACTL_ENGINE", "flink")
-    ran = cli("optimize", "events")
-    assert ran.code == 2
-    assert "error: DELTACTL_ENGINE: 'flink' is not possible" in ran.err
-    monkeypatch.setenv("DELTACTL_ENGINE", "auto")
     monkeypatch.setenv("DELTACTL_MASTER", "yarn")
     monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://h")
     ran = cli("optimize", "events")

@@ -521,9 +521,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"version": -1},
         {"sidecar_rows": 0},
-        {"kind": "multipart"},
         {"cleanup_only": True, "cleanup": True},
         {"cleanup_only": True, "kind": "v2"},
     ],

@@ -387,7 +387,6 @@ def test_options_that_do_not_fit() -> None:
         ({"deep": True, "full": True}, "full needs sync"),
         ({"deep": True, "note": False}, "note=False is for shallow"),
         ({"deep": True, "version": 1, "timestamp_ms": 1}, "cannot be combined"),
-        ({"deep": True, "version": -1}, "must not be negative"),
     ]
     for options, text in choices:
         with pytest.raises(UsageError, match=text):

@@ -452,7 +452,6 @@ def test_a_look_changes_nothing_and_sees_everything(look: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"version": -1},
         {"since": 3, "version": 2},
         {"schemes": {"s3a://": "s3"}},
         {"purge_first": True, "version": 1},

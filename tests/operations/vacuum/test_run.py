@@ -570,10 +570,6 @@ def test_a_plan_reads_each_commit_once() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"max_files": 0},
-        {"keep_last": 0},
-        {"retain_ms": -1, "force_retention": True},
-        {"max_orphan_fraction": 1.5},
         {"inventory": "x.csv", "mode": "lite"},
         {"dump_listing": "x.parquet", "mode": "lite"},
         {"dump_listing": "x.parquet", "inventory": "y.parquet"},
