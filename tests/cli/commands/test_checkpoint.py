@@ -245,7 +245,7 @@ def test_what_was_not_repaired_is_a_failure(cli: RunCli, table: TableBuilder) ->
         (["--version", "9"], 1, "no version 9"),
         (["--version", "-1"], 2, "--version"),
         (["--kind", "odd"], 2, "odd"),
-        (["--kind", "multipart"], 2, "'auto', 'classic', 'v2'"),
+        (["--kind", "multipart"], 2, "auto, classic, v2"),
         (["--check", "--cleanup"], 2, "--check and --cleanup cannot"),
         (
             ["--repair", "--kind", "classic", "--cleanup"],
