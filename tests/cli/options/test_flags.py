@@ -76,7 +76,7 @@ def test_options_in_texts_are_flags_of_the_command(
 
 def test_texts_of_operations_have_no_flags() -> None:
     """Only commands, in backticks, and texts that only the command line parses have them."""
-    cli_only = {"budget.py", "policy.py", "blame_filter.py"}
+    cli_only = {"budget.py", "policy.py", "blame.py"}
     found = []
     for path in sorted(OPERATIONS.rglob("*.py")):
         lines = without_declarations(path.read_text("utf-8")).splitlines()
