@@ -37,7 +37,7 @@ def command(
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     from deltactl.catalog.names import parse_name
     from deltactl.catalog.open import connect_to
-    from deltactl.cli.pages.register import describe_registration
+    from deltactl.cli.pages.creation import describe_registration
     from deltactl.operations.register.run import register_table
 
     parsed = parse_name(name)

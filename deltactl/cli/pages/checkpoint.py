@@ -95,9 +95,7 @@ def describe_repair(report: RepairReport) -> Iterator[Section]:
     checked = f": {format_count(report.checked, 'checkpoint')} and _last_checkpoint checked"
     found = f"{format_count(len(report.findings), 'problem')} found"
     left = format_count(report.unproven, "checkpoint is", "checkpoints are")
-    unproven = (
-        f"{left} readable, but not verified: the log no longer has commits to compare them with"
-    )
+    unproven = f"{left} readable, but not verified: the log no longer has their commits"
     state = "found" if report.dry_run else "left"
     columns = [
         Column("file", Kind.PATH, tone=Tone.STRONG),

@@ -1,4 +1,4 @@
-"""The sections of ``clone`` and ``convert``, which create tables."""
+"""The sections of commands that add a table: ``clone``, ``convert`` and ``register``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from deltactl.operations.clone.plan import ClonePlan
     from deltactl.operations.clone.report import CloneReport
     from deltactl.operations.convert.run import ConvertPlan, ConvertReport
+    from deltactl.operations.register.run import RegisterReport
 
 
 def describe_clone(report: CloneReport, target: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
     if report.is_done:
-        said = f": the target is already at version {plan.version}"
-        yield Section((Tone.GOOD("Nothing to clone"), said))
+        yield Section((Tone.GOOD("Nothing to clone"), f": already at version {plan.version}"))
         return
     verb = "Would clone" if report.dry_run else "Cloned"
     where = "" if plan.predicate is None else f" where {plan.predicate}"
@@ -62,31 +62,26 @@ def describe_convert(report: ConvertReport) -> Iterator[Section]:
     plan = report.plan
     if plan is None:
         said = f", version {report.version_after}: nothing was changed"
-        notes = [_describe_unnamed(report)] if report.unnamed_files else []
-        yield Section((Tone.GOOD("Already a Delta table"), said), notes=notes)
+        note = _describe_unnamed(report) if report.unnamed_files else None
+        yield Section((Tone.GOOD("Already a Delta table"), said), notes=[note])
         return
-    files = format_count(len(plan.files), "file")
-    facts = f" ({format_size(plan.size_bytes)}, {format_count(plan.num_rows, 'row')})"
-    if report.dry_run:
-        yield Section((Tone.STRONG(f"Would create a table of {files}"), facts))
-    else:
-        version = f"{facts} in version {report.version_after}"
-        yield Section((Tone.GOOD(f"Created a table of {files}"), version))
+    tone, verb = (Tone.STRONG, "Would create") if report.dry_run else (Tone.GOOD, "Created")
+    files = f"{verb} a table of {format_count(len(plan.files), 'file')}"
+    size = f" ({format_size(plan.size_bytes)}, {format_count(plan.num_rows, 'row')})"
+    yield Section(
+        (tone(files), size + ("" if report.dry_run else f" in version {report.version_after}"))
+    )
     yield _describe_schema(plan)
-    columns = [Column("file", Kind.PATH), Column("reason", Kind.TEXT)]
+    columns = [Column("file", Kind.PATH, "path"), Column("reason", Kind.TEXT)]
     left_out = sorted(plan.left_out, key=lambda it: it.reason)
-    rows = [(it.path, it.reason) for it in left_out]
-    yield from list_rows(f"Left out ({len(rows):,})", Tone.STRONG, columns, rows)
+    yield from list_rows(f"Left out ({len(left_out):,})", Tone.STRONG, columns, left_out)
 
 
 def _describe_unnamed(report: ConvertReport) -> str:
     counted = format_count(report.unnamed_files, "Parquet file is", "Parquet files are")
     they, them = ("It is", "it") if report.unnamed_files == 1 else ("They are", "them")
     kept = f" `deltactl vacuum` keeps {them}." if report.vacuum_keeps_them else ""
-    return (
-        f"{counted} in the directory, but in no action of the log. {they} not part of the "
-        f"table.{kept}"
-    )
+    return f"{counted} in the directory, but not in the log. {they} not part of the table.{kept}"
 
 
 def _describe_schema(plan: ConvertPlan) -> Section:
@@ -115,3 +110,18 @@ def describe_problems(error: ConversionError) -> Iterator[Section]:
     ]
     rows = error.problems
     return list_rows(f"Problems ({len(rows):,})", Tone.BAD, columns, rows)
+
+
+def describe_registration(report: RegisterReport) -> Iterator[Section]:
+    """Return what would be done or what was done."""
+    where = f" in {report.catalog}"
+    if report.is_done:
+        yield Section((Tone.GOOD(f"{report.name} is up to date"), where))
+        return
+    tone, verb = (Tone.STRONG, "would be") if report.dry_run else (Tone.GOOD, "was")
+    title = tone(f"{report.name} {verb} {'changed' if report.existed else 'created'}"), where
+    counts = {"partitions added": len(report.new), "partitions removed": len(report.gone)}
+    facts = [(key, format_count(n, "partition") if n else None) for key, n in counts.items()]
+    yield Section(title, facts=[("location", report.location), *facts])
+    columns = [Column("what"), Column("catalog", Kind.TEXT), Column("table", Kind.TEXT)]
+    yield from list_rows("Differences", Tone.STRONG, columns, report.differences)

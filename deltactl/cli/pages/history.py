@@ -233,10 +233,8 @@ def describe_version_at(found: VersionAt, asked_ms: int, now_ms: int) -> Iterato
 def describe_commit_files(found: CommitFiles, now_ms: int) -> Iterator[Section]:
     """Return how a commit changed files, one line per partition."""
     yield from describe_commit(found.row, now_ms)
-    if found.partitions:
-        yield describe_partitions(found.partitions, most=None)
-    else:
-        yield Section("no files added or removed")
+    nothing = Section("no files added or removed")
+    yield describe_partitions(found.partitions, most=None) if found.partitions else nothing
 
 
 def describe_partitions(parts: Sequence[PartitionChange], *, most: int | None) -> Section:

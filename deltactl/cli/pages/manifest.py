@@ -55,9 +55,8 @@ def _describe_result(report: ManifestReport) -> Section:
     unchanged, deleted = plan.count("unchanged"), plan.count("stale")
     counts = f" for version {plan.version}, {unchanged} unchanged, {deleted} deleted"
     purge = f"version {purged} had files with deleted rows"
-    mixed = (
-        f"for {format_duration(window or 0)}, manifests of different versions existed side by side"
-    )
+    span = format_duration(window or 0)
+    mixed = f"for {span}, manifests of different versions existed side by side"
     return Section(
         (Tone.GOOD(f"{written} written"), counts),
         facts=[

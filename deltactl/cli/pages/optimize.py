@@ -111,8 +111,7 @@ def _describe_partitions(plan: OptimizePlan, *, is_done: bool) -> Section:
         Column("size", Kind.BYTES, "bytes_before", spare=1),
         Column("to rewrite", Kind.BYTES, "bytes_to_rewrite"),
     ]
-    more, largest = "-o csv lists all", "bytes_to_rewrite"
-    table = Table(columns, plan.partitions, more=more, largest=largest)
+    table = Table(columns, plan.partitions, more="-o csv lists all", largest="bytes_to_rewrite")
     title = Tone.STRONG("Partitions" if is_done else "Partitions to rewrite")
     return Section(title, table=table, is_aside=is_done)
 

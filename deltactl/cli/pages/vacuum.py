@@ -89,18 +89,15 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
 def _describe_deviations(report: VacuumReport) -> Iterator[Section]:
     """Return the files that were not removed as planned."""
     yield from list_files("Removed, but another writer started using them", report.lost, Tone.BAD)
-    failures = [(failure.path, failure.reason) for failure in report.failures]
-    yield from list_files("Not removed", failures)
+    yield from list_files("Not removed", report.failures)
     yield from list_files("Kept: another writer started using them", report.came_back)
     yield from list_files("Kept: they changed during the run", report.changed)
 
 
-def list_files(
-    title: str, files: Iterable[str | tuple[str, str]], tone: Tone = Tone.CAUTION
-) -> Iterator[Section]:
+def list_files(title: str, files: Iterable[object], tone: Tone = Tone.CAUTION) -> Iterator[Section]:
     """Return files, and reasons if there are any, under a title; nothing if there are no files."""
     rows = [(it, "") if isinstance(it, str) else it for it in files]
-    columns = [Column("file", Kind.PATH), Column("reason", Kind.DETAIL)]
+    columns = [Column("file", Kind.PATH, "path"), Column("reason", Kind.DETAIL)]
     return list_rows(f"{title} ({len(rows):,})", tone, columns, rows)
 
 

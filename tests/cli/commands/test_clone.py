@@ -62,7 +62,7 @@ def test_deep_shows_the_copied_files_and_the_command_to_check(
     assert ids("copy") == [1, 2, 3]
     assert not list(Path("copy/_deltactl").rglob("*.json"))
     ran = cli("clone", "events", "copy", "--deep")
-    assert ran.out == "Nothing to clone: the target is already at version 2\n"
+    assert ran.out == "Nothing to clone: already at version 2\n"
 
 
 def test_shallow_shows_whose_files_the_clone_needs(

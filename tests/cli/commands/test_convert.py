@@ -72,8 +72,8 @@ def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     for number in range(2):
         (events / f"{number}.parquet").touch()
     assert cli("convert", "events").out.splitlines()[1:] == [
-        "  2 Parquet files are in the directory, but in no action of the log. They are",
-        "  not part of the table. `deltactl vacuum` keeps them.",
+        "  2 Parquet files are in the directory, but not in the log. They are not part of",
+        "  the table. `deltactl vacuum` keeps them.",
     ]
     result = json.loads(cli("convert", "events", "-o", "json").out)["result"]
     assert result == {"already_a_table": True, "files_added": 0, "unnamed_files": 2}
