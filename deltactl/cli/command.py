@@ -24,8 +24,10 @@ from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.output.output import CI_FORMATS, ReaderGone, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
+from deltactl.cli.settings.sources import check_variables
 from deltactl.cli.startup import load_arrow
 from deltactl.errors import UsageError
+from deltactl.option_fields import Group
 
 PlanAhead = Callable[[Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
 """``plan_ahead(session, tables, jobs)``: looks at all tables before the command runs on each.
@@ -83,6 +85,12 @@ class Command(TyperCommand):
         """Return the names of the settings of this command."""
         return {it.name for it in self.declared.values() if it.option.is_settable}
 
+    @property
+    def safety(self) -> set[str]:
+        """Return the names of the options about safety that are no settings."""
+        safety = (it for it in self.declared.values() if it.option.group is Group.SAFETY)
+        return {it.name for it in safety if not it.option.is_settable}
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
         with stdout_errors():
@@ -106,6 +114,9 @@ class Command(TyperCommand):
             session.settings.put_first(Path(ctx.params["policy"]))
         session.begin(ctx)
         session.settings.check(self.name or "", self.settings, self.all_settings)
+        check_variables(
+            session.environ, self.settings, self.safety, self.all_settings, session.output.warn
+        )
         session.ensure_typed()
         session.output.shows_success = (
             not session.options.quiet

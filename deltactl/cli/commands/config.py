@@ -12,7 +12,7 @@ from deltactl.cli.options.common import argument
 from deltactl.cli.options.declared import Declared
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.cli.session import Session
-from deltactl.cli.settings.sources import Origin, Source, ensure_known_variables, find_setting
+from deltactl.cli.settings.sources import Origin, Source, find_setting
 from deltactl.errors import UsageError
 from deltactl.option_fields import selection_option
 from deltactl.protocol.properties import TableProperties
@@ -62,7 +62,6 @@ def command(
     chosen = flags.of_command
     if table in names and chosen is None:
         chosen, table = table, None
-    ensure_known_variables(session.environ, group.list_settings())
     if chosen is not None and chosen not in names:
         text = with_suggestion(f"there is no command {chosen!r}", chosen, names)
         raise UsageError(text, hint="See `deltactl --help`.")

@@ -6,16 +6,16 @@ operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from deltactl.errors import UsageError
-from deltactl.suggest import with_suggestion
+from deltactl.errors import UsageError, Warn
+from deltactl.suggest import find_nearest
 
 _PREFIX: Final = "DELTACTL_"
-_OTHER_VARIABLES: Final = frozenset({"DELTACTL_CONFIG"})
+_VARIABLE_OF_FILE: Final = "DELTACTL_CONFIG"
 
 
 class Origin(StrEnum):
@@ -62,19 +62,36 @@ def variable_name(key: str) -> str:
     return _PREFIX + key.replace("-", "_").upper()
 
 
-def ensure_known_variables(environ: Mapping[str, str], settings: Iterable[str]) -> None:
-    """Refuse a variable that no setting has.
+def check_variables(
+    environ: Mapping[str, str],
+    settings: Collection[str],
+    safety: Collection[str],
+    every: Callable[[], Collection[str]],
+    warn: Warn,
+) -> None:
+    """Refuse variables of options about safety, and warn of those with a misspelled name.
+
+    ``settings`` and ``safety`` are names of options of the command, ``every`` of all settings. A
+    variable whose name resembles no setting may be that of another program.
 
     Raises:
-        UsageError: the message has the nearest name.
+        UsageError: an option about safety is set; without it the run would change the table.
     """
-    known = {*map(variable_name, settings), *_OTHER_VARIABLES}
-    for name in sorted(environ):
-        if name.startswith(_PREFIX) and name not in known:
+    known = {_VARIABLE_OF_FILE, *map(variable_name, settings)}
+    unknown = sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)
+    by_variable = {variable_name(option): option for option in safety}
+    for name in unknown:
+        if environ[name] and name in by_variable:
             raise UsageError(
-                with_suggestion(f"no setting has the variable {name}", name, known),
-                hint="Unset it, or run `deltactl config` without it for a list of the settings.",
+                f"{name}: this option cannot be set by a variable",
+                hint=f"Unset the variable, and give --{by_variable[name]} on the command line.",
             )
+    known = known.union(map(variable_name, every())) if unknown else known
+    for name in unknown:
+        word = name.removeprefix(_PREFIX)
+        near = find_nearest(word, (it.removeprefix(_PREFIX) for it in (*known, *by_variable)))
+        if near is not None and name not in known:
+            warn(f"no setting has the variable {name}. Did you mean {_PREFIX}{near}?")
 
 
 def find_setting(sources: Sequence[Source], key: str) -> Setting | None:
