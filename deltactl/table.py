@@ -242,10 +242,7 @@ class Table:
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         return optimize_table(
-            log,
-            build_options(OptimizeOptions, options, keywords),
-            context,
-            dry_run=dry_run,
+            log, build_options(OptimizeOptions, options, keywords), context, dry_run=dry_run
         )
 
     def vacuum(
@@ -272,10 +269,7 @@ class Table:
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         return vacuum_table(
-            log,
-            build_options(VacuumOptions, options, keywords),
-            context,
-            dry_run=dry_run,
+            log, build_options(VacuumOptions, options, keywords), context, dry_run=dry_run
         )
 
     def undo_vacuum(self, run_id: str = "last", *, dry_run: bool = False) -> UndoReport:
@@ -311,12 +305,7 @@ class Table:
         from deltactl.operations.vacuum.purge import purge_quarantine
 
         log, context = self._begin(dry_run)
-        return purge_quarantine(
-            log,
-            context,
-            force_retention=force_retention,
-            dry_run=dry_run,
-        )
+        return purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
 
     def checkpoint(
         self,
@@ -341,10 +330,7 @@ class Table:
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         return checkpoint_table(
-            log,
-            build_options(CheckpointOptions, options, keywords),
-            context,
-            dry_run=dry_run,
+            log, build_options(CheckpointOptions, options, keywords), context, dry_run=dry_run
         )
 
     def repair_checkpoints(
@@ -363,11 +349,7 @@ class Table:
         from deltactl.operations.checkpoint.repair import repair_checkpoints
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return repair_checkpoints(
-            log,
-            context,
-            dry_run=dry_run,
-        )
+        return repair_checkpoints(log, context, dry_run=dry_run)
 
     def check(
         self,
@@ -391,11 +373,7 @@ class Table:
         from deltactl.operations.check.run import check_table
 
         log, context = self._begin(True, engine, cancel, on_progress)
-        return check_table(
-            log,
-            build_options(CheckOptions, options, keywords),
-            context,
-        )
+        return check_table(log, build_options(CheckOptions, options, keywords), context)
 
     def restore(
         self,
@@ -421,10 +399,7 @@ class Table:
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         return restore_table(
-            log,
-            build_options(RestoreOptions, options, keywords),
-            context,
-            dry_run=dry_run,
+            log, build_options(RestoreOptions, options, keywords), context, dry_run=dry_run
         )
 
     def clone(
@@ -494,13 +469,7 @@ class Table:
         from deltactl.operations.check.fix import repair_paths
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return repair_paths(
-            log,
-            texts,
-            context,
-            confirm=confirm,
-            dry_run=dry_run,
-        )
+        return repair_paths(log, texts, context, confirm=confirm, dry_run=dry_run)
 
     def generate_manifest(
         self,

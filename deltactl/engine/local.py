@@ -8,17 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic
 
-from deltactl.engine.base import (
-    CancelToken,
-    Done,
-    Engine,
-    Failed,
-    OnProgress,
-    P,
-    R,
-    Task,
-    Worker,
-)
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.cores import Cores, Place, run_on_core
 from deltactl.engine.tasks import open_tasks
 

@@ -6,10 +6,7 @@ import os
 import resource
 from pathlib import Path
 
-_CGROUP_LIMITS = (
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-)
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 # The address space that Python, NumPy and Arrow use before the first row is read (measured).
 _CODE_BYTES = 320 << 20
 

@@ -49,12 +49,7 @@ class Spool(Spill):
         self.rows = np.zeros(destinations, np.int64)
         """The number of rows of each destination."""
 
-    def add(
-        self,
-        batch: pa.RecordBatch,
-        destinations: Integers,
-        within: Integers,
-    ) -> None:
+    def add(self, batch: pa.RecordBatch, destinations: Integers, within: Integers) -> None:
         """Add the rows of a batch, with a destination and a place there for each row.
 
         Raises:
@@ -80,9 +75,7 @@ def size_with_places(batch: pa.RecordBatch) -> int:
 
 
 def divide(
-    batch: pa.RecordBatch,
-    destinations: Integers,
-    within: Integers,
+    batch: pa.RecordBatch, destinations: Integers, within: Integers
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield each destination and its rows of the batch, in ascending order of destinations.
 

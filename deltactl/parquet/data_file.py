@@ -9,9 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.protocol.deletion_vectors import (
-    DeletionVector,
-)
+from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.stats import FieldPath
 
 FLOAT_STATS: Final = "float_stats"

@@ -14,23 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import (
-    DataFileError,
-    UnsupportedFeatureError,
-)
+from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.parquet.calendar import has_ambiguous_datetimes, legacy_columns
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.open_files import (
-    ensure_readable_path,
-    naming_file,
-    read_deletion_vector,
-)
+from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.arrow_schemas import Naming, arrow_schema, arrow_type
-from deltactl.protocol.deletion_vectors import (
-    ensure_within,
-    live_mask,
-)
+from deltactl.protocol.deletion_vectors import ensure_within, live_mask
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.schema import Field, PrimitiveType, StructType, is_variant, is_void
 from deltactl.storage.store import Store

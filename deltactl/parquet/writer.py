@@ -125,12 +125,7 @@ class DataFileWriter:
     """
 
     def __init__(
-        self,
-        store: Store,
-        name: str,
-        schema: pa.Schema,
-        options: WriteOptions,
-        stats: StatsColumns,
+        self, store: Store, name: str, schema: pa.Schema, options: WriteOptions, stats: StatsColumns
     ) -> None:
         ensure_storable(schema)
         self._store = store

@@ -35,10 +35,7 @@ def encode_metadata(metadata: Metadata) -> dict[str, Any]:
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "format": {
-            "provider": metadata.format_provider,
-            "options": dict(metadata.format_options),
-        },
+        "format": {"provider": metadata.format_provider, "options": dict(metadata.format_options)},
         "schemaString": metadata.schema_string,
         "partitionColumns": list(metadata.partition_columns),
         "configuration": dict(metadata.configuration),

@@ -52,9 +52,7 @@ _CODES: Final = np.full(256, -1, np.int64)
 _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(_BASE)
 
 
-def decode_words(
-    chars: Bytes,
-) -> tuple[npt.NDArray[np.uint32], Flags]:
+def decode_words(chars: Bytes) -> tuple[npt.NDArray[np.uint32], Flags]:
     """Decode many strings of equal length; also return which are valid z85 without padding.
 
     Args:

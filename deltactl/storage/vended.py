@@ -76,10 +76,7 @@ class VendedOptions(Mapping[str, str]):
     """
 
     def __init__(
-        self,
-        base: Mapping[str, str],
-        source: CredentialSource,
-        given: Sequence[Credentials] = (),
+        self, base: Mapping[str, str], source: CredentialSource, given: Sequence[Credentials] = ()
     ) -> None:
         """Fetch the first credentials, unless some are ``given``."""
         self.source = source

@@ -53,8 +53,7 @@ def refuse_changes(store: Store) -> Store:
 
 def _refuse(change: str) -> None:
     raise SafetyError(
-        f"a dry run tried to {change}",
-        hint="Report this bug in deltactl. Nothing was changed.",
+        f"a dry run tried to {change}", hint="Report this bug in deltactl. Nothing was changed."
     )
 
 

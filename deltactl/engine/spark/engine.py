@@ -12,17 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Generic
 from weakref import WeakKeyDictionary
 
-from deltactl.engine.base import (
-    CancelToken,
-    Done,
-    Engine,
-    Failed,
-    OnProgress,
-    P,
-    R,
-    Task,
-    Worker,
-)
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.shuffle import MakeShuffle, S, T
 from deltactl.engine.spark.bundles import (
     Bundle,

@@ -17,12 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from deltactl.engine.local import count_cores
-from deltactl.engine.spark.facts import (
-    find_missing,
-    is_submitted,
-    load_spark_facts,
-    remedy_for,
-)
+from deltactl.engine.spark.facts import find_missing, is_submitted, load_spark_facts, remedy_for
 from deltactl.errors import EngineUnavailableError
 
 if TYPE_CHECKING:
@@ -33,10 +28,7 @@ _TRIES: Final = 4
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _SECONDS_TO_END: Final = 20
 
-_QUIET: Final = {
-    "spark.app.name": "deltactl",
-    "spark.ui.showConsoleProgress": "false",
-}
+_QUIET: Final = {"spark.app.name": "deltactl", "spark.ui.showConsoleProgress": "false"}
 # Java does little work here. So a short start is more important than compiled queries.
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",

@@ -17,12 +17,7 @@ from deltactl.engine.spark.bundles import decode_bundle, unpack_payload
 from deltactl.errors import DeltactlError
 
 RESULT_SCHEMA: Final = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("attempt", pa.int64()),
-        ("ok", pa.bool_()),
-        ("result", pa.binary()),
-    ]
+    [("id", pa.int64()), ("attempt", pa.int64()), ("ok", pa.bool_()), ("result", pa.binary())]
 )
 
 Batches = Iterator[pa.RecordBatch]

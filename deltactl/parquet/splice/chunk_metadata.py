@@ -86,10 +86,7 @@ def _encoded(paths: frozenset[FieldPath]) -> set[LeafPath]:
 
 
 def build_row_group(
-    num_rows: int,
-    ordinal: int,
-    chunks: Sequence[PlacedChunk],
-    sorting: Sequence[ThriftStruct],
+    num_rows: int, ordinal: int, chunks: Sequence[PlacedChunk], sorting: Sequence[ThriftStruct]
 ) -> ThriftStruct:
     """Return the metadata of a row group that consists of these chunks."""
     trees = [chunk.tree for chunk in chunks]

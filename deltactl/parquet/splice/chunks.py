@@ -17,14 +17,7 @@ from deltactl.parquet.format import (
     PageLocation,
 )
 from deltactl.parquet.splice.pages import Read
-from deltactl.parquet.thrift import (
-    CompactReader,
-    Kind,
-    ThriftError,
-    ThriftStruct,
-    decode,
-    encode,
-)
+from deltactl.parquet.thrift import CompactReader, Kind, ThriftError, ThriftStruct, decode, encode
 
 _BLOOM_HEADER_BYTES: Final = 64
 _NO_INDEXES: Final = frozenset({

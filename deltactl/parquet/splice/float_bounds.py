@@ -64,9 +64,7 @@ def find_sampled(
 
 
 def find_skipped_by(
-    source: Source,
-    choices: Iterable[GroupChoice],
-    logged: LoggedFloats | None,
+    source: Source, choices: Iterable[GroupChoice], logged: LoggedFloats | None
 ) -> frozenset[LeafPath]:
     """Return the float leaves by whose bounds in the log readers already skip this file.
 

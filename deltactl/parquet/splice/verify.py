@@ -13,12 +13,7 @@ from deltactl.parquet.splice.chunk_metadata import CopiedRange, Origin, PlacedCh
 from deltactl.parquet.splice.chunks import Span, chunk_span
 from deltactl.parquet.splice.pages import ensure_page_header, has_pages
 from deltactl.parquet.splice.schema import StoredColumn
-from deltactl.parquet.splice.source import (
-    Source,
-    ensure_chunk_pages,
-    ensure_described,
-    read_source,
-)
+from deltactl.parquet.splice.source import Source, ensure_chunk_pages, ensure_described, read_source
 from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.errors import mapped_errors
 from deltactl.storage.store import Store
@@ -29,10 +24,7 @@ _COMPARED_BYTES: Final = 1 << 20
 
 
 def ensure_stored(
-    name: str,
-    stored: Footer,
-    written: bytes,
-    columns: Sequence[StoredColumn],
+    name: str, stored: Footer, written: bytes, columns: Sequence[StoredColumn]
 ) -> Source:
     """Compare the stored footer and columns with those that were written; return the stored file.
 

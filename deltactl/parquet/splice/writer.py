@@ -32,13 +32,7 @@ from deltactl.parquet.splice.chunk_metadata import (
     map_sorting,
     place_copy,
 )
-from deltactl.parquet.splice.chunks import (
-    Span,
-    chunk_span,
-    place_indexes,
-    read_indexes,
-    relocate,
-)
+from deltactl.parquet.splice.chunks import Span, chunk_span, place_indexes, read_indexes, relocate
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segment
 from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk_pages

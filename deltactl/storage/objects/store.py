@@ -13,11 +13,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from deltactl.errors import (
-    ObjectExistsError,
-    ObjectNotFoundError,
-    StorageError,
-)
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 from deltactl.storage.errors import no_versions_error
 from deltactl.storage.file_copies import FileCopies
 from deltactl.storage.objects.copies import ListedCopies
@@ -57,12 +53,7 @@ _LARGEST_RANGE_BYTES: Final = 32 << 20
 class ObjectStore:
     """Objects below one prefix of an object store."""
 
-    __slots__ = (
-        "_copies",
-        "_guard",
-        "_keys",
-        "_service",
-    )
+    __slots__ = ("_copies", "_guard", "_keys", "_service")
 
     directories = None  # a prefix without objects does not exist, and a failed put leaves nothing
 
