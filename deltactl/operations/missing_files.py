@@ -146,7 +146,7 @@ def needs_missing(files: pa.Table, missing: Iterable[Missing]) -> pa.Array:
 def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterator[PresenceResult]:
     spec = PresenceSpec(store.uri, context.storage_options)
     numbered = [Task(number, task) for number, task in enumerate(tasks)]
-    yield from (result for _, result in context.results(partial(look_for_files, spec), numbered))
+    yield from (result for _, result in context.results(partial(_look_for_files, spec), numbered))
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was changed", hint="Rerun.")
 
@@ -209,8 +209,7 @@ class PresenceResult:
     elsewhere: frozenset[str] = frozenset()
 
 
-def look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
-    """Check that the files of a batch exist."""
+def _look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
     return look_up(refuse_changes(open_store(spec.uri, spec.storage_options)), task)
 
 

@@ -134,7 +134,7 @@ def restored_state(
             configuration.pop(key, None)
             if key in before.configuration:
                 configuration[key] = before.configuration[key]
-    schema = keep_high_water_marks(wanted.schema_string, before.schema_string)
+    schema = _keep_high_water_marks(wanted.schema_string, before.schema_string)
     protocol = protocol or merge_protocols(current.protocol, target.protocol)
     if has_feature(protocol, ROW_TRACKING):
         for key in ROW_TRACKING_COLUMN_KEYS:
@@ -185,7 +185,7 @@ def _domain_changes(
             yield replace(domain, removed=True)
 
 
-def keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:
+def _keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:
     """Return a schema whose high-water marks are at least as far as those of the current schema.
 
     With an earlier mark, values would be generated a second time. If no mark must be raised, the

@@ -273,7 +273,7 @@ def _join(tree: Mapping[str, Any], rows: int) -> pa.Array:
     members = [
         (name, _join(node, rows) if isinstance(node, dict) else node) for name, node in tree.items()
     ]
-    return join_objects(members, rows)
+    return _join_objects(members, rows)
 
 
 def encode_stats_column(structs: pa.StructArray) -> pa.StringArray:
@@ -286,13 +286,13 @@ def _encode(array: pa.Array) -> pa.Array:
     if pa.types.is_struct(kind):
         return _encode_struct(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return encode_strings(array.cast(pa.string()))
+        return _encode_strings(array.cast(pa.string()))
     if pa.types.is_floating(kind):
         return _encode_floats(array)
     if pa.types.is_timestamp(kind):
         return _encode_timestamps(array)
     if pa.types.is_date(kind):
-        return quote_texts(array.cast(pa.string()))
+        return _quote_texts(array.cast(pa.string()))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         return array.cast(pa.string())
     # Binary and nested leaves have no minimum or maximum in the protocol.
@@ -305,11 +305,11 @@ def _encode_struct(array: pa.StructArray) -> pa.Array:
         (kind.field(i).name, _encode(array.field(i)).cast(pa.string()))
         for i in range(kind.num_fields)
     ]
-    text = join_objects(members, len(array))
+    text = _join_objects(members, len(array))
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.Array:
+def _join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.Array:
     """Return a JSON object for each row from the JSON of its members, without null members."""
     if not members:
         return pa.array(["{}"] * num_rows, pa.string())
@@ -328,12 +328,12 @@ def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.A
     return pc.binary_join_element_wise("{", body, "}", "")
 
 
-def quote_texts(texts: pa.Array) -> pa.Array:
+def _quote_texts(texts: pa.Array) -> pa.Array:
     """Return each text as a JSON string; the texts must not need escapes."""
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-def encode_strings(texts: pa.Array) -> pa.Array:
+def _encode_strings(texts: pa.Array) -> pa.Array:
     """Return each text as a JSON string; nulls stay null."""
     if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
         # Control characters are rare, so the json module is fast enough.
@@ -342,7 +342,7 @@ def encode_strings(texts: pa.Array) -> pa.Array:
             pa.string(),
         )
     escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
-    return quote_texts(escaped)
+    return _quote_texts(escaped)
 
 
 def _encode_floats(array: pa.Array) -> pa.Array:
@@ -358,4 +358,4 @@ def _encode_timestamps(array: pa.Array) -> pa.Array:
     zoned = array.type.tz is not None
     micros = array.cast(pa.timestamp("us", "UTC" if zoned else None), safe=False)
     text = pc.replace_substring(micros.cast(pa.string()), " ", "T")
-    return quote_texts(text)
+    return _quote_texts(text)

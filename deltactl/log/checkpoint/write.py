@@ -121,13 +121,13 @@ class ActionFileWriter:
         """Append rows of ``ADD_SCHEMA``."""
         for batch in files.to_batches():
             self._adds.add(batch)
-            self._append({"add": add_structs(batch, self._layout)}, batch.num_rows)
+            self._append({"add": _add_structs(batch, self._layout)}, batch.num_rows)
 
     def write_removes(self, files: pa.Table) -> None:
         """Append rows of ``REMOVE_SCHEMA``."""
         for batch in files.to_batches():
             self._removes.add(batch)
-            self._append({"remove": remove_structs(batch, self._layout)}, batch.num_rows)
+            self._append({"remove": _remove_structs(batch, self._layout)}, batch.num_rows)
 
     def close(self) -> WrittenActions:
         """Give the file its name. The file is durable when this returns.
@@ -189,7 +189,7 @@ class ActionFileWriter:
             raise StorageError(f"{self._name} cannot be written: {error}"[:500]) from error
 
 
-def add_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
+def _add_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
     """Return rows of ``ADD_SCHEMA`` as the ``add`` column, with ``dataChange`` false."""
     type_ = layout.add_type
     arrays = []
@@ -203,7 +203,7 @@ def add_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArr
     return pa.StructArray.from_arrays(arrays, fields=list(type_))
 
 
-def remove_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
+def _remove_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
     """Return rows of ``REMOVE_SCHEMA`` as the ``remove`` column."""
     type_ = layout.remove_type
     arrays = [_member(files, member, layout) for member in type_]

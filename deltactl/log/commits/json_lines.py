@@ -43,7 +43,7 @@ def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
         for number, line in enumerate(file.data.splitlines(), 1):
             if not line.strip():
                 continue
-            action = parse_line(file.name, number, line)
+            action = _parse_line(file.name, number, line)
             _ensure_one_action(file.name, number, action)
             for name, values in rows.items():
                 values.append(_value(file.name, number, name, action.get(name)))
@@ -56,12 +56,8 @@ def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
     return pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
 
 
-def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
-    """Parse a line of a log file as a JSON object.
-
-    Raises:
-        CorruptLogError: the line is not a JSON object.
-    """
+def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
+    """Parse a line of a log file as a JSON object."""
     try:
         action = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -89,14 +85,10 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
         )
 
 
-def parse_node(
+def _parse_node(
     name: str, number: int, parse: Callable[[dict[str, Any]], T], node: dict[str, Any]
 ) -> T:
-    """Return a non-file action of a line as an object of ``protocol.actions``.
-
-    Raises:
-        CorruptLogError: the action is malformed; the message has the file and the line.
-    """
+    """Return a non-file action of a line as an object of ``protocol.actions``."""
     try:
         return parse(node)
     except CorruptLogError as error:
@@ -177,8 +169,8 @@ def find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
             continue
         for number, line in enumerate(file.data.splitlines(), 1):
             if b'"metaData"' in line:
-                action = parse_line(file.name, number, line)
+                action = _parse_line(file.name, number, line)
                 if isinstance(node := action.get("metaData"), dict):
-                    metadata = parse_node(file.name, number, parse_metadata, node)
+                    metadata = _parse_node(file.name, number, parse_metadata, node)
                     keys |= set(metadata.partition_keys)
     return frozenset(keys)

@@ -71,7 +71,7 @@ def _may_use_dynamodb(uri: str) -> bool:
 
 
 def _refuse_foreign_commits(store: Store) -> None:
-    sign = find_foreign_commit(store)
+    sign = _find_foreign_commit(store)
     if sign is not None:
         raise SafetyError(
             f"{store.uri} contains the temporary commit file {sign!r} of another writer. That "
@@ -84,7 +84,7 @@ def _refuse_foreign_commits(store: Store) -> None:
         )
 
 
-def find_foreign_commit(store: Store) -> str | None:
+def _find_foreign_commit(store: Store) -> str | None:
     """Return the name of a temporary commit file of such a writer; ``None`` if the log has none."""
     for names in store.walk(_TEMP_DIR):
         if names:

@@ -145,7 +145,7 @@ def plan_cleanup(
             )
         reason = f"no version before {format_timestamp(cutoff)} has a valid checkpoint"
         return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))
-    ensure_unprotected(log, snapshot, base)
+    _ensure_unprotected(log, snapshot, base)
     going = [c for c in listing.checkpoints if c.version < base]
     sidecars = _find_orphans(store, listing, base, yesterday, warnings)
     return CleanupPlan(
@@ -290,7 +290,7 @@ def _stretches(versions: Sequence[int]) -> Iterable[tuple[int, int]]:
         yield members[0], members[-1]
 
 
-def ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
+def _ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
     """Raise an error for a cleanup up to ``base`` that checkpoint protection forbids.
 
     A cleanup is allowed in one of these cases:
@@ -299,9 +299,6 @@ def ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
     - It removes no protected checkpoint.
     - deltactl supports the protocol of every version that the cleanup removes, and of the first
       version that remains.
-
-    Raises:
-        SafetyError: none of these cases applies, or the property is not valid.
     """
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return

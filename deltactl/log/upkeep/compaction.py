@@ -34,7 +34,7 @@ def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
     first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
     if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
         return None
-    changes = next(compacted_lines(snapshot.tail, ()), None)
+    changes = next(_compacted_lines(snapshot.tail, ()), None)
     return None if changes is None else (first, last)
 
 
@@ -53,7 +53,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     name = f"{LOG_DIR}/{compacted_name(*span)}"
     store, tail = snapshot.store, snapshot.tail
     keys = list(snapshot.metadata.partition_keys)
-    content = "".join(f"{text}\n" for text in compacted_lines(tail, keys))
+    content = "".join(f"{text}\n" for text in _compacted_lines(tail, keys))
     try:
         create_file(store, name, content.encode())
     except ObjectExistsError:
@@ -68,7 +68,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     return info
 
 
-def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str]:
+def _compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str]:
     """Yield the reconciled actions as lines of JSON, non-file actions first.
 
     Only for ``partition_keys``, null partition values are written.

@@ -127,7 +127,7 @@ def encode_commit(base: CommitBase, actions: Actions, info: Mapping[str, Any]) -
         lines += file_lines("remove", actions.removed, base.metadata.partition_keys)
     if row_ids is not None and row_ids.grew:
         domains[ROW_TRACKING_DOMAIN] = row_ids.domain()
-    lines += map(domain_line, domains.values())
+    lines += map(_domain_line, domains.values())
     if actions.protocol is not None:
         lines.append(line("protocol", encode_protocol(actions.protocol)))
     if actions.txn is not None:
@@ -187,7 +187,7 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
     if file.tags:
         body["tags"] = dict(file.tags)
     if file.deletion_vector is not None:
-        body["deletionVector"] = json_value("deletion_vector", asdict(file.deletion_vector))
+        body["deletionVector"] = _json_value("deletion_vector", asdict(file.deletion_vector))
     if row_ids is not None:
         body["baseRowId"], body["defaultRowCommitVersion"] = row_ids
     if file.clustering_provider is not None:
@@ -195,8 +195,7 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
     return line("add", body)
 
 
-def domain_line(domain: DomainMetadata) -> str:
-    """Return a ``domainMetadata`` action as a line."""
+def _domain_line(domain: DomainMetadata) -> str:
     return line("domainMetadata", encode_domain(domain))
 
 
@@ -216,7 +215,7 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
                     (key, text) for key, text in values if text is not None or key in partition_keys
                 ]
             body = {
-                JSON_NAMES[column]: json_value(column, value)
+                JSON_NAMES[column]: _json_value(column, value)
                 for column, value in row.items()
                 if value is not None
             }
@@ -250,7 +249,7 @@ def all_change_data(files: pa.Table) -> pa.Table:
     return files.set_column(files.schema.get_field_index("data_change"), "data_change", changes)
 
 
-def json_value(column: str, value: Any) -> Any:
+def _json_value(column: str, value: Any) -> Any:
     """Return a value of a column of file actions in its JSON form."""
     if column in ("partition_values", "tags"):
         return dict(value)

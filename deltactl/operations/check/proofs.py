@@ -74,8 +74,7 @@ class ProofResult:
     note: str | None = None
 
 
-def digest_files(spec: ProofSpec, task: ProofTask, attempt: int) -> ProofResult:
-    """Read all rows of the files of a task."""
+def _digest_files(spec: ProofSpec, task: ProofTask, attempt: int) -> ProofResult:
     store = refuse_changes(open_store(spec.uri, spec.storage_options))
     infos, _ = find_files(store, [file.path for file in task.files if is_placed(file.path)])
     for file in task.files:
@@ -139,7 +138,7 @@ class ProofCheck:
         )
         waiting = self._tasks()
         tasks = LazyTasks([size for _, size in self._plan], lambda _: next(waiting))
-        for number, result in context.results(partial(digest_files, spec), tasks):
+        for number, result in context.results(partial(_digest_files, spec), tasks):
             results[self._plan[number][0]].append(result)
         if context.is_cancelled:
             raise InterruptedRunError("interrupted")

@@ -145,7 +145,7 @@ def _check_nulls(
     # For lists and maps some writers count elements: then only a count of 0 can be compared.
     is_list = leaf.kind == "nested"
     text, nulls = stats.find("nullCount", leaf.path), known.null_count
-    count = whole_number(text) if is_number(text) else None
+    count = whole_number(text) if _is_number(text) else None
     if count is None:
         if text is not None and not is_list:
             yield "STATS_UNREADABLE", f"nullCount is {show(text)}, which is not an integer"
@@ -206,8 +206,8 @@ def _judge_bound(
     bound: _Bound, actual: Value | None, stats: Statistics, facts: FileFacts, leaf: StatsLeaf
 ) -> tuple[str, str] | None:
     """Return the problem of a bound as a code and a message; ``None`` if it is valid."""
-    malformed = None if is_bound(bound.text, leaf.kind) else _MALFORMED
-    value, found = parse_bound(bound.text, leaf.kind), actual
+    malformed = None if _is_bound(bound.text, leaf.kind) else _MALFORMED
+    value, found = _parse_bound(bound.text, leaf.kind), actual
     if value is None or found is None or not _is_comparable(found, leaf.kind):
         return malformed
     if leaf.path in facts.narrow:
@@ -263,12 +263,11 @@ _STARTS_WITH_DATE: Final = re.compile(
 )
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a value is a JSON number."""
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
-def is_bound(value: Any, kind: str) -> bool:
+def _is_bound(value: Any, kind: str) -> bool:
     """Return whether a value has the JSON form of a bound of this kind of column."""
     match kind:
         case "string":
@@ -276,9 +275,9 @@ def is_bound(value: Any, kind: str) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "integer":
-            return is_number(value) and whole_number(value) is not None
+            return _is_number(value) and whole_number(value) is not None
         case "decimal" | "float":
-            return is_number(value) or isinstance(value, float) or _is_numeric(value)
+            return _is_number(value) or isinstance(value, float) or _is_numeric(value)
         case _:
             return isinstance(value, str) and _STARTS_WITH_DATE.match(value) is not None
 
@@ -294,7 +293,7 @@ def _is_numeric(value: Any) -> bool:
     return True
 
 
-def parse_bound(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kinds
+def _parse_bound(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kinds
     """Return a bound as a value of ``LeafStats``; ``None`` if it cannot be compared.
 
     The bound of an integer may have a fraction.
@@ -306,8 +305,8 @@ def parse_bound(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kin
             case "boolean":
                 return value if isinstance(value, bool) else None
             case "integer":
-                return value if is_number(value) else None
-            case "decimal" if is_number(value) or isinstance(value, str):
+                return value if _is_number(value) else None
+            case "decimal" if _is_number(value) or isinstance(value, str):
                 exact = Decimal(value)
                 return None if exact.is_nan() else exact
             case "float" if not isinstance(value, bool):

@@ -66,7 +66,7 @@ def plan_checkpoint(
         SafetyError: the commit of the version is missing.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
-    kind = choose_kind(snapshot, options, log.warn)
+    kind = _choose_kind(snapshot, options, log.warn)
     existing = _find_existing(log, snapshot, None if options.kind == "auto" else kind)
     if existing is not None:
         name = existing.names[0].rpartition("/")[2]
@@ -81,12 +81,8 @@ def plan_checkpoint(
     return plan_files(snapshot, kind, options)
 
 
-def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> WrittenKind:
-    """Return the kind from the options or the policy of the table; see PROTOCOL.md, "Checkpoints".
-
-    Raises:
-        UnsupportedFeatureError: the protocol forbids the kind.
-    """
+def _choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> WrittenKind:
+    """Return the kind from the options or the policy of the table (PROTOCOL.md, "Checkpoints")."""
     has_v2 = has_feature(snapshot.protocol, V2_CHECKPOINT)
     if options.kind == "auto":
         wants_v2 = snapshot.properties.checkpoint_policy == "v2"

@@ -76,7 +76,7 @@ def find_progress(target: Store) -> CloneProgress | None:
         ConflictError: another run created a table in the target during this run.
         SafetyError: the target has other files.
     """
-    progress = read_progress(target)
+    progress = _read_progress(target)
     if progress is not None:
         return progress
     for batch in target.walk():
@@ -106,12 +106,8 @@ class CloneProgress:
     version: int
 
 
-def read_progress(target: Store) -> CloneProgress | None:
-    """Return the record of an unfinished clone, if there is one.
-
-    Raises:
-        SafetyError: it is not valid.
-    """
+def _read_progress(target: Store) -> CloneProgress | None:
+    """Return the record of an unfinished clone, if there is one."""
     try:
         found = json.loads(target.read(PROGRESS_FILE))
         return CloneProgress(str(found["source"]), str(found["table_id"]), int(found["version"]))

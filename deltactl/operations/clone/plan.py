@@ -136,9 +136,9 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str) -> Clon
     files = pa.concat_tables(list(_choose_files(snapshot, where)))
     copies = COPY_SCHEMA.empty_table()
     if options.deep:
-        files, copies = relative_files(source, files)
+        files, copies = _relative_files(source, files)
     else:
-        files = absolute_files(source, files)
+        files = _absolute_files(source, files)
     return ClonePlan(
         root_text(source),
         snapshot.version,
@@ -186,7 +186,7 @@ def _clone_domains(source: Snapshot) -> tuple[DomainMetadata, ...]:
     return tuple(domain for domain in found if domain is not None and not domain.removed)
 
 
-def absolute_files(source: Store, files: pa.Table) -> pa.Table:
+def _absolute_files(source: Store, files: pa.Table) -> pa.Table:
     """Return files of a source with absolute paths, and stored vectors with absolute addresses.
 
     ``files`` are rows of ``ADD_SCHEMA``.
@@ -212,13 +212,10 @@ def _absolute_vector(vector: DeletionVector, root: str) -> tuple[str, str]:
     return ABSOLUTE, encode_path(f"{root.rstrip('/')}/{vector.file_name}")
 
 
-def relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return files of a source as files of a deep clone, and the copies (``COPY_SCHEMA``).
 
     ``files`` are rows of ``ADD_SCHEMA``.
-
-    Raises:
-        SafetyError: two live files would get the same name.
     """
     names = files["path"]
     is_absolute = absolute_mask(files["path"])

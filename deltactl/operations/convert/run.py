@@ -115,7 +115,7 @@ def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> Con
         snapshot.version,
         snapshot.version,
         dry_run,
-        unnamed_files=count_unnamed_files(snapshot, scan),
+        unnamed_files=_count_unnamed_files(snapshot, scan),
         vacuum_keeps_them=was_converted(snapshot, scan),
     )
 
@@ -155,14 +155,10 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> Actio
     )
 
 
-def count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
+def _count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
     """Return the number of Parquet files under the root that no action names.
 
     Actions that a log cleanup deleted are unknown. ``scan`` has all commits that are in the log.
-
-    Raises:
-        SafetyError: a file of the log cannot be located.
-        StorageError: the directory cannot be listed, or the log cannot be read.
     """
     parts = snapshot.store.walk_tree(lambda directory: not re.search(_HIDDEN, f"{directory}/"))
     names = pa.chunked_array([_only_data_files(part.files) for part in parts], pa.binary())

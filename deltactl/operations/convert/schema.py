@@ -125,7 +125,7 @@ class SchemaMerger:
         return StructType(tuple(merged.values()))
 
     def _widen(self, known: PrimitiveType, new: PrimitiveType, path: str) -> PrimitiveType:
-        wide = find_wider(known, new)
+        wide = _find_wider(known, new)
         if wide is None:
             raise _Conflict(path, _differs(new, known))
         if not self.widens:
@@ -141,7 +141,7 @@ def _differs(new: DeltaType, known: DeltaType) -> str:
     return f"is {render_type(new)}, in other files {render_type(known)}"
 
 
-def find_wider(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | None:
+def _find_wider(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | None:
     """Return the type that has all values of both types exactly, if Delta can widen both to it."""
     names = {one.name, other.name}
     if len(names) == 1:

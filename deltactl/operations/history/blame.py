@@ -75,7 +75,7 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
     """
     commits = log.commit_files
     snapshot = _newest_snapshot(log)
-    asked = parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
+    asked = _parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
     blame = _Blame(asked)
     history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
     # A commit that is missing or broken may have changed the partition.
@@ -88,7 +88,7 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
         shown,
         blame.found,
         len(rows) - len(shown),
-        () if blame.found else find_unknown(asked, _known_values(log, snapshot, asked)),
+        () if blame.found else _find_unknown(asked, _known_values(log, snapshot, asked)),
     )
 
 
@@ -179,13 +179,8 @@ def parse_partition(text: str) -> dict[str, str | None]:
     return values
 
 
-def parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
-    """Parse the value of ``--blame``: a partition in the form of directory names, or a predicate.
-
-    Raises:
-        UsageError: the table is not partitioned by these columns.
-        PredicateError: a predicate that cannot be parsed, or not about partition columns.
-    """
+def _parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
+    """Parse the value of ``--blame``: a partition in the form of directory names or a predicate."""
     if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
         return _by_predicate(text, partition_fields)
     return _by_partition(parse_partition(text), partition_fields, where)
@@ -259,7 +254,7 @@ class UnknownValue:
     nearest: tuple[str, ...]
 
 
-def find_unknown(
+def _find_unknown(
     asked: BlameFilter, known: Iterable[pa.ChunkedArray | pa.Array]
 ) -> tuple[UnknownValue, ...]:
     """Return the requested values that are not among ``known``.

@@ -133,7 +133,7 @@ def compare_snapshots(
         total.removed,
         remarked,
         [_renamed(partition, names) for partition in partitions],
-        diff_columns(before.metadata, after.metadata),
+        _diff_columns(before.metadata, after.metadata),
         _changed(before.metadata.configuration, after.metadata.configuration),
         _changed(_facts(before), _facts(after)),
     )
@@ -184,7 +184,7 @@ def _renamed(change: PartitionChange, names: Mapping[str, str]) -> PartitionChan
     return PartitionChange(values, change.added, change.removed)
 
 
-def diff_columns(before: Metadata, after: Metadata) -> list[ColumnChange]:
+def _diff_columns(before: Metadata, after: Metadata) -> list[ColumnChange]:
     """Return added and changed columns in the order of the later schema, then removed ones.
 
     Columns are identified by physical name, so a rename with column mapping is a change. A schema

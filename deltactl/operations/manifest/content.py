@@ -64,18 +64,12 @@ class LiveFiles:
         self.lines.close()
 
 
-def load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles:
+def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles:
     """Return the lines of the live files of a version, by the texts of their partition values.
 
     An unpartitioned table has one manifest, possibly empty. The caller closes the result.
 
     ``schemes`` are replacements of schemes.
-
-    Raises:
-        UnsupportedFeatureError: readers of manifests would return wrong rows.
-        SafetyError: the schema lacks a partition column.
-        CorruptLogError: a path contains a line break and would be read as two.
-        StorageError: the log cannot be read, or the disk for spilled lines is too small.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     if snapshot.metadata.column_mapping_mode != "none":
@@ -165,7 +159,7 @@ def load_table(
 
     def load() -> tuple[Snapshot, LiveFiles]:
         snapshot = next(snapshots) or log.snapshot(version)
-        return snapshot, load_live_files(snapshot, schemes)
+        return snapshot, _load_live_files(snapshot, schemes)
 
     return log.retry_after_cleanup(load)
 

@@ -115,10 +115,10 @@ class ManifestPlan:
         live = (p for p in self.partitions if p.state != STALE)
         for partition, index in zip(live, self._indices, strict=True):
             if partition.state != UNCHANGED:
-                yield manifest_name(partition.folder), index
+                yield _manifest_name(partition.folder), index
 
 
-def manifest_name(folder: str) -> str:
+def _manifest_name(folder: str) -> str:
     """Return the name of a partition's manifest, relative to the root."""
     return "/".join(part for part in (MANIFEST_DIR, folder, MANIFEST_NAME) if part)
 
@@ -145,13 +145,13 @@ def plan_manifests(
     chosen = _choose_directories(log, snapshot, {*folders, *map(_folder_of, there)}, options)
     wanted = [index for index, folder in enumerate(folders) if folder in chosen]
     wanted.sort(key=folders.__getitem__)
-    kept = [index for index in wanted if manifest_name(folders[index]) in there]
+    kept = [index for index in wanted if _manifest_name(folders[index]) in there]
     states = _compare(lines, kept, output)
     partitions = [
         PartitionManifest(folders[index], num_files[index], states.get(index, NEW))
         for index in wanted
     ]
-    current = {manifest_name(folder) for folder in folders}
+    current = {_manifest_name(folder) for folder in folders}
     stale = sorted(name for name in there - current if _folder_of(name) in chosen)
     partitions += [PartitionManifest(_folder_of(name), 0, STALE) for name in stale]
     return ManifestPlan(
@@ -168,7 +168,7 @@ def plan_manifests(
 
 def _compare(lines: ManifestLines, kept: Sequence[int], output: Store) -> dict[int, str]:
     """Return whether each of the manifests that are stored is up to date."""
-    names = {index: manifest_name(lines.folders[index]) for index in kept}
+    names = {index: _manifest_name(lines.folders[index]) for index in kept}
     small = [index for index in kept if not is_large(lines, index)]
     contents = output.read_many([names[index] for index in small])
     same = {

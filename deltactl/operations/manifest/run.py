@@ -103,10 +103,10 @@ def _generate(
     try:
         window_ms = write_manifests(plan, output, context)
     except InterruptedRunError as error:
-        error.is_part_done = is_begun(plan, output)
+        error.is_part_done = _is_begun(plan, output)
         raise
     if options.where is None and options.since is None and output is snapshot.store:
-        record_version(snapshot, context)
+        _record_version(snapshot, context)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
 
 
@@ -140,7 +140,7 @@ def refresh_manifests(
                 log, snapshot, live, output=store, options=options, context=context
             )
             window_ms = write_manifests(plan, store, context.without_cancel())
-        record_version(snapshot, context)
+        _record_version(snapshot, context)
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         context.warn(
@@ -212,7 +212,7 @@ def _ensure_wanted(context: RunContext) -> None:
         )
 
 
-def is_begun(plan: ManifestPlan, output: Store) -> bool:
+def _is_begun(plan: ManifestPlan, output: Store) -> bool:
     """Return whether the first manifest has been replaced; a local disk shows no partial file."""
     with suppress(StorageError):
         return plan.is_first_written(output)
@@ -228,7 +228,7 @@ def read_recorded_version(snapshot: Snapshot) -> int | None:
     return last.caught_up_version if last.caught_up_version <= snapshot.version else None
 
 
-def record_version(snapshot: Snapshot, context: RunContext) -> None:
+def _record_version(snapshot: Snapshot, context: RunContext) -> None:
     """Record that all manifests have the version of a snapshot; a failure is a warning."""
     if not snapshot.properties.refreshes_manifests:
         return

@@ -68,7 +68,7 @@ def group_files(
     divides = bool(layouts.is_laid.any()) and not (request is not None and request.kind == "zorder")
     limit = ClusterLimit.of(options.max_bytes, rule.target_bytes, divides=divides)
     if options.purge:
-        wanted = purge_mask(snapshot, files)
+        wanted = _purge_mask(snapshot, files)
         candidates.leave(~wanted, "nothing to purge")
         candidates.forced = wanted
     elif request is None:
@@ -178,12 +178,8 @@ def _z_ordered_paths(
     return log.retry_after_cleanup(search)
 
 
-def purge_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
-    """Return a mask of the files to rewrite; read footers if columns may have been dropped.
-
-    Raises:
-        DataFileError: a footer cannot be read.
-    """
+def _purge_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
+    """Return a mask of the files to rewrite; read footers if columns may have been dropped."""
     vectors = files["deletion_vector"]
     cardinality = pc.struct_field(vectors, "cardinality")
     unknown = files["num_records"].is_null()

@@ -169,13 +169,13 @@ class _RewriteCommit:
         self.verdicts = [_attach(verdict, self.vectors, base) for verdict in verdicts]
         bins, described = self.chosen, self.description
         is_tagged = may_write_vectors(base.protocol, base.metadata)
-        removed = [tag_removes(bin_) if is_tagged else bin_.removed for bin_ in bins]
+        removed = [_tag_removes(bin_) if is_tagged else bin_.removed for bin_ in bins]
         tombstones = [as_removes(files) for files in removed]
         return Actions(
             description=replace(
                 described,
-                metrics=commit_metrics(bins),
-                tags={**described.tags, **digest_tags(bins)},
+                metrics=_commit_metrics(bins),
+                tags={**described.tags, **_digest_tags(bins)},
             ),
             read_version=self.committer.read_version,
             added=[file for bin_ in bins for file in bin_.added],
@@ -188,7 +188,7 @@ class _RewriteCommit:
         self.committer.rebase(concurrent)
 
 
-def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
+def _digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
     """Return the tag with the row digest of a layout commit."""
     digests = [bin_.digest for bin_ in bins if bin_.digest is not None]
     if not digests:
@@ -196,7 +196,7 @@ def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
     return {DIGEST_TAG: encode_proof(reduce(add, digests, RowDigest()))}
 
 
-def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
+def _commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
     """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, with the names of Delta."""
     added = sorted(file.size_bytes for bin_ in bins for file in bin_.added)
     removed_files = sum(bin_.removed.num_rows for bin_ in bins)
@@ -252,7 +252,7 @@ def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdic
     return replace(verdict, bin=replace(bin_, added=(output,)))
 
 
-def tag_removes(bin_: Bin) -> pa.Table:
+def _tag_removes(bin_: Bin) -> pa.Table:
     """Return the files that a bin removes, with tags that show where its rows are in the output.
 
     If a commit of deltactl was first, another writer can apply its own deletion again to the output

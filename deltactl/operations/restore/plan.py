@@ -110,7 +110,7 @@ def plan_restore(
     predicate = None
     if options.where is not None:
         predicate = parse_predicate(options.where, current.metadata.partition_fields)
-        ensure_fits(current, target)
+        _ensure_fits(current, target)
     removed, added = _different_files(current, target, predicate)
     is_same = not removed.num_rows and (
         predicate is not None or target is current or is_same_state(state, current)
@@ -196,12 +196,8 @@ def _select(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
     return files.filter(predicate.evaluate(files["partition_values"]))
 
 
-def ensure_fits(current: Snapshot, target: Snapshot) -> None:
-    """Refuse to mix files of two versions if they do not match the current schema.
-
-    Raises:
-        SafetyError: the message has the difference.
-    """
+def _ensure_fits(current: Snapshot, target: Snapshot) -> None:
+    """Refuse to mix files of two versions if they do not match the current schema."""
     reason = _find_misfit(current.metadata, target.metadata) or _find_lost_feature(current, target)
     if reason is not None:
         raise SafetyError(

@@ -64,7 +64,7 @@ class Lookups:
         first[known] = 2 * np.asarray(pc.index_in(lower, points))
         last[known] = 2 * np.asarray(pc.index_in(upper, points))
         widths, values = _measure_cells(points)
-        rows = spread_rows(widths, first[known], last[known], files.rows[known])
+        rows = _spread_rows(widths, first[known], last[known], files.rows[known])
         return cls(rows, first, last, ~known & files.has_values, values)
 
     @property
@@ -92,7 +92,7 @@ class Lookups:
         return 1.0 - (opened + float(self.is_always_read.sum())) / len(self.first)
 
 
-def spread_rows(widths: Floats, first: Integers, last: Integers, rows: Floats) -> Floats:
+def _spread_rows(widths: Floats, first: Integers, last: Integers, rows: Floats) -> Floats:
     """Return the number of rows in each cell, given the rows of each file."""
     found = widths
     for _ in range(ROUNDS):

@@ -130,7 +130,7 @@ class Filters:
     def _drop_manifest_names(self, found: pa.Table) -> pa.Table:
         if self.ignore_manifests or not found.num_rows:
             return found
-        mask = pc.is_in(found["path"], value_set=read_manifest_names(self.store))
+        mask = pc.is_in(found["path"], value_set=_read_manifest_names(self.store))
         return self._drop_rows(found, mask, MANIFEST)
 
     def _reasons(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -143,13 +143,8 @@ def _count(mask: pa.ChunkedArray) -> int:
     return int(pc.sum(mask).as_py() or 0)
 
 
-def read_manifest_names(store: Store) -> pa.Array:
-    """Return names under the root that symlink manifests list, escaped or not.
-
-    Raises:
-        StorageError: a manifest cannot be read, so its files are unknown.
-        SafetyError: the manifests are behind a link, which is not followed.
-    """
+def _read_manifest_names(store: Store) -> pa.Array:
+    """Return names under the root that symlink manifests list, escaped or not."""
     if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:
         raise SafetyError(
             f"{MANIFEST_DIR} is a link: the files that its manifests list are unknown",

@@ -46,7 +46,7 @@ class Horizon:
 _SHOWN_COSTS = 100
 
 
-def locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
+def _locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
     """Replace names of the log with physical names; names outside of the root become null."""
     files = lifetimes.files
     for column in ("path", "vector_file"):
@@ -65,7 +65,7 @@ def find_horizon(
     not exist.
     """
     touched = _touched(store, scan, planned["path"], missing)
-    lifetimes = locate_lifetimes(store, Lifetimes.of(touched, first))
+    lifetimes = _locate_lifetimes(store, Lifetimes.of(touched, first))
     now_gone = np.zeros(len(lifetimes.born), np.bool_)
     if missing is not None and len(missing):
         now_gone = lifetimes.mask(missing)

@@ -85,7 +85,7 @@ class KeepRules:
     warn: Warn
 
 
-def live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
+def _live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
     """Yield the names of live files and their deletion vectors.
 
     An absolute name outside of the root may be another address of a file below it.
@@ -121,7 +121,7 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
 
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     store = rules.snapshot.store
-    yield from live_names(rules.snapshot)
+    yield from _live_names(rules.snapshot)
     for batch in rules.snapshot.tombstone_batches((*_FILE_COLUMNS, "deletion_timestamp_ms")):
         young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.cutoff_ms)
         yield file_names(store, batch.filter(pc.fill_null(young, False))), "retained"
@@ -144,7 +144,7 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     for version in sorted(versions):
         if version != rules.snapshot.version:
             kept = rules.log.snapshot(version)
-            yield from live_names(kept, "retained")
+            yield from _live_names(kept, "retained")
 
 
 class OtherTables:

@@ -41,7 +41,7 @@ def create_exclusively(path: str, data: bytes) -> None:
     temporary = temp_path(directory)
     try:
         write_new(temporary, data)
-        publish_exclusively(temporary, path)
+        _publish_exclusively(temporary, path)
     finally:
         # This also suppresses errors after success: if only the removal fails, the commit must not
         # be reported as failed.
@@ -50,14 +50,8 @@ def create_exclusively(path: str, data: bytes) -> None:
     sync_directory(directory)
 
 
-def publish_exclusively(temporary: str, path: str) -> None:
-    """Rename the file at ``temporary`` to ``path`` unless ``path`` exists.
-
-    Raises:
-        FileExistsError: ``path`` exists.
-        StorageError: the file system has neither links nor exclusive renames.
-        OSError: any other error.
-    """
+def _publish_exclusively(temporary: str, path: str) -> None:
+    """Rename the file at ``temporary`` to ``path`` unless ``path`` exists."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -68,7 +62,7 @@ def publish_exclusively(temporary: str, path: str) -> None:
             return
         if error.errno not in _NO_LINKS:
             raise
-        rename_exclusively(temporary, path)
+        _rename_exclusively(temporary, path)
 
 
 def _are_same(path: str, other: str) -> bool:
@@ -95,18 +89,13 @@ def move_exclusively(path: str, target: str) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        rename_exclusively(path, target)
+        _rename_exclusively(path, target)
         return
     os.unlink(path)
 
 
-def rename_exclusively(temporary: str, path: str) -> None:
-    """Rename with the system call that refuses to replace a file.
-
-    Raises:
-        FileExistsError: the new name is taken.
-        StorageError: this system or file system has no such call.
-    """
+def _rename_exclusively(temporary: str, path: str) -> None:
+    """Rename with the system call that refuses to replace a file."""
     rename = _find_exclusive_rename()
     if rename is None:
         raise _refusal(path)

@@ -39,7 +39,7 @@ def copy_together(
     Raises:
         StorageError: a copy failed; some of the files may have their final names.
     """
-    rename = rename_replace if replace else rename_no_replace
+    rename = rename_replace if replace else _rename_no_replace
     for batch in _batches(copies):
         by_path: dict[str, FileCopy] = {}
         files = ((copy.target_path, partial(_prepare, by_path, copy)) for copy in batch)
@@ -80,7 +80,7 @@ def _copy(by_path: Mapping[str, FileCopy], where: str, path: str) -> None:
         os.close(source)
 
 
-def rename_no_replace(hidden: str, path: str) -> None:
+def _rename_no_replace(hidden: str, path: str) -> None:
     """Rename a hidden file to a path that no file has."""
     if not os.path.lexists(path):
         remove_checksum(path)  # of a deleted file: with it, Hadoop could not read the new file

@@ -48,14 +48,11 @@ _PAGE_NAMES: Final = 5000
 _PIECE_BYTES: Final = 64 << 20
 
 
-def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
+def _split_azure_uri(uri: str) -> tuple[str | None, str, str]:
     """Return account, container and name of an address, none of them decoded.
 
     ``abfss://container@account.dfs.core.windows.net/name`` contains the account. For
     ``az://container/name`` the account is in the options.
-
-    Raises:
-        UsageError: the address has no container.
     """
     found = _ADDRESS.fullmatch(uri)
     if found is None:
@@ -70,7 +67,7 @@ def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
     settings = apply_config(AzureBlobFileSystem, settings)
-    account = split_azure_uri(uri)[0]
+    account = _split_azure_uri(uri)[0]
     if account is not None:
         settings.setdefault("account_name", account)
     names = {"account_name", "connection_string"}
@@ -125,7 +122,7 @@ class AzureService(ObjectService):
 
     def key_of(self, uri: str) -> str:
         """Return the container and the name of an address, unchanged."""
-        account, container, name = split_azure_uri(uri)
+        account, container, name = _split_azure_uri(uri)
         ours = self._fs.service_client.account_name
         if account is not None and account != ours:
             raise StorageError(

@@ -85,7 +85,7 @@ class PathHistory:
 
     def live_texts(self, name: str) -> dict[str, LiveText]:
         """Return the live texts of a file by key, each with the intent of its writers."""
-        live = find_live_texts(
+        live = _find_live_texts(
             self._events.get(name, ()),
             self._restores,
             self._start.get(name, {}),
@@ -306,7 +306,7 @@ Texts = Mapping[str, LiveText]
 """Live path texts by key."""
 
 
-def find_live_texts(
+def _find_live_texts(
     events: Iterable[Event],
     restores: Mapping[int, int | None],
     start: Texts,

@@ -114,7 +114,7 @@ def _shuffle(
     destinations = placement.num_destinations
     read, written = engine.shuffle(
         partial(make_shuffle, rewrite, without_files, placement),
-        divide_sources(files),
+        _divide_sources(files),
         destinations,
         usual_rows=None if rows is None else max(1, rows // destinations),
         cancel=context.cancel,
@@ -122,7 +122,7 @@ def _shuffle(
     return finish_cluster(task, read, written)
 
 
-def divide_sources(files: Sequence[DataFile]) -> list[Sequence[DataFile]]:
+def _divide_sources(files: Sequence[DataFile]) -> list[Sequence[DataFile]]:
     """Return files in bundles of bounded bytes: each is read by one worker."""
     sizes = np.array([file.size_bytes for file in files], np.int64)
     return [files[start:stop] for start, stop in cut_files(sizes, _FILES_A_SOURCE, _SOURCE_BYTES)]

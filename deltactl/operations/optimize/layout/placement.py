@@ -91,7 +91,7 @@ def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> P
     """Return a placement, learned from a sample, for an approximate number of files."""
     columns = tuple(ColumnRanks.of(array) for array in sample)
     ranks = rank_columns(columns, sample)
-    bits = bits_per_column(len(columns))
+    bits = _bits_per_column(len(columns))
     ranges = tuple(
         ColumnRanges.of(column, ranks[:, number], bits) for number, column in enumerate(columns)
     )
@@ -114,10 +114,10 @@ def _encode(
         return codes
     points = [each.find(array) for each, array in zip(ranges, arrays, strict=True)]
     encode = encode_z_order if layout == "zorder" else encode_hilbert
-    return encode(points, bits_per_column(len(points)))
+    return encode(points, _bits_per_column(len(points)))
 
 
-def bits_per_column(columns: int, most: int = MOST_BITS) -> int:
+def _bits_per_column(columns: int, most: int = MOST_BITS) -> int:
     """Return the number of bits of each column in a code; a single column gives a sorted order."""
     if columns == 1:
         return _BITS_OF_ONE

@@ -55,7 +55,7 @@ class ClusterTags:
             return replace(file, tags={**file.tags, **cube}, clustering_provider=LIQUID)
         tags = {
             LAYOUT_TAG: self.request.layout,
-            COLUMNS_TAG: encode_columns(self.request.paths),
+            COLUMNS_TAG: _encode_columns(self.request.paths),
             RUN_TAG: self.run_id,
             CLUSTER_TAG: cluster,
             PATH_TAG: file.path,
@@ -68,8 +68,7 @@ def encode_names(names: Sequence[str]) -> str:
     return json.dumps(list(names), separators=(",", ":"), ensure_ascii=False)
 
 
-def encode_columns(paths: Sequence[tuple[str, ...]]) -> str:
-    """Return the text for physical column paths."""
+def _encode_columns(paths: Sequence[tuple[str, ...]]) -> str:
     return json.dumps([list(path) for path in paths], separators=(",", ":"), ensure_ascii=False)
 
 
@@ -133,7 +132,7 @@ def has_layout(files: pa.Table, request: LayoutRequest) -> Flags:
         return np.asarray(pc.fill_null(same, False)).astype(np.bool_)
     same = pc.and_(
         pc.equal(lookup_map(files["tags"], LAYOUT_TAG), request.layout),
-        pc.equal(lookup_map(files["tags"], COLUMNS_TAG), encode_columns(request.paths)),
+        pc.equal(lookup_map(files["tags"], COLUMNS_TAG), _encode_columns(request.paths)),
     )
     return is_laid_out(files) & np.asarray(pc.fill_null(same, False)).astype(np.bool_)
 
