@@ -10,7 +10,7 @@ from deltactl.errors import NotATableError, SafetyError, StorageError
 from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
 from deltactl.storage.store import Store
 
-_LEVELS_UP = 4
+_LEVELS_UP = 4  # each costs a request; deeper partitions are rare
 
 LOG_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG_DIR}/"))
 """Files that show, without a listing, that a directory has a log. Some logs lack them."""

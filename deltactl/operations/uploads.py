@@ -28,7 +28,7 @@ from deltactl.storage.store import FileInfo, Store, Uploads
 
 _log: Final = logging.getLogger(__name__)
 _NOTES: Final = f"{OWN_DIR}/uploads"
-_WITHOUT_LEASE_MS: Final = 24 * 60 * 60 * 1000
+_WITHOUT_LEASE_MS: Final = 24 * 60 * 60 * 1000  # a run that has no lease may still work
 _LIFECYCLE: Final = (
     "Let the bucket abort such uploads with a lifecycle rule (AbortIncompleteMultipartUpload). "
     "See docs/object-stores.md."

@@ -30,7 +30,7 @@ from deltactl.protocol.deletion_vectors import (
 from deltactl.protocol.paths import is_absolute, leaves_root
 from deltactl.storage.store import Store
 
-_READ_WHOLE_BYTES: Final = 4 << 20
+_READ_WHOLE_BYTES: Final = 4 << 20  # one request costs more time than these bytes
 
 
 @overload

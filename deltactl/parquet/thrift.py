@@ -22,9 +22,9 @@ from typing import Any, Final
 MAX_DEPTH: Final = 64
 """Maximum depth of structs, lists and maps: the default limit of the Thrift libraries."""
 
-_MAX_VARINT_BITS: Final = 70
-_LONG_LIST: Final = 15
-_FALSE_MEMBER: Final = 2
+_MAX_VARINT_BITS: Final = 70  # ten bytes of seven bits, for a number of 64 bits
+_LONG_LIST: Final = 15  # a length from this on follows as a number of its own
+_FALSE_MEMBER: Final = 2  # of a list or map; a member of a struct has its value in its type
 
 
 class Kind(IntEnum):

@@ -13,7 +13,7 @@ from deltactl.log.checkpoint.schema import CheckpointLayout, spark_schema
 from deltactl.log.checkpoint.write import WrittenActions
 from deltactl.storage.store import FileInfo
 
-_SCHEMA_LIMIT: Final = 20_000
+_SCHEMA_LIMIT: Final = 20_000  # both limits are those of Delta on Spark
 _LISTED_LIMIT: Final = 30
 
 Node: TypeAlias = dict[str, Any]

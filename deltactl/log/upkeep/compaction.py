@@ -21,7 +21,7 @@ from deltactl.log.writing.actions import file_lines, line
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo
 
-_FEWEST_COMMITS = 2
+_FEWEST_COMMITS = 2  # a compacted file of one commit would save no request
 
 
 def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:

@@ -69,7 +69,7 @@ _ALL_GONE: Final = "other writers removed all of the input files"
 _UNUSABLE: Final = (TableError, UnsupportedFeatureError, StorageError)
 _FACTS: Final = ("size_bytes", "base_row_id", "default_row_commit_version")
 
-_MOST_INLINE_BYTES: Final = 256
+_MOST_INLINE_BYTES: Final = 256  # a file of its own would cost a request of each reader
 
 
 @dataclass(frozen=True, slots=True)

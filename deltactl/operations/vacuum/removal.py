@@ -41,7 +41,7 @@ from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_duration
 
-BATCH_FILES = 1000
+BATCH_FILES = 1000  # the most names of one delete request of S3
 _BATCHES_PER_ROUND = 4
 _LEAST_SKEW_MS = 60_000
 _MOST_SKEW_MS = 3_600_000

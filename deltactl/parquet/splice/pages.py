@@ -21,7 +21,7 @@ _DATA_HEADERS: Final[Mapping[int, int]] = {
     PageHeader.DATA_PAGE: PageType.DATA,
     PageHeader.DATA_PAGE_V2: PageType.DATA_V2,
 }
-_HEADER_BYTES: Final = 1024
+_HEADER_BYTES: Final = 1024  # enough for most headers; longer ones are read again
 _MAX_HEADER_BYTES: Final = 16 << 20  # a header may contain bounds that are long strings
 
 

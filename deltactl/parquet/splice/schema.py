@@ -17,9 +17,9 @@ Annotation: TypeAlias = tuple[Any, ...]
 LeafPath: TypeAlias = tuple[bytes, ...]
 
 _MAX_DEPTH: Final = 64
-_REPEATED: Final = 2
-_FIXED_LEN_BYTE_ARRAY: Final = 7
-_INTEGER: Final = 10
+_REPEATED: Final = 2  # of FieldRepetitionType
+_FIXED_LEN_BYTE_ARRAY: Final = 7  # of Type
+_INTEGER: Final = 10  # this and the next three: fields of LogicalType
 _DECIMAL: Final = 5
 _TIMESTAMP: Final = 8
 _TIME: Final = 7

@@ -22,7 +22,7 @@ TEMP_PREFIX: Final = ".deltactl-"
 TEMP_SUFFIX: Final = ".tmp"
 _TEMP_NAME: Final = re.compile(rf"{re.escape(TEMP_PREFIX)}[0-9a-f]{{32}}{re.escape(TEMP_SUFFIX)}")
 _BUFFER_BYTES: Final = 1 << 20
-_EARLY_BYTES: Final = 16 << 20
+_EARLY_BYTES: Final = 16 << 20  # so that the flush at the end has little left to write
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 _FIRST_DELAY_SECONDS: Final = 0.2
 _MAX_DELAY_SECONDS: Final = 10.0
-_FIRST_CONTACT_SECONDS: Final = 1.5
+_FIRST_CONTACT_SECONDS: Final = 1.5  # a wrong address never answers: say so soon
 
 
 class RetryPolicy:

@@ -42,7 +42,7 @@ _ADDRESS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _COPY_POLL_SECONDS: Final = 0.2
-_PAGE_NAMES: Final = 5000
+_PAGE_NAMES: Final = 5000  # the most that a request may ask for
 # Smaller objects (checkpoints, small data files) are read in one piece, others in pieces of this
 # size.
 _PIECE_BYTES: Final = 64 << 20

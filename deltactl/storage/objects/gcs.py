@@ -37,7 +37,7 @@ from deltactl.storage.objects.services import (
 )
 from deltactl.storage.vended import Current, take_vended
 
-_PAGE_NAMES = 1000
+_PAGE_NAMES = 1000  # the most that a request may ask for
 
 
 class GcsFiles(GCSFileSystem):  # type: ignore[misc]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 PART_BYTES: Final = 16 << 20
-MIN_PART_BYTES: Final = 5 << 20
-MAX_COPY_BYTES: Final = 5 << 30
-_MAX_PARTS: Final = 10_000
+MIN_PART_BYTES: Final = 5 << 20  # three limits of S3: of a part but the last,
+MAX_COPY_BYTES: Final = 5 << 30  # of a range that is copied,
+_MAX_PARTS: Final = 10_000  # and of the parts of an upload
 _ROOM: Final = 16  # parts that are kept for the data after the copies
 
 

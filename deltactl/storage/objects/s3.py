@@ -34,7 +34,7 @@ from deltactl.storage.objects.services import (
 from deltactl.storage.vended import Current, take_vended
 
 _CONNECTIONS: Final = 32
-_PAGE_KEYS: Final = 1000
+_PAGE_KEYS: Final = 1000  # the most that a request may ask for
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096
