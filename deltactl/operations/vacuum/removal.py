@@ -209,15 +209,15 @@ class VacuumRun:
     def _remove(self, cutoff_ms: int) -> DeltactlError | None:
         """Remove files, then directories; return the error that stopped the run, for the report."""
         try:
-            stopped = self._remove_files(cutoff_ms)
-            if not stopped and not self._context.is_cancelled:
+            self._remove_files(cutoff_ms)
+            if not self._context.is_cancelled:
                 self._remove_directories(cutoff_ms)
         except DeltactlError as error:
             return error
-        return stopped
+        return None
 
-    def _remove_files(self, cutoff_ms: int) -> DeltactlError | None:
-        """Remove files in rounds; return the error that stopped the run, if any."""
+    def _remove_files(self, cutoff_ms: int) -> None:
+        """Remove files in rounds; before and after each, read the commits of other writers."""
         files = self._plan.files
         young = pc.greater_equal(files["modified_ms"], cutoff_ms)
         if cutoff_ms <= self._plan.retention.cutoff_ms - _NO_SKEW_MS:
@@ -235,12 +235,9 @@ class VacuumRun:
         )
         done = 0
         for names in _rounds(files):
-            try:
-                self._read_new_commits()
-            except DeltactlError as error:
-                return error
+            self._read_new_commits()
             if self._context.is_cancelled:
-                return None
+                return
             batches = _batches([n for n in names if n not in self._totals.came_back])
             self._totals.tried.update(*batches)
             tasks = [Task(number, batch) for number, batch in enumerate(batches)]
@@ -258,11 +255,7 @@ class VacuumRun:
                 self._context.on_progress(
                     Progress(done, files.num_rows, self._totals.bytes, self._plan.size_bytes)
                 )
-        try:
-            self._read_new_commits()
-        except DeltactlError as error:
-            return error
-        return None
+        self._read_new_commits()
 
     def _read_new_commits(self) -> None:
         """Read commits since the last call, and drop the files in them from the plan."""
