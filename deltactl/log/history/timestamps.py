@@ -40,7 +40,7 @@ def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
     return dict(zip(ordered, times, strict=True))
 
 
-class _InCommitTimes(Sequence[int]):
+class InCommitTimes(Sequence[int]):
     """In-commit timestamps of versions. Each is read when a binary search needs it."""
 
     def __init__(self, reader: CommitReader, listing: LogListing, versions: Sequence[int]) -> None:
@@ -89,7 +89,7 @@ def resolve_timestamp(
     enabled_at = properties.integer("delta.inCommitTimestampEnablementTimestamp", 0)
     if timed and timestamp_ms >= enabled_at:
         chosen: Sequence[int] = timed
-        times: Sequence[int] = _InCommitTimes(reader, listing, timed)
+        times: Sequence[int] = InCommitTimes(reader, listing, timed)
     else:
         chosen = untimed or timed
         times = list(file_times(listing, chosen).values())

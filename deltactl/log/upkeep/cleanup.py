@@ -12,6 +12,7 @@ RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``)
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
@@ -26,7 +27,7 @@ from deltactl.errors import (
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.contents import find_actions, uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.history.timestamps import file_times
+from deltactl.log.history.timestamps import InCommitTimes, file_times
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_valid
 from deltactl.log.snapshot import Snapshot
@@ -196,15 +197,7 @@ def _find_boundary(
     """
     old = [version for version, time in times.items() if time <= cutoff_ms]
     timed = [v for v in old if uses_in_commit_timestamp(snapshot.metadata, v)]
-    low, high = 0, len(timed)
-    while low < high:
-        middle = (low + high) // 2
-        commit = snapshot.reader.read_one(listing.commits[timed[middle]])
-        if commit.in_commit_timestamp <= cutoff_ms:
-            low = middle + 1
-        else:
-            high = middle
-    recent = set(timed[low:])
+    recent = set(timed[bisect_right(InCommitTimes(snapshot.reader, listing, timed), cutoff_ms) :])
     return max((version for version in old if version not in recent), default=-1)
 
 

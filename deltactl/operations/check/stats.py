@@ -185,7 +185,7 @@ def _check_bounds(
         text = stats.find(member, leaf.path)
         if text is None:
             continue
-        why = _judge_bound(_Bound(text, member == "maxValues"), actual, stats, facts, leaf)
+        why = _judge_bound(text, actual, stats, facts, leaf, upper=member == "maxValues")
         if why is not None:
             which = "maximum" if member == "maxValues" else "minimum"
             yield why[0], f"the {which} is {show(text)}, {why[1]}"
@@ -196,25 +196,25 @@ _LOOSE: Final = ("STATS_LOOSE", "stated as exact, but no live row has it")
 _MALFORMED: Final = ("STATS_UNREADABLE", "which is not a value of the column's type")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    text: Any
-    is_upper: bool
-
-
 def _judge_bound(
-    bound: _Bound, actual: Value | None, stats: Statistics, facts: FileFacts, leaf: StatsLeaf
+    text: Any,
+    actual: Value | None,
+    stats: Statistics,
+    facts: FileFacts,
+    leaf: StatsLeaf,
+    *,
+    upper: bool,
 ) -> tuple[str, str] | None:
     """Return the problem of a bound as a code and a message; ``None`` if it is valid."""
-    malformed = None if _is_bound(bound.text, leaf.kind) else _MALFORMED
-    value, found = _parse_bound(bound.text, leaf.kind), actual
+    malformed = None if _is_bound(text, leaf.kind) else _MALFORMED
+    value, found = _parse_bound(text, leaf.kind), actual
     if value is None or found is None or not _is_comparable(found, leaf.kind):
         return malformed
     if leaf.path in facts.narrow:
         # Written with 32-bit precision, even if the column has become wider.
         value, found = _narrow(value), _narrow(found)
-    slack = _slack_us(bound.text) if leaf.kind == "timestamp" else _TRUNCATION_US
-    if _excludes(value, found, leaf.kind, slack, upper=bound.is_upper):
+    slack = _slack_us(text) if leaf.kind == "timestamp" else _TRUNCATION_US
+    if _excludes(value, found, leaf.kind, slack, upper=upper):
         return _BEYOND
     is_exact = stats.is_tight and leaf.kind in _EXACT_KINDS
     return _LOOSE if is_exact and value != found and malformed is None else malformed

@@ -90,15 +90,12 @@ def sync_clone(
         before,
         dry_run=dry_run,
         is_done=update.is_empty,
-    )
-    if not update.is_empty:
-        _ensure_may_remove(update)
-    report = replace(
-        report,
         files_added=update.added.num_rows,
         files_removed=update.removed.num_rows,
         bytes_removed=sum_sizes(update.removed),
     )
+    if not update.is_empty:
+        _ensure_may_remove(update)
     if dry_run:
         return replace(report, version_after=before) if update.is_empty else report
     target_log.ensure_can_commit()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from deltactl.errors import (
@@ -201,8 +201,6 @@ def _rename(
     log: DeltaLog, version: int, partitions: list[PartitionChange]
 ) -> list[PartitionChange]:
     """Replace physical names of partition columns by logical ones."""
-    from dataclasses import replace
-
     if not any(partition.partition_values for partition in partitions):
         return partitions
     try:
