@@ -44,7 +44,7 @@ def no_table_error(store: Store) -> NotATableError:
         StorageError: the path cannot be listed.
     """
     where = store.uri
-    if has_log(store):
+    if has_log(store) or LOG_DIR in store.list_directories():
         return NotATableError(
             f"{where} is not a Delta table: its _delta_log contains no commits",
             hint="Restore the log from a backup, or check the path.",

@@ -109,8 +109,9 @@ def _search(store: Store, parts: Sequence[str]) -> set[str]:
 
 
 def _may_be_table(store: Store, folder: str) -> bool:
+    """Return whether a directory has a log; one with an empty log counts, and its run fails."""
     try:
-        return is_table(store, folder)
+        return is_table(store, folder) or log_directory(folder) in store.list_directories(folder)
     except StorageError:
         return True
 

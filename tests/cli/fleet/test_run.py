@@ -219,6 +219,19 @@ def test_a_pattern_of_a_list_that_fails_stops_no_other(
     assert (lake / "a/_delta_log/00000000000000000004.json").exists()
 
 
+@pytest.mark.parametrize("pattern", ["lake/*", "lake/**"])
+def test_a_table_with_an_empty_log_is_an_entry_that_fails(
+    cli: RunCli, lake: Path, pattern: str
+) -> None:
+    (lake / "empty" / "_delta_log").mkdir(parents=True)
+    (lake / "empty" / "x.parquet").touch()
+    ran = cli("optimize", pattern, "-o", "csv")
+    rows = {row["table"]: row for row in csv.DictReader(io.StringIO(ran.out))}
+    assert (ran.code, rows["lake/empty"]["error_code"]) == (ExitCode.FAILURE, "NOT_A_TABLE")
+    assert rows["lake/empty"]["message"].endswith("its _delta_log contains no commits")
+    assert rows["lake/a"]["status"] == "done"
+
+
 def test_the_metrics_have_a_pattern_that_fails(cli: RunCli, lake: Path, tmp_path: Path) -> None:
     cli("maintain", "lake/x*", "lake/a", "--metrics", str(tmp_path / "m.prom"))
     assert 'deltactl_exit_status{table="lake/x*"} 1\n' in (tmp_path / "m.prom").read_text()

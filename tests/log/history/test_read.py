@@ -426,7 +426,7 @@ def test_unknown_features_do_not_matter(tmp_path: Path) -> None:
         (lambda p: p.mkdir(), "the directory is empty or missing"),
         (lambda p: p.write_text("x"), "is a file, not a Delta table"),
         (lambda p: ((p / "d").mkdir(parents=True), (p / "d/x").write_text("")), "no _delta_log"),
-        (lambda p: (p / "_delta_log").mkdir(parents=True), "the directory is empty or missing"),
+        (lambda p: (p / "_delta_log").mkdir(parents=True), "its _delta_log contains no commits"),
         (
             lambda p: ((p / "_delta_log").mkdir(parents=True), (p / "_delta_log/x").write_text("")),
             "its _delta_log contains no commits",
