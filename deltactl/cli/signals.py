@@ -128,9 +128,9 @@ def limit_time(
         if over.wait(limit_ms / 1000):
             return
         cancellation.expired_ms = limit_ms
-        cancellation.token.set()
         if notify is not None and not cancellation.is_idle:
             notify(f"the time is up; stopping within {format_duration(grace_ms)}")
+        cancellation.token.set()
         if not over.wait(grace_ms / 1000):
             abort(signal.SIGTERM)
 
