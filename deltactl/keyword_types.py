@@ -151,8 +151,6 @@ class VacuumKeywords(TypedDict, total=False):
     keep_versions: Sequence[int]
     keep_last: int | None
     also_keep_for: Sequence[str]
-    include_orphans: bool
-    include_unknown: bool
     max_files: int | None
     need: Need | Sequence[str] | None
     ignore_manifests: bool

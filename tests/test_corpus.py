@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,11 +22,14 @@ from deltactl import (
     OptimizeOptions,
     Table,
     UnsupportedFeatureError,
-    VacuumOptions,
 )
 from deltactl.operations.optimize import bins as optimize_bins
 from deltactl.operations.optimize import groups as optimize_groups
+from deltactl.operations.vacuum.options import Orphans, VacuumOptions
+from deltactl.operations.vacuum.run import VacuumReport, vacuum_table
+from deltactl.storage.local.store import LocalStore
 from tests.conftest import CORPUS
+from tests.support.run import run_on
 
 pytestmark = [pytest.mark.corpus, pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")]
 
@@ -94,6 +98,12 @@ def _copy(name: str, target: Path) -> Table:
     for path in (target, *target.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
     return Table(str(target))
+
+
+def _vacuum(folder: Path, orphans: Orphans, *, dry_run: bool = False) -> VacuumReport:
+    options = VacuumOptions(mode="full", max_orphan_fraction=1)
+    run = partial(vacuum_table, orphans=orphans)
+    return run_on(LocalStore(str(folder)), run, options, dry_run=dry_run)
 
 
 def _rewrite_everything(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,12 +202,11 @@ def test_a_vacuum_removes_what_was_planted_and_no_row(
         (folder / planted).write_bytes(b"planted")
     _age(folder)
     version = table.snapshot().version
-    options = VacuumOptions(mode="full", max_orphan_fraction=1, include_orphans=True)
     if "liquid_clustering" in name:
         with pytest.raises(UnsupportedFeatureError, match="liquid"):
-            table.vacuum(options)
+            _vacuum(folder, "named")
         return
-    report = table.vacuum(options)
+    report = _vacuum(folder, "named")
     assert not report.failures
     assert report.plan.is_empty or report.versions == (version + 1, version + 2)
     left = _files(folder)
@@ -205,7 +214,7 @@ def test_a_vacuum_removes_what_was_planted_and_no_row(
     assert left & set(_GONE) == (set() if is_delta else set(_GONE))
     found = _row_checksum(canonical, name, table, None)
     assert found in _accepted(name, _ENTRIES[name]["expect"]["row_checksum"])
-    again = table.vacuum(options, dry_run=True)
+    again = _vacuum(folder, "named", dry_run=True)
     assert again.plan.files.num_rows == 0
 
 
@@ -225,7 +234,7 @@ def test_a_vacuum_inside_the_retention_removes_nothing_a_version_needs(
             os.utime(path, (when, when), follow_symlinks=False)
     for path in (folder / "_delta_log").rglob("*"):
         os.utime(path)
-    table.vacuum(VacuumOptions(mode="full", max_orphan_fraction=1, include_unknown=True))
+    _vacuum(tmp_path / "t", "all")
     for at in _ENTRIES[name]["expect"]["versions"]:
         if at.get("row_checksum"):
             found = _row_checksum(canonical, name, table, at["version"])
@@ -236,10 +245,10 @@ def test_a_vacuum_inside_the_retention_removes_nothing_a_version_needs(
 @pytest.mark.usefixtures("trusted_clock")
 @pytest.mark.parametrize("name", _SOUND or ["-"])
 def test_other_readers_read_the_same_rows_after_a_vacuum(name: str, tmp_path: Path) -> None:
-    table = _copy(name, tmp_path / "t")
+    _copy(name, tmp_path / "t")
     _age(tmp_path / "t")
     try:
-        table.vacuum(VacuumOptions(mode="full", max_orphan_fraction=1, include_unknown=True))
+        _vacuum(tmp_path / "t", "all")
     except UnsupportedFeatureError:
         return
     _ensure_same_rows(name, tmp_path / "t")

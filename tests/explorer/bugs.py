@@ -36,7 +36,8 @@ from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.operations.vacuum import run as vacuum
 from deltactl.operations.vacuum.candidates import Listing
-from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
+from deltactl.operations.vacuum.options import Orphans, VacuumOptions
+from deltactl.operations.vacuum.run import VacuumReport
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
@@ -116,9 +117,11 @@ def _late_cutoff() -> Iterator[None]:
     held = threading.local()
     run = vacuum.vacuum_table
 
-    def remember(log: DeltaLog, options: VacuumOptions, context: RunContext) -> VacuumReport:
+    def remember(
+        log: DeltaLog, options: VacuumOptions, context: RunContext, *, orphans: Orphans
+    ) -> VacuumReport:
         held.clock = context.clock
-        return run(log, options, context)
+        return run(log, options, context, orphans=orphans)
 
     class Late(vacuum_planning.Planner):
         def _list(self, hidden: Any) -> Listing:

@@ -50,13 +50,13 @@ def optimize(options: OptimizeOptions | None = None, batches: int = 1) -> Progra
 
 
 def vacuum(mode: str, **options: Any) -> Program:
-    fixed = {"mode": mode, "max_orphan_fraction": 1.0, "include_unknown": True}
+    fixed = {"mode": mode, "max_orphan_fraction": 1.0}
     chosen = VacuumOptions(**fixed, **options)  # type: ignore[arg-type]
 
     def run(store: Store, clock: Clock) -> Outcome:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
-            report = vacuum_table(log_of(store), chosen, context)
+            report = vacuum_table(log_of(store), chosen, context, orphans="all")
         except SafetyError as error:
             if "the shallow clone" not in error.message:
                 raise

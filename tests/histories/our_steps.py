@@ -7,6 +7,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +24,12 @@ from deltactl import (
     VacuumOptions,
 )
 from deltactl.errors import ignore_warning
+from deltactl.operations.vacuum.run import vacuum_table
+from deltactl.storage.open import open_store
 from deltactl.units import DAY_MS
 from tests.histories.known import FINDINGS_OF_DELTA_RS
 from tests.histories.state import SPARK_SQL, BrokenError, RefusedError, State, partition_condition
+from tests.support.run import run_on
 
 _REFUSALS: Final = (SafetyError, UnsupportedFeatureError)
 
@@ -91,12 +95,14 @@ def _vacuum(chance: random.Random, table: Table, _: State) -> str:
         keep_last=(1, 3),
         max_files=(1, 5),
         quarantine=(True,),
-        include_unknown=(True,),
+        orphans=("all",),
         retain_ms=(0, 0, 0, DAY_MS),
     )
     fixed = {"force_retention": True, "max_orphan_fraction": 1.0}
-    table.vacuum(VacuumOptions(**options, **fixed))  # type: ignore[arg-type]
-    return _words(**options)
+    words = _words(**options)
+    run = partial(vacuum_table, orphans=options.pop("orphans", "keep"))
+    run_on(open_store(table.uri), run, VacuumOptions(**options, **fixed))  # type: ignore[arg-type]
+    return words
 
 
 def _checkpoint(chance: random.Random, table: Table, _: State) -> str:

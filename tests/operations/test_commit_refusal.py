@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,8 +45,8 @@ def optimize(store: Store, dry_run: bool) -> None:
 
 
 def vacuum(store: Store, dry_run: bool) -> None:
-    options = VacuumOptions(mode="full", include_orphans=True)
-    run_on(store, vacuum_table, options, dry_run=dry_run)
+    options = VacuumOptions(mode="full")
+    run_on(store, partial(vacuum_table, orphans="named"), options, dry_run=dry_run)
 
 
 def convert(store: Store, dry_run: bool) -> None:

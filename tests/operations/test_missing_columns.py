@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.run import vacuum_table
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
+from tests.support.run import run_on
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema
 from tests.support.table_builder import commit_path
 
@@ -44,7 +48,9 @@ def vacuum_orphan(path: Path) -> int:
     orphan = path / "orphan.parquet"
     orphan.write_bytes(b"PAR1")
     os.utime(orphan, (1, 1))
-    removed = open_table(path).vacuum(VacuumOptions(include_unknown=True)).files_removed
+    removed = run_on(
+        LocalStore(str(path)), partial(vacuum_table, orphans="all"), VacuumOptions()
+    ).files_removed
     assert not orphan.exists()
     return removed
 

@@ -13,7 +13,8 @@ from deltactl.errors import ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
+from deltactl.operations.vacuum.options import Orphans, VacuumOptions
+from deltactl.operations.vacuum.run import VacuumReport, vacuum_table
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
@@ -154,16 +155,22 @@ class Scene:
         return DatedStore(self.store, self.clock, behind_ms)
 
     def vacuum(
-        self, store: Store | None = None, *, dry_run: bool = False, **options: Any
+        self,
+        store: Store | None = None,
+        *,
+        dry_run: bool = False,
+        orphans: Orphans = "all",
+        **options: Any,
     ) -> VacuumReport:
         store = store or self.dated()
-        fixed = {"mode": "full", "max_orphan_fraction": 1.0, "include_unknown": True}
+        fixed = {"mode": "full", "max_orphan_fraction": 1.0}
         settings: dict[str, Any] = {**fixed, **options}
         with opened_as(store):
             return vacuum_table(
                 DeltaLog(store, ignore_warning),
                 VacuumOptions(**settings),
                 self.context(),
+                orphans=orphans,
                 dry_run=dry_run,
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
@@ -17,6 +17,7 @@ from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import format_count, format_duration, format_size
 
 if TYPE_CHECKING:
+    from deltactl.operations.vacuum.options import Orphans
     from deltactl.operations.vacuum.run import Confirm, VacuumPlan, VacuumReport
 
 
@@ -44,6 +45,12 @@ class VacuumFlags:
         "the clone uses",
         metavar="TABLE",
         alone_with=("yes", "check", "dry_run"),
+    )
+    include_unknown: bool = selection_option(
+        False,
+        "Also remove all files that are in no action of the log. Without this option, only a "
+        "vacuum on a terminal removes such files, and only if a Delta writer gave them their names "
+        "and the table was not converted",
     )
     check: bool = check_field("there are files to remove")
     dry_run: bool = dry_run_field()
@@ -77,9 +84,8 @@ def command(
     elif flags.purge_quarantine:
         purge_quarantined(session, table, flags.yes, flags.looks, options.force_retention)
     else:
-        options = replace(options, include_orphans=can_ask(session))
         confirm = None if flags.looks else _choose_confirmation(session, flags.yes, options)
-        report = _run(session, table, options, confirm, flags.looks)
+        report = _run(session, table, options, confirm, flags)
         _warn(session, report)
         is_due = not report.plan.is_empty and report.skipped is None
         error = _find_error(report, session.shown_table or table)
@@ -116,13 +122,20 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
 
 
 def _run(
-    session: Session, table: str, options: VacuumOptions, confirm: Confirm | None, dry_run: bool
+    session: Session,
+    table: str,
+    options: VacuumOptions,
+    confirm: Confirm | None,
+    flags: VacuumFlags,
 ) -> VacuumReport:
     from deltactl.operations.vacuum.run import vacuum_table
 
-    log = session.open_table(table, read_only=dry_run)
+    log = session.open_table(table, read_only=flags.looks)
+    orphans: Orphans = "all" if flags.include_unknown else "named" if can_ask(session) else "keep"
     with session.run_context("vacuum") as context:
-        report = vacuum_table(log, options, context, confirm=confirm, dry_run=dry_run)
+        report = vacuum_table(
+            log, options, context, orphans=orphans, confirm=confirm, dry_run=flags.looks
+        )
         if report.interrupted:
             stopped = session.find_interruption(
                 f"{format_count(report.files_removed, 'file', 'files')} removed",

@@ -13,15 +13,16 @@ from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import DAY_MS, DurationMs, format_duration
 
 Mode = Literal["auto", "full", "lite"]
+Orphans = Literal["keep", "named", "all"]
+"""The files that no action names, to remove: none, those with a name of a Delta writer, or all.
+
+It is no field of the options: only the command line may remove such files.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumOptions:
-    """Parsed options of ``vacuum``; times in milliseconds.
-
-    By default, only files that a commit removed are removed. ``include_orphans`` is for runs that
-    somebody watches: also files that no action names, if a Delta writer certainly wrote them.
-    """
+    """Parsed options of ``vacuum``; times in milliseconds."""
 
     retain_ms: DurationMs | None = selection_option(
         None,
@@ -67,13 +68,6 @@ class VacuumOptions:
         "Also keep the files that TABLE uses, for example if TABLE is a shallow clone of this "
         "table; may be repeated",
         metavar="TABLE",
-    )
-    include_orphans: bool = False
-    include_unknown: bool = selection_option(
-        False,
-        "Also remove all files that are in no action of the log. Without this option, only a "
-        "vacuum on a terminal removes such files, and only if a Delta writer gave them their names "
-        "and the table was not converted",
     )
     max_files: int | None = selection_option(
         None, "Remove at most N files", default="all", least=1, is_settable=True

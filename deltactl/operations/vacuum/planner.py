@@ -34,7 +34,7 @@ from deltactl.operations.vacuum.candidates import (
 )
 from deltactl.operations.vacuum.horizon import Retention, find_horizon
 from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
-from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import (
     NO_FILES,
     NO_NAMES,
@@ -76,6 +76,7 @@ class Planner:
     context: RunContext
     clones: tuple[CloneNote, ...]
     events: EventCollector
+    orphans: Orphans = "keep"
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -310,7 +311,7 @@ class Planner:
             self.store,
             HiddenRule(self.snapshot.metadata),
             self.retention.cutoff_ms,
-            self.options.include_unknown,
+            self.orphans == "all",
             self.options.ignore_manifests,
             named,
         )
@@ -330,7 +331,7 @@ class Planner:
 
     def _find_reason_to_spare(self, scan: CommitScan) -> str | None:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""
-        if not self.options.include_orphans:
+        if self.orphans == "keep":
             return UNATTENDED
         return CONVERTED if was_converted(self.snapshot, scan) else None
 

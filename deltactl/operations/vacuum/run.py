@@ -21,7 +21,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.operations.vacuum.horizon import Retention, resolve_retention
-from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.removal import Replan, VacuumRun
@@ -43,6 +43,7 @@ def vacuum_table(
     options: VacuumOptions,
     context: RunContext,
     *,
+    orphans: Orphans = "keep",
     confirm: Confirm | None = None,
     dry_run: bool = False,
 ) -> VacuumReport:
@@ -58,7 +59,9 @@ def vacuum_table(
         DeltactlError: nothing could be removed.
     """
     store = log.store
-    snapshot, plan_by, plan = log.retry_after_cleanup(lambda: _make_plan(log, options, context))
+    snapshot, plan_by, plan = log.retry_after_cleanup(
+        lambda: _make_plan(log, options, orphans, context)
+    )
     _log.info(
         "%s: %s to remove, %d bytes, version %d, %s",
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
@@ -99,7 +102,7 @@ def vacuum_table(
 
 
 def _make_plan(
-    log: DeltaLog, options: VacuumOptions, context: RunContext
+    log: DeltaLog, options: VacuumOptions, orphans: Orphans, context: RunContext
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
     log.ensure_exists()
@@ -109,7 +112,7 @@ def _make_plan(
     clones = read_notes(log.store)
     now_ms = context.clock.now_ms()
     retention = _find_retention(log, snapshot, options, context, now_ms)
-    planner = Planner(log, snapshot, options, retention, context, clones, events)
+    planner = Planner(log, snapshot, options, retention, context, clones, events, orphans)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         return replace(planner, retention=replace(retention, cutoff_ms=cutoff_ms)).plan()

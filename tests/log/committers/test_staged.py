@@ -90,10 +90,9 @@ class Scene:
             mode="full",
             retain_ms=0,
             force_retention=True,
-            include_unknown=True,
             max_orphan_fraction=1.0,
         )
-        return vacuum_table(self.log(), options, self.context).versions
+        return vacuum_table(self.log(), options, self.context, orphans="all").versions
 
     def restore(self, version: int) -> int:
         report = restore_table(self.log(), RestoreOptions(version), self.context)

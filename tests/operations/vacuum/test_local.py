@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,10 @@ class Disk:
 
     def vacuum(self, *, dry_run: bool = False, **options: object) -> VacuumReport:
         fixed: dict[str, Any] = {"mode": "full", "max_orphan_fraction": 1.0}
-        settings = {**fixed, "include_unknown": True, **options}
+        settings = {**fixed, **options}
+        run = partial(vacuum_table, orphans="all")
         store = refuse_changes(self.store) if dry_run else self.store
-        return run_on(store, vacuum_table, VacuumOptions(**settings), dry_run=dry_run)
+        return run_on(store, run, VacuumOptions(**settings), dry_run=dry_run)
 
     def plan(self, **options: object) -> list[str]:
         return list(self.vacuum(dry_run=True, **options).plan.files["path"].to_pylist())
@@ -161,8 +163,8 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     counting = CountingStore(disk.store)
     report = run_on(
         refuse_changes(counting),
-        vacuum_table,
-        VacuumOptions(inventory=dump, max_orphan_fraction=1.0, include_unknown=True),
+        partial(vacuum_table, orphans="all"),
+        VacuumOptions(inventory=dump, max_orphan_fraction=1.0),
         dry_run=True,
     )
     assert report.plan.files["path"].to_pylist() == listed == ["orphan é.parquet", disk.gone]

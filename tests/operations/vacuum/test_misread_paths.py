@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -84,9 +85,8 @@ def test_vacuum_keeps_each_file_that_a_reader_takes_for_the_live_one(
     orphan.write_bytes(b"PAR1")
     age(root)
     options = VacuumOptions(
-        mode="full", retain_ms=0, max_orphan_fraction=1.0, include_unknown=True,
-        force_retention=True,
+        mode="full", retain_ms=0, max_orphan_fraction=1.0, force_retention=True
     )  # fmt: skip
-    run_on(LocalStore(str(root)), vacuum_table, options)
+    run_on(LocalStore(str(root)), partial(vacuum_table, orphans="all"), options)
     assert not orphan.exists()
     assert read_all(root) == before

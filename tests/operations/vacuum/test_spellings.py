@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import unicodedata
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from deltactl.errors import SafetyError
+from deltactl.operations.vacuum.options import Orphans
 from tests.support.folding_store import FoldingStore, rename
 from tests.support.stores import CountingStore
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -50,16 +52,16 @@ def test_a_live_file_that_is_listed_under_another_name_stops_a_full_vacuum(
     add_file(scene, name)
     rename(scene.store, name, stored)
     before = scene.store.contents()
-    for options in ({}, {"include_unknown": False}):
+    for orphans in get_args(Orphans):
         with pytest.raises(SafetyError, match=LISTED):
-            scene.vacuum(FoldingStore(scene.dated()), **options)
+            scene.vacuum(FoldingStore(scene.dated()), orphans=orphans)
     assert scene.store.contents() == before
 
 
 def test_it_does_not_stop_a_vacuum_that_would_remove_nothing() -> None:
     scene, [live], gone = scene_with("de", gone_days=2)
     rename(scene.store, live, live.replace("de", "DE"))
-    assert scene.vacuum(FoldingStore(scene.dated()), include_unknown=False).plan.is_empty
+    assert scene.vacuum(FoldingStore(scene.dated()), orphans="keep").plan.is_empty
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

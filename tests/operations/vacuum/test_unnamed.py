@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
 
-from deltactl import convert, maintain
+from deltactl import Table, convert, maintain
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -56,11 +56,12 @@ def plant(root: Path, *names: str) -> None:
     age(root)
 
 
-def plan(root: Path, **options: bool) -> VacuumPlan:
+def plan(root: Path, orphans: Orphans = "keep") -> VacuumPlan:
     fixed = {"mode": "full", "max_orphan_fraction": 1.0, "retain_ms": 0, "force_retention": True}
-    chosen = VacuumOptions(**fixed, **options)  # type: ignore[arg-type]
+    chosen = VacuumOptions(**fixed)  # type: ignore[arg-type]
+    run = partial(vacuum_table, orphans=orphans)
     store = LocalStore(str(root))
-    return run_on(store, vacuum_table, chosen, warn=pytest.fail, dry_run=True).plan
+    return run_on(store, run, chosen, warn=pytest.fail, dry_run=True).plan
 
 
 def paths_of(found: VacuumPlan) -> set[str]:
@@ -86,13 +87,24 @@ def test_an_unattended_run_removes_only_what_a_commit_removed(written: Path) -> 
 
 
 def test_an_attended_run_also_removes_files_with_the_names_of_delta_writers(written: Path) -> None:
-    found = plan(written, include_orphans=True)
+    found = plan(written, "named")
     assert paths_of(found) - paths_of(plan(written)) == set(WRITTEN)
     assert found.kept == {UNKNOWN: len(STRANGE)}
 
 
-def test_include_unknown_removes_all(written: Path) -> None:
-    found = plan(written, include_unknown=True)
+def test_a_call_from_python_cannot_remove_what_no_commit_removed(written: Path) -> None:
+    for name in ("include_orphans", "include_unknown", "orphans"):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            Table(written).vacuum(mode="full", **{name: True})  # type: ignore[arg-type]
+    report = Table(written).vacuum(
+        mode="full", retain="0s", force_retention=True, max_orphan_fraction=1.0
+    )
+    assert report.files_removed == 1
+    assert all((written / name).exists() for name in (*WRITTEN, *STRANGE))
+
+
+def test_all_may_be_removed(written: Path) -> None:
+    found = plan(written, "all")
     assert paths_of(found) - paths_of(plan(written)) == {*STRANGE, *WRITTEN}
     assert not found.kept
 
@@ -100,7 +112,7 @@ def test_include_unknown_removes_all(written: Path) -> None:
 def test_a_log_that_was_cleaned_shows_that_a_table_was_not_converted(written: Path) -> None:
     clean_log(written)
     age(written)
-    found = plan(written, include_orphans=True)
+    found = plan(written, "named")
     assert set(WRITTEN) <= paths_of(found)
     assert found.kept == {UNKNOWN: len(STRANGE)}
 
@@ -184,10 +196,10 @@ def test_in_a_converted_table_all_stay(tmp_path: Path, make: Callable[[Path], No
     root = tmp_path / "t"
     make(root)
     plant(root, LEFTOVER, "landed.parquet")
-    found = plan(root, include_orphans=True)
+    found = plan(root, "named")
     assert paths_of(found) <= {"1.parquet"}
     assert found.kept == {CONVERTED: 1, UNKNOWN: 1}
-    assert paths_of(plan(root, include_unknown=True)) >= {LEFTOVER, "landed.parquet"}
+    assert paths_of(plan(root, "all")) >= {LEFTOVER, "landed.parquet"}
 
 
 def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
@@ -216,7 +228,7 @@ def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
 
 def test_commits_are_read_once(written: Path) -> None:
     store = CountingStore(LocalStore(str(written)))
-    options = VacuumOptions(mode="full", max_orphan_fraction=1.0, include_orphans=True)
-    run_on(store, vacuum_table, options, warn=pytest.fail, dry_run=True)
+    options = VacuumOptions(mode="full", max_orphan_fraction=1.0)
+    run_on(store, partial(vacuum_table, orphans="named"), options, warn=pytest.fail, dry_run=True)
     commits = [name for name in store.names["read_many"] if name.endswith(".json")]
     assert len(commits) == len(set(commits)) == 3
