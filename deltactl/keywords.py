@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from inspect import signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from deltactl.errors import UsageError
+from deltactl.value_types import ensure_type
 
 T = TypeVar("T")
 
@@ -39,6 +41,7 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
 
 
 def _convert(keyword: str, value: Any, hint: Any) -> Any:
+    ensure_type(keyword, value, argument_type(hint))
     convert = find_converter(hint)
     if value is None or convert is None:
         return value
@@ -46,8 +49,6 @@ def _convert(keyword: str, value: Any, hint: Any) -> Any:
         return convert(value)
     except UsageError as error:
         raise UsageError(f"{keyword}: {error.message}", hint=error.hint) from None
-    except (TypeError, AttributeError) as error:
-        raise TypeError(f"{keyword} cannot be {value!r}: {error}") from error
 
 
 def keyword_types(kind: type) -> dict[str, tuple[str, Any]]:
@@ -76,13 +77,14 @@ def find_converter(hint: Any) -> Callable[[Any], Any] | None:
     if collection is Annotated:
         converter: Callable[[Any], Any] = hint.__metadata__[0]
         return converter
-    return _to_collection(collection) if collection in (tuple, frozenset) else None
+    return collection if collection in (tuple, frozenset) else None
 
 
-def _to_collection(kind: type[Any]) -> Callable[[Any], Any]:
-    def convert(values: Any) -> Any:
-        if isinstance(values, str):  # its characters would be the values
-            raise TypeError(f"a list is needed, not the text {values!r}")
-        return kind(values)
-
-    return convert
+def argument_type(hint: Any) -> Any:
+    """Return the type of the keyword of a field of this type."""
+    if get_origin(hint) is Annotated:
+        convert = hint.__metadata__[0]
+        return get_type_hints(convert)[next(iter(signature(convert).parameters))]
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(map(argument_type, get_args(hint)))]  # noqa: UP007
+    return hint

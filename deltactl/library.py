@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.errors import Warn
+from deltactl.errors import UsageError, Warn
 from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert.options import ConvertOptions
@@ -16,6 +16,7 @@ from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.run_context import RunContext
 from deltactl.table import issue_warning
+from deltactl.value_types import ensure_type
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -58,6 +59,7 @@ def convert(
         DeltactlError: files cannot be part of a table, a safety rule refused the run, or the
             store failed.
     """
+    ensure_type("directory", directory, str | os.PathLike)
     return convert_directory(
         DeltaLog.open(
             os.fspath(directory), storage_options, log_store, warn=warn, read_only=dry_run
@@ -101,8 +103,7 @@ def maintain(
     Raises:
         UsageError: there is no table, or a table is given twice.
     """
-    if isinstance(tables, str):  # its characters would be the tables
-        raise TypeError(f"tables must be a list of addresses, not the text {tables!r}")
+    ensure_type("tables", tables, Sequence[str])
     return maintain_tables(
         tables,
         _policy_function(policy),
@@ -122,5 +123,7 @@ def _policy_function(
             return lambda _: policy
         case Mapping():
             return lambda table: policy.get(table, MaintainPolicy())
-        case _:
+        case _ if callable(policy):
             return policy
+        case _:
+            raise UsageError(f"policy must be MaintainPolicy or have one for a table; got {policy}")

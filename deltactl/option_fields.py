@@ -16,18 +16,16 @@ from typing import (
     Any,
     Concatenate,
     Final,
-    Literal,
     ParamSpec,
     TypeAlias,
     TypeVar,
     cast,
-    get_args,
-    get_origin,
     get_type_hints,
 )
 
 from deltactl.errors import UsageError
 from deltactl.option_names import option
+from deltactl.value_types import ensure_type
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,7 +98,7 @@ setting = _field_of(Option, is_settable=True, has_flag=False)
 
 
 def ensure_declared(options: Any) -> None:
-    """Refuse values outside of the limits and choices that a class declares for its fields.
+    """Refuse values outside of the types and limits that a class declares for its fields.
 
     Raises:
         UsageError: naming the option.
@@ -109,13 +107,10 @@ def ensure_declared(options: Any) -> None:
     for each in fields(options):
         about: Option | None = each.metadata.get(METADATA)
         value = getattr(options, each.name)
+        ensure_type(each.name, value, hints[each.name])
         if about is None or value is None:
             continue
         name, least, most = option(each.name.removesuffix("_ms")), about.least, about.most
-        if choices := _list_choices(hints[each.name]):
-            wrong = {value} - {*choices} if isinstance(value, str) else {*value} - {*choices}
-            if wrong:
-                raise UsageError(f"{name} {min(wrong)!r} is not one of: {', '.join(choices)}")
         if least is not None and most is not None and not least <= value <= most:
             raise UsageError(f"{name} must be between {least:g} and {most:g}")
         if least is not None and not value >= least:
@@ -123,13 +118,6 @@ def ensure_declared(options: Any) -> None:
 
 
 _hints = cache(get_type_hints)
-
-
-def _list_choices(hint: Any) -> tuple[str, ...]:
-    """Return the values of a ``Literal``, perhaps in a collection, perhaps or ``None``."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    return next((found for it in get_args(hint) if (found := _list_choices(it))), ())
 
 
 def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:

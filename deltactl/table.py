@@ -18,6 +18,7 @@ from deltactl.storage.names import is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import to_timestamp_ms
+from deltactl.value_types import ensure_type
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -90,6 +91,8 @@ class Table:
                 ``None``: conditional puts on S3.
             warn: receives warnings, which do not stop a run.
         """
+        ensure_type("uri", uri, str | os.PathLike)
+        ensure_type("storage_options", storage_options, Mapping[str, str] | None)
         address = os.fspath(uri)
         self._warn = warn
         self._storage_options = dict(storage_options or {})
@@ -105,6 +108,7 @@ class Table:
         For a dry run, and for reading, it is read-only and finishes no incomplete commit. A name is
         looked up for each call.
         """
+        ensure_type("dry_run", dry_run, bool)
         if self._name is not None:
             return self._open(read_only=dry_run, may_be_behind=may_be_behind)
         return self._log.read_only() if dry_run else self._log.unread()
@@ -139,6 +143,8 @@ class Table:
         Raises:
             DeltactlError: the table or version does not exist, or the log is not valid.
         """
+        ensure_type("version", version, int | None)
+        ensure_type("timestamp", timestamp, datetime | str | None)
         if version is not None and timestamp is not None:
             raise UsageError("give a version or a timestamp, not both")
         log = self._log_for(dry_run=True)
@@ -180,6 +186,8 @@ class Table:
         """
         from deltactl.operations.history.diff import diff_versions
 
+        ensure_type("first", first, int)
+        ensure_type("last", last, int | None)
         return diff_versions(self._log_for(dry_run=True), first, last)
 
     def detail(self, version: int | None = None, *, layout: bool = False) -> DetailReport:
@@ -195,6 +203,7 @@ class Table:
         """
         from deltactl.operations.detail import load_detail
 
+        ensure_type("version", version, int | None)
         log = self._log_for(dry_run=True, may_be_behind=True)
         if not layout:
             return load_detail(log, version)
@@ -286,6 +295,7 @@ class Table:
         """
         from deltactl.operations.vacuum.journal import undo_vacuum
 
+        ensure_type("run_id", run_id, str)
         return undo_vacuum(self._log_for(dry_run).store, run_id, dry_run=dry_run)
 
     def purge_quarantine(
@@ -304,6 +314,7 @@ class Table:
         """
         from deltactl.operations.vacuum.purge import purge_quarantine
 
+        ensure_type("force_retention", force_retention, bool)
         log, context = self._begin(dry_run)
         return purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
 
@@ -468,6 +479,7 @@ class Table:
         """
         from deltactl.operations.check.fix import repair_paths
 
+        ensure_type("texts", texts, Sequence[str])
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         return repair_paths(log, texts, context, confirm=confirm, dry_run=dry_run)
 
@@ -501,6 +513,7 @@ class Table:
         from deltactl.operations.manifest.options import ManifestOptions
         from deltactl.operations.purge_first import generate_after_purge
 
+        ensure_type("output_root", output_root, str | None)
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         elsewhere = None if output_root is None else open_store(output_root, log.storage_options)
         return generate_after_purge(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from inspect import signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from deltactl.keywords import keyword_types
+from deltactl.keywords import argument_type, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -74,7 +73,7 @@ def render_class(name: str, kind: type, imports: dict[str, set[str]]) -> str:
         "",
     ]
     for keyword, (_, hint) in keyword_types(kind).items():
-        lines += _render_field(keyword, _render_type(hint, imports))
+        lines += _render_field(keyword, _render_type(argument_type(hint), imports))
     return "\n".join(lines)
 
 
@@ -100,9 +99,6 @@ def _render_type(hint: Any, imports: dict[str, set[str]]) -> str:
         return "None"
     if kind in (Union, UnionType):
         return " | ".join(dict.fromkeys(map(render, members)))
-    if kind is Annotated:
-        convert = hint.__metadata__[0]
-        return render(get_type_hints(convert)[next(iter(signature(convert).parameters))])
     if kind is Literal:
         return f"{add('Literal', 'typing')}[{', '.join(f'{m!r}' for m in members)}]".replace(
             "'", '"'

@@ -105,16 +105,52 @@ def test_a_wrong_keyword_names_the_nearest(table: Table) -> None:
 def test_a_wrong_value_names_the_keyword(table: Table) -> None:
     with pytest.raises(UsageError, match="target_bytes: size '5' has no unit"):
         table.optimize(target_bytes="5")
-    with pytest.raises(TypeError, match="skip_hot cannot be 7"):
-        table.optimize(skip_hot=7)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"keep_versions.*a list is needed, not the text '12'"):
-        table.vacuum(keep_versions="12")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="tables must be a list of addresses"):
-        deltactl.maintain(table.uri)
-    with pytest.raises(UsageError, match="depth: 'all' is not one of: exists, sizes"):
-        table.check(depth="all")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="options must be RestoreOptions, not int"):
         table.restore(1)  # type: ignore[arg-type]
+
+
+PUBLIC = {name: getattr(deltactl, name) for name in deltactl.__all__}
+WRONG_VALUES = {
+    "table.vacuum(mode='fast')": "mode must be one of: auto, full, lite; got 'fast'",
+    "table.check(depth='all')": "one of: exists, sizes, footers, data; got 'all'",
+    "convert(table.uri, schema_mode='x')": "schema_mode must be one of: strict, widen; got 'x'",
+    "table.snapshot(version='1')": "version must be int or None; got '1'",
+    "table.snapshot(version=True)": "version must be int or None; got True",
+    "table.snapshot(timestamp=datetime(2026, 1, 1).date())": "timestamp must be datetime or str",
+    "table.optimize(where=3)": "where must be str or None; got 3",
+    "table.vacuum(retain=5)": "retain must be timedelta or str or None; got 5",
+    "table.optimize(cluster_by=['a', 3])": "cluster_by must be str or a list of str or None; got 3",
+    "table.vacuum(keep_versions='12')": "keep_versions must be a list of int; got '12'",
+    "table.fix_paths('a')": "texts must be a list of str; got 'a'",
+    "maintain(table.uri)": "tables must be a list of str; got 'file:",
+    "maintain([table])": "tables must be a list of str; got Table('file:",
+    "maintain([table.uri], 3)": "policy must be MaintainPolicy or have one for a table; got 3",
+    "MaintainPolicy(retain='7d')": "retain must be timedelta or None; got '7d'",
+    "OptimizeOptions(skip_hot_ms='7d')": "skip_hot_ms must be int or None; got '7d'",
+    "Budget(requests='9')": "requests must be int or None; got '9'",
+    "Need(files='9')": "files must be int or None; got '9'",
+    "table.history(limit='3')": "limit must be int or None; got '3'",
+    "table.optimize(engine='local')": "engine must be an engine; got 'local'",
+    "table.optimize(cancel=True)": "cancel must be Event or None; got True",
+    "table.vacuum(dry_run='no')": "dry_run must be bool; got 'no'",
+    "Table('t', {'key': b'hidden'})": "a dictionary of texts or None; got bytes",
+    "table.clone('y', deep=True, properties={'delta.appendOnly': True})": "list of str; got bool",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", WRONG_VALUES)
+def test_a_value_of_another_type_is_refused_before_the_run(table: Table, call: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(WRONG_VALUES[call])):
+        eval(call, {**PUBLIC, "datetime": datetime, "table": table})
+    assert table.snapshot().version == 2
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_keyword_has_a_checked_type(name: str) -> None:
+    required: dict[str, Any] = {"deep": True} if name == "CloneKeywords" else {}
+    for keyword in keyword_types(CLASSES[name]):
+        with pytest.raises(UsageError, match=f"^{keyword} must be .*; got <object"):
+            build_options(CLASSES[name], None, {**required, keyword: object()})
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -21,8 +21,9 @@ from deltactl.engine.base import (
     ended,
 )
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DeltactlError, Warn
+from deltactl.errors import DeltactlError, UsageError, Warn
 from deltactl.log.committers.settle import Sleep
+from deltactl.value_types import ensure_type
 
 if TYPE_CHECKING:
     from deltactl.log.delta_log import DeltaLog
@@ -71,7 +72,15 @@ class RunContext:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunContext:
-        """Return the context of a call of the library; ``None`` means the default."""
+        """Return the context of a call of the library; ``None`` means the default.
+
+        Raises:
+            UsageError: ``engine`` or ``cancel`` is something else.
+        """
+        if not (engine is None or callable(getattr(engine, "run", None))):
+            hint = "Use LocalEngine() or SparkEngine(session)."
+            raise UsageError(f"engine must be an engine; got {engine!r}", hint=hint)
+        ensure_type("cancel", cancel, CancelToken | None)
         context = cls(
             warn=warn, storage_options=storage_options or {}, cancel=cancel, on_progress=on_progress
         )

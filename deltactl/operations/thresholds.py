@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import UsageError
-from deltactl.option_fields import to_pairs
+from deltactl.option_fields import ensure_declared, to_pairs
 from deltactl.units import format_count, format_size, parse_size
 
 _SHARE: Final = re.compile(r"0|1|1\.0|0?\.[0-9]{1,9}")
@@ -25,6 +25,14 @@ class Need:
     size_bytes: int | None = None
     commits: int | None = None
     skip: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values.
+
+        Raises:
+            UsageError: naming the threshold.
+        """
+        ensure_declared(self)
 
     def find_shortfall(
         self, *, files: int = 0, size_bytes: int = 0, commits: int = 0, skip: float | None = None

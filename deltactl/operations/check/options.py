@@ -23,16 +23,8 @@ NAMES: Final = tuple(it.name.lower() for it in Depth)
 
 
 def to_depth(depth: Depth | Literal["exists", "sizes", "footers", "data"]) -> Depth:
-    """Return a depth, or the one with this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if isinstance(depth, Depth):
-        return depth
-    if depth not in NAMES:
-        raise UsageError(f"{depth!r} is not one of: {', '.join(NAMES)}")
-    return Depth[depth.upper()]
+    """Return a depth, or the one with this name."""
+    return depth if isinstance(depth, Depth) else Depth[depth.upper()]
 
 
 def to_share(share: float | str) -> float:

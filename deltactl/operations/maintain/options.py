@@ -40,6 +40,14 @@ class Budget:
     time: timedelta | None = None
     requests: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse invalid values.
+
+        Raises:
+            UsageError: naming the limit.
+        """
+        ensure_declared(self)
+
     def __str__(self) -> str:
         """Return the limits as text."""
         parts = []
