@@ -14,6 +14,7 @@ from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.scan import scan_snapshot
+from deltactl.protocol.column_names import Columns
 from deltactl.storage.names import is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -215,14 +216,20 @@ class Table:
         self,
         version: int | None = None,
         timestamp: datetime | str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream the live logical rows, partition columns included, in schema order.
+        """Stream the live logical rows, partition columns included.
+
+        Args:
+            version: the version to read; ``None``: the latest, or that of ``timestamp``.
+            timestamp: read the version that was the latest at this time (UTC, without a zone).
+            columns: top-level columns to read, in this order; ``None``: all, in schema order.
 
         Raises:
             UnsupportedFeatureError: the table has a reader feature that deltactl does not support.
             DataFileError: while reading: a data file or deletion vector is missing or not valid.
         """
+        ensure_type("columns", columns, Columns | None)
         return scan_snapshot(self.snapshot(version, timestamp), columns)
 
     def optimize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.parquet.data_file import iter_data_files
 from deltactl.parquet.reader import RowReader
-from deltactl.protocol.column_names import find_column, format_column
+from deltactl.protocol.column_names import Columns, find_column, format_column, list_columns
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.schema import StructType
 
@@ -25,10 +25,10 @@ _COLUMNS = (
 )
 
 
-def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+def scan_snapshot(snapshot: Snapshot, columns: Columns | None = None) -> pa.RecordBatchReader:
     """Stream live logical rows, partition columns included.
 
-    ``columns`` are logical top-level names in the requested order; all in schema order if ``None``.
+    ``columns`` are top-level columns in the requested order; all in schema order if ``None``.
 
     Raises:
         UnsupportedFeatureError: before the first row, naming features that forbid reading.
@@ -55,16 +55,22 @@ def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> p
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def _choose(schema: StructType, columns: Sequence[str] | None) -> StructType:
+def _choose(schema: StructType, columns: Columns | None) -> StructType:
     if columns is None:
         return schema
     chosen = []
-    for name in columns:
+    for name in list_columns(columns):
         fields = find_column(schema, name)
-        if fields is None or len(fields) > 1:
+        if fields is None:
             known = ", ".join(format_column([f.name]) for f in schema.fields)
             raise UsageError(
                 f"the table has no column {name!r}", hint=f"Choose from these columns: {known}."
+            )
+        if len(fields) > 1:
+            whole = format_column([fields[0].name])
+            raise UsageError(
+                f"{name!r} is a field of the column {whole}, but a scan reads whole columns",
+                hint=f"Read {whole}, and take the field from its values.",
             )
         chosen.append(fields[0])
     return StructType(tuple(chosen))

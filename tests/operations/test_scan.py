@@ -69,6 +69,10 @@ def test_names_with_dots_and_wide_names_are_kept_apart() -> None:
     table = Table(store.uri, store=store)
     assert table.scan().read_all().to_pylist() == builder.rows()
     assert table.scan(columns=["a.b"]).read_all().to_pylist() == [{"a.b": 1}]
+    assert table.scan(columns="`ü €`, a.b").schema.names == ["ü €", "a.b"]
+    with pytest.raises(UsageError, match="'a.`b`' is a field of the column a, but") as caught:
+        table.scan(columns=["a.`b`"])
+    assert caught.value.hint == "Read a, and take the field from its values."
 
 
 def test_a_file_that_is_gone_is_named() -> None:

@@ -21,7 +21,6 @@ from deltactl.protocol.column_names import (
     find_column,
     format_column,
     list_columns,
-    parse_column,
 )
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns, list_leaves
@@ -160,9 +159,8 @@ def _resolve(snapshot: Snapshot, given: str, text: str) -> LayoutColumn:
     fields = find_column(metadata.schema, text)
     if fields is None:
         known = ", ".join(format_column([field.name]) for field in metadata.data_schema.fields)
-        name = format_column(parse_column(text))
         raise UsageError(
-            f"{given}: the table has no column {name!r}", hint=f"Choose from: {known}."
+            f"{given}: the table has no column {text!r}", hint=f"Choose from: {known}."
         )
     name = format_column([field.name for field in fields])
     if fields[0] in metadata.known_partition_fields:

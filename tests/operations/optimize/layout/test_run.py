@@ -307,6 +307,7 @@ def test_delta_rs_reads_the_same_rows_after_a_layout(tmp_path: Path) -> None:
         ({"full": True}, "full needs cluster_by"),
         ({"cluster_by": " "}, "needs at least one column"),
         ({"cluster_by": "id,nope"}, "no column 'nope'"),
+        ({"cluster_by": ["we`ird"]}, "no column 'we`ird'"),
         ({"cluster_by": "id,ID"}, "twice"),
         ({"cluster_by": "p"}, "partition column"),
         ({"zorder_by": "a1,a2,a3,a4,a5,a6,a7,a8,a9"}, "at most 8 are allowed"),
