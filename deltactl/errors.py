@@ -45,6 +45,7 @@ A message says what failed, on which file or version, and why; ``hint`` says wha
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, TypeAlias
 
@@ -66,6 +67,12 @@ def join_reasons(reasons: Sequence[str], most: int = 3) -> str:
     different = list(dict.fromkeys(reasons))
     more = len(different) - most
     return "; ".join(different[:most] + ([f"and {more} more"] if more > 0 else []))
+
+
+def hint_at_versions(address: str) -> str:
+    """Return the hint for a table that does not have the requested version or time."""
+    command = f"deltactl describe-history {shlex.quote(address)} --all"
+    return f"Run `{command}` to list the versions and their times."
 
 
 def ignore_warning(message: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 import deltactl
 from deltactl import OptimizeOptions, RestoreOptions, Table, VacuumOptions
-from deltactl.errors import UsageError
+from deltactl.errors import UsageError, VersionNotFoundError
 from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.convert.options import ConvertOptions
@@ -143,6 +143,25 @@ def test_a_value_of_another_type_is_refused_before_the_run(table: Table, call: s
     with pytest.raises(UsageError, match=re.escape(WRONG_VALUES[call])):
         eval(call, {**PUBLIC, "datetime": datetime, "table": table})
     assert table.snapshot().version == 2
+
+
+def test_hints_have_the_address_of_the_table(table: Table) -> None:
+    command = f"deltactl describe-history {table.uri} --all"
+    missing: list[Callable[[], object]] = [
+        lambda: table.snapshot(9),
+        lambda: table.diff(9),
+        lambda: table.snapshot(timestamp="1999-01-01"),
+        lambda: table.snapshot(timestamp="2999-01-01"),
+        lambda: table.restore(version=9),
+    ]
+    for call in missing:
+        with pytest.raises(VersionNotFoundError) as caught:
+            call()
+        assert caught.value.hint == f"Run `{command}` to list the versions and their times."
+    with pytest.raises(UsageError, match="no vacuum of .* has the id 'nope'") as unknown:
+        table.undo_vacuum("nope")
+    assert unknown.value.hint is not None
+    assert unknown.value.hint.endswith("or 'last' for the newest run.")
 
 
 @pytest.mark.parametrize("name", CLASSES)

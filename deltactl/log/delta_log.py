@@ -9,7 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
-from deltactl.errors import LogGapError, SafetyError, VersionNotFoundError, Warn, ignore_warning
+from deltactl.errors import (
+    LogGapError,
+    SafetyError,
+    VersionNotFoundError,
+    Warn,
+    hint_at_versions,
+    ignore_warning,
+)
 from deltactl.log.commits.contents import CommitBytes, CommitReader
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.committers.open import choose_committer
@@ -499,5 +506,5 @@ class DeltaLog:
             raise VersionNotFoundError(
                 f"the log of {self.uri} has no version {version}: "
                 f"it has versions {oldest} to {latest}",
-                hint="Run `deltactl describe-history --all` to list the versions.",
+                hint=hint_at_versions(self.uri),
             )

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
+from deltactl.errors import (
+    LogGapError,
+    NotATableError,
+    VersionNotFoundError,
+    Warn,
+    hint_at_versions,
+)
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.hint import read_hint
 from deltactl.log.listing import LogListing
@@ -85,7 +91,7 @@ def select_segment(
     if not 0 <= wanted <= latest:
         raise VersionNotFoundError(
             f"{where} has no version {wanted}: the latest is {latest}",
-            hint="Run `deltactl describe-history` to list the versions.",
+            hint=hint_at_versions(where),
         )
     usable = [c for c in listing.checkpoints if c.version <= wanted and c not in skip]
     checkpoint = max(usable, key=lambda c: c.version, default=None)
@@ -126,7 +132,7 @@ def _gap(
         if checkpoint is None
         else f"the checkpoint of version {checkpoint.version}"
     )
-    way = "`deltactl describe-history` shows which versions are left."
+    way = f"`deltactl describe-history {shlex.quote(where)}` shows which versions are left."
     if is_latest and missing[0]:
         way = (
             f"Or copy the last version before them to a new table: `deltactl clone "

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from deltactl.errors import CorruptLogError, VersionNotFoundError
+from deltactl.errors import CorruptLogError, VersionNotFoundError, hint_at_versions
 from deltactl.log.commits.contents import (
     CommitReader,
     find_actions,
@@ -28,8 +28,6 @@ _MAX_LONG = 2**63 - 1
 if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
     from deltactl.protocol.actions import Metadata
-
-_HINT: Final = "Run `deltactl describe-history --all` to list the versions and their times."
 
 
 def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
@@ -99,7 +97,7 @@ def resolve_timestamp(
         raise VersionNotFoundError(
             f"{asked} is before the first commit that is still in the log of {reader.store.uri} "
             f"(version {chosen[0]}, {format_timestamp(times[0])})",
-            hint=_HINT,
+            hint=hint_at_versions(reader.store.uri),
         )
     if position == len(times) and chosen[-1] == latest and times[-1] < timestamp_ms:
         if allow_later:
@@ -107,7 +105,7 @@ def resolve_timestamp(
         raise VersionNotFoundError(
             f"{asked} is after the latest commit of {reader.store.uri} "
             f"(version {latest}, {format_timestamp(times[-1])})",
-            hint=_HINT,
+            hint=hint_at_versions(reader.store.uri),
         )
     return chosen[position - 1]
 

@@ -31,9 +31,9 @@ from deltactl.units import format_count
 def warn_of_vacuum(context: RunContext) -> None:
     """Warn of actions that break a shallow clone."""
     context.warn(
-        "a shallow clone needs the files of its source. If another tool vacuums the source, the "
-        "clone may become unreadable. Use `deltactl vacuum --also-keep-for` to keep the files, "
-        f"or {option('deep', True)} to create an independent table"
+        "a shallow clone needs the files of its source. If a tool other than deltactl vacuums the "
+        f"source, the clone may become unreadable. {option('deep', True)} creates an independent "
+        "table"
     )
 
 

@@ -11,6 +11,7 @@ from deltactl.errors import (
     LogGapError,
     StorageError,
     VersionNotFoundError,
+    hint_at_versions,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow, history_table
@@ -154,7 +155,7 @@ def _before_all(log: DeltaLog, timestamp_ms: int) -> VersionNotFoundError:
     return VersionNotFoundError(
         f"{asked} is before the first commit in the log of {log.uri}: "
         f"version {oldest} was committed at {format_timestamp(row['timestamp'])}",
-        hint="Run `deltactl describe-history --all` to list the versions and their times.",
+        hint=hint_at_versions(log.uri),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError, Warn
+from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError, UsageError, Warn
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.storage.errors import no_versions_error
@@ -101,20 +101,20 @@ def read_run(store: Store, run_id: str) -> tuple[RunRecord, pa.Table]:
 
 def _parse_record(store: Store, run_id: str) -> RunRecord:
     if not _RUN_ID.fullmatch(run_id):
-        raise _no_run(run_id)
+        raise _no_run(store, run_id)
     try:
         node: Any = json.loads(store.read(f"{_RUNS}/{run_id}/run.json"))
         return RunRecord(**node)
     except ObjectNotFoundError as error:
-        raise _no_run(run_id) from error
+        raise _no_run(store, run_id) from error
     except (ValueError, TypeError) as error:
         raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
 
 
-def _no_run(run_id: str) -> DeltactlError:
-    return DeltactlError(
-        f"no vacuum of this table has the id {run_id!r}",
-        hint=f"Give the name of a directory in {_RUNS}, or use `--undo last` for the newest run.",
+def _no_run(store: Store, run_id: str) -> UsageError:
+    return UsageError(
+        f"no vacuum of {store.uri} has the id {run_id!r}",
+        hint=f"Give the name of a directory in {_RUNS}, or 'last' for the newest run.",
     )
 
 
