@@ -53,7 +53,7 @@ def convert(
         dry_run: only plan.
         cancel: stops the run, if its commit was not written yet.
         on_progress: called whenever a task ends.
-        keywords: fields of ``ConvertOptions``, instead of those of ``options``.
+        keywords: those of ``ConvertKeywords``, instead of those of ``options``.
 
     Raises:
         DeltactlError: files cannot be part of a table, a safety rule refused the run, or the
@@ -98,7 +98,7 @@ def maintain(
         dry_run: observe and decide only; write nothing.
         cancel: starts no more work; what was committed stays.
         on_progress: called whenever a task ends.
-        keywords: fields of ``MaintainOptions``, instead of those of ``options``.
+        keywords: those of ``MaintainKeywords``, instead of those of ``options``.
 
     Raises:
         UsageError: there is no table, or a table is given twice.

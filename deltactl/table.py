@@ -247,7 +247,7 @@ class Table:
         ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)`` with your classic
         or Spark Connect session, which is neither changed nor stopped.
 
-        The keywords are the fields of ``OptimizeOptions``; they replace those of ``options``.
+        The keywords are those of ``OptimizeKeywords``; they replace fields of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, other writers committed conflicting
@@ -275,7 +275,7 @@ class Table:
 
         Does not ask for confirmation.
 
-        The keywords are the fields of ``VacuumOptions``; they replace those of ``options``.
+        The keywords are those of ``VacuumKeywords``; they replace fields of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, or no file could be removed.
@@ -337,7 +337,7 @@ class Table:
     ) -> CheckpointReport:
         """Write a checkpoint, verify it, and update ``_last_checkpoint``.
 
-        The keywords are the fields of ``CheckpointOptions``; they replace those of ``options``.
+        The keywords are those of ``CheckpointKeywords``; they replace fields of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, or the checkpoint that was written
@@ -382,7 +382,7 @@ class Table:
 
         ``report.findings`` has a row for each problem; a problem raises no error.
 
-        The keywords are the fields of ``CheckOptions``; they replace those of ``options``.
+        The keywords are those of ``CheckKeywords``; they replace fields of ``options``.
 
         Raises:
             DeltactlError: the table or version does not exist, or the store failed.
@@ -405,8 +405,8 @@ class Table:
     ) -> RestoreReport:
         """Restore the table to an earlier ``version`` or ``timestamp``, as a new version.
 
-        Does not ask for confirmation. The keywords are the fields of ``RestoreOptions``; they
-        replace those of ``options``.
+        Does not ask for confirmation. The keywords are those of ``RestoreKeywords``; they
+        replace fields of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, another writer changed the table, or the
@@ -442,7 +442,7 @@ class Table:
             dry_run: return the plan as a report; write nothing.
             cancel: stops the run, if its commit was not written yet.
             on_progress: called whenever a task ends.
-            keywords: fields of ``CloneOptions``, such as ``deep=True``, instead of those of
+            keywords: those of ``CloneKeywords``, such as ``deep=True``, instead of those of
                 ``options``.
 
         Raises:
@@ -511,7 +511,7 @@ class Table:
             dry_run: compare the manifests with the table; write nothing.
             cancel: stops the run.
             on_progress: called whenever a task ends.
-            keywords: fields of ``ManifestOptions``, instead of those of ``options``.
+            keywords: those of ``ManifestKeywords``, instead of those of ``options``.
 
         Raises:
             DeltactlError: the table cannot have manifests (deletion vectors, column mapping), or

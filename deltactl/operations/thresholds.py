@@ -27,11 +27,6 @@ class Need:
     skip: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the threshold.
-        """
         ensure_declared(self)
 
     def find_shortfall(

@@ -41,11 +41,6 @@ class Budget:
     requests: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UsageError: naming the limit.
-        """
         ensure_declared(self)
 
     def __str__(self) -> str:
