@@ -189,7 +189,7 @@ def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> Non
     assert undone.code == 1
     assert "cannot be restored" in undone.err
     assert "it was deleted, not quarantined" in undone.out
-    assert cli("vacuum", "events", "--undo", "nope").code == 1
+    assert cli("vacuum", "events", "--undo", "nope").code == 2
 
 
 def test_a_long_list_of_what_cannot_come_back_is_cut_and_says_so(
