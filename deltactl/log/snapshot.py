@@ -139,7 +139,13 @@ def load_snapshot(
             segment = select_segment(listing, version, skip=skipped, where=store.uri)
         except LogGapError as gap:
             if listing.start_version == 0 or list_whole is None:
-                raise (broken or gap) from gap
+                if broken is None:
+                    raise
+                broken.hint = (
+                    "Restore the checkpoint, or the commits before it, from a backup: no other "
+                    "file of the log can rebuild the version."
+                )
+                raise broken from gap
             listing = list_whole()
             continue
         try:

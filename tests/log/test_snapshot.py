@@ -89,8 +89,9 @@ def test_without_anything_older_the_broken_checkpoint_is_the_error() -> None:
     builder.forget_commits(5)
     (name,) = checkpoints(builder)
     builder.store.put(name, b"PAR1PAR1")
-    with pytest.raises(CorruptLogError, match=name):
+    with pytest.raises(CorruptLogError, match=name) as caught:
         DeltaLog(builder.store, lambda message: None).snapshot()
+    assert caught.value.hint is not None and "--repair" not in caught.value.hint
 
 
 def test_a_gap_stays_a_gap() -> None:
