@@ -166,7 +166,11 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
     """Return the files that were restored, and those that cannot be."""
     verb = "Would restore" if report.dry_run else "Restored"
     files = format_count(len(report.restored), "file")
-    yield Section((Tone.GOOD(f"{verb} {files}"), f" of run {report.run_id}"))
+    title = f" of run {report.run_id}"
+    if report.num_in_place:
+        there = format_count(report.num_in_place, "file is", "files are")
+        title += f"; {there} already there"
+    yield Section((Tone.GOOD(f"{verb} {files}"), title))
     yield from list_files("Cannot be restored", report.impossible.items())
 
 

@@ -143,12 +143,16 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UndoReport(ShortRepr):
-    """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others."""
+    """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others.
+
+    ``num_in_place`` files of the run were at their place before.
+    """
 
     run_id: str
     dry_run: bool
     restored: tuple[str, ...]
     impossible: dict[str, str] = field(default_factory=dict)
+    num_in_place: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
@@ -156,6 +160,7 @@ class UndoReport(ShortRepr):
             "run_id": self.run_id,
             "files_restored": len(self.restored),
             "restored": list(self.restored),
+            "files_in_place": self.num_in_place,
             "impossible": [{"path": p, "reason": r} for p, r in self.impossible.items()],
         }
 
@@ -173,7 +178,12 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     if run_id == "last":
         runs = list_runs(store)
         if not runs:
-            raise DeltactlError(f"no vacuum of {store.uri} left a journal: nothing can be restored")
+            raise DeltactlError(
+                f"no vacuum of {store.uri} left a journal: nothing can be restored",
+                hint="Copy missing files from a backup, or restore a version that does not need "
+                "them: `deltactl describe-history TABLE --restorable` shows which versions have "
+                "all their files. Only vacuums of deltactl can be undone.",
+            )
         run_id = runs[-1].run_id
     record, files = read_run(store, run_id)
     planned = files["path"].to_pylist()
@@ -185,11 +195,12 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     impossible |= {
         name: "another file has its name now" for name in planned if name in stored & there
     }
+    num_in_place = len(there - stored)
     moved = [name for name in planned if name in stored and name not in there]
     kept = [name for name in deleted if name not in lost]
     names = [*moved, *kept]
     if dry_run:
-        return UndoReport(run_id, True, tuple(names), impossible)
+        return UndoReport(run_id, True, tuple(names), impossible, num_in_place)
     if names and read_last_vacuum_info(store) is not None:
         write_last_vacuum_info(store, None)  # a lite run would never consider them again
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
@@ -197,7 +208,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     remove_directories(store, run_id, moved)
     if names:
         write_record(store, replace(record, status="undone"))
-    return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
+    restored = tuple(name for name in names if name not in failed)
+    return UndoReport(run_id, False, restored, impossible, num_in_place)
 
 
 def _reason(record: RunRecord, error: StorageError) -> str:

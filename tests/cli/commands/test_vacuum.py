@@ -119,6 +119,8 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     undone = cli("vacuum", "events", "--undo", "last")
     assert (undone.code, steady(undone.out)) == (0, "Restored 3 files of run RUN\n")
     assert contents(tmp_path / "events" / "p=a") == before
+    again = cli("vacuum", "events", "--undo", "last")
+    assert steady(again.out) == "Restored 0 files of run RUN; 3 files are already there\n"
     purged = cli("vacuum", "events", "--purge-quarantine", "--yes")
     assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
 

@@ -111,8 +111,9 @@ def test_what_was_deleted_cannot_come_back() -> None:
 def test_runs_that_are_not_there(run: str) -> None:
     scene = Scene()
     scene.append(60)
-    with pytest.raises(DeltactlError, match="vacuum"):
+    with pytest.raises(DeltactlError, match="vacuum") as caught:
         undo_vacuum(scene.store, run)
+    assert caught.value.hint is not None
 
 
 def at(now_ms: int, told: list[str] | None = None) -> RunContext:
