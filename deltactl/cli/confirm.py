@@ -38,7 +38,7 @@ def ask(session: Session, question: str, show: Iterable[Section] = ()) -> bool:
         raise SafetyError(
             f"there is no terminal for a confirmation, and --yes was not given: {question}",
             hint="Rerun with --dry-run to see the plan, then rerun with --yes. Nothing was "
-            "removed.",
+            "changed.",
         )
     session.raise_if_cancelled()
     with session.idling(), session.output.clearing():

@@ -72,6 +72,7 @@ class Session:
             log_fields={"run_id": self.run_id},
         )
         self._chosen: Engine | None = None  # the engine for tasks that read little
+        self._is_refused = False
         self._sent_before = requests_sent()
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
@@ -382,7 +383,8 @@ class Session:
         if envelope.skipped is not None:
             sections = partial(tuple, [Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))])
         has_work = envelope.dry_run and not envelope.is_idle and envelope.skipped is None
-        to_do = real_command(self.argv) if has_work and shows_command and error is None else None
+        can_do = has_work and shows_command and error is None and not self._is_refused
+        to_do = real_command(self.argv) if can_do else None
         self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
         if is_work_needed:
             raise typer.Exit(ExitCode.WORK_NEEDED)
@@ -460,8 +462,14 @@ class Session:
                 self.output.warn, opened, self.storage_options, cancellation.token, on_progress
             )
             yield replace(
-                context, run_id=self.run_id, begin_changes=self.begin_changes or do_nothing
+                context,
+                run_id=self.run_id,
+                begin_changes=self.begin_changes or do_nothing,
+                on_refusal=self._note_refusal,
             )
+
+    def _note_refusal(self) -> None:
+        self._is_refused = True
 
     def find_interruption(
         self, done: str, *, is_part_done: bool, hint: str = "Rerun to finish the rest."

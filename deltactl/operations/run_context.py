@@ -50,6 +50,7 @@ class RunContext:
         sleep: waits between attempts to commit; seconds.
         begin_changes: is called before a worker changes the first file; the store of the run calls
             it too, before its changes.
+        on_refusal: is called in a dry run if a safety rule would refuse the real run.
         run_id: is written into the commits of the run; ``None`` if there is none.
     """
 
@@ -61,6 +62,7 @@ class RunContext:
     on_progress: OnProgress | None = None
     sleep: Sleep = time.sleep
     begin_changes: Callable[[], None] = do_nothing
+    on_refusal: Callable[[], None] = do_nothing
     run_id: str | None = None
 
     @classmethod
@@ -94,6 +96,7 @@ class RunContext:
     def warn_of_refusal(self, refusal: DeltactlError | None) -> None:
         """Warn in a dry run that a safety rule would refuse the real run; ``None``: none would."""
         if refusal is not None:
+            self.on_refusal()
             self.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
 
     def transaction(

@@ -103,8 +103,16 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
     gone = [(file.path, file.problem) for file in report.gone]
     yield from list_files("Gone", gone, Tone.BAD)
     where = [] if plan.predicate is None else ["--where", plan.predicate]
+    import pyarrow.compute as pc
+
+    from deltactl.operations.missing_files import needs_missing
+
+    way = "To undo it:"
+    if pc.any(needs_missing(plan.removed, plan.missing)).as_py():
+        where.append("--ignore-missing")
+        way = "To undo it, still without the files that are missing:"
     undo = typed_command(["restore", table, "--to-version", str(plan.version), *where])
-    yield Section("To undo it:", code=undo)
+    yield Section(way, code=undo)
 
 
 def describe_plan(plan: RestorePlan) -> Iterator[Section]:

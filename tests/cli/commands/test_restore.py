@@ -94,6 +94,20 @@ def test_a_refused_restore_commits_nothing(
     assert version() == 3
 
 
+def test_the_undo_of_a_restore_that_dropped_missing_files_works(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    """A file is missing that is live in both versions."""
+    table.store.delete_many([table.commits[1][2]["add"]["path"]])
+    ran = cli("restore", "events", "--to-version", "1", "--dry-run")
+    assert ("real run would be refused" in ran.err, "To do it" in ran.out) == (True, False)
+    before = version()
+    ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")
+    command = ran.out.splitlines()[-1].split()
+    assert command == f"deltactl restore events --to-version {before} --ignore-missing".split()
+    assert cli(*command[1:], "--yes").code == 0
+
+
 def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     (path,) = Path("events/p=a").glob("*.parquet")
     path.unlink()
@@ -103,6 +117,7 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("restore", "events", "--to-version", "1", "--ignore-missing")
     assert ran.code == 6
     assert "there is no terminal for a confirmation, and --yes was not given" in ran.err
+    assert "Nothing was changed." in ran.err
     assert "1 file is missing: the new version will lack their rows." in ran.err
     assert version() == 3
     ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")
