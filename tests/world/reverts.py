@@ -25,7 +25,6 @@ from deltactl.log.committers.settle import settle_commit
 from deltactl.log.writing import transaction
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.operations import after_commit
-from deltactl.operations.checkpoint import options as checkpoint_options
 from deltactl.operations.checkpoint import run as checkpoint_run
 from deltactl.operations.checkpoint import write as checkpoint_write
 from deltactl.operations.clone import sync as clone_sync
@@ -97,19 +96,19 @@ def _prove_nothing() -> AbstractContextManager[object]:
 
 @contextmanager
 def _decide_by_the_table_before() -> Iterator[None]:
-    follow, options = after_commit.run_after_commit, checkpoint_options.CheckpointOptions
+    follow, checkpoint = after_commit.run_after_commit, checkpoint_run.checkpoint_table
 
     def follow_by(log: Any, before: Any, after: Any, *rest: Any, **others: Any) -> Any:
         return follow(log, before, replace(after, metadata=before.metadata), *rest, **others)
 
-    def always(**given: Any) -> Any:
-        return options(**{**given, "if_enabled": False})
+    def always(log: Any, options: Any, *rest: Any, **others: Any) -> Any:
+        return checkpoint(log, replace(options, if_enabled=False), *rest, **others)
 
     with (
         _patch_all(
             "run_after_commit", follow_by, clone_sync, restore_run, vacuum_run, optimize_run
         ),
-        patch.object(checkpoint_options, "CheckpointOptions", always),
+        patch.object(checkpoint_run, "checkpoint_table", always),
     ):
         yield
 
