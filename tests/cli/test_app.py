@@ -323,6 +323,7 @@ def test_a_full_disk_is_said_plainly() -> None:
             check=False,
         )
     assert done.stderr.startswith("error: cannot write the result: ")
+    assert "hint: Run `deltactl describe-history` on the table to see" in done.stderr
     assert done.returncode == 1
 
 

@@ -316,7 +316,10 @@ def stdout_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise ReaderGone from None
     except OSError as error:
-        raise DeltactlError(f"cannot write the result: {error.strerror}") from error
+        raise DeltactlError(
+            f"cannot write the result: {error.strerror}",
+            hint="Run `deltactl describe-history` on the table to see what this run has committed.",
+        ) from error
 
 
 def guess_format(argv: Sequence[str]) -> OutputFormat | None:
