@@ -78,6 +78,8 @@ class Command(TyperCommand):
     shared: Collection[type] = ()
     """The classes of the other options."""
     needs_arrow = True
+    explains_settings = False
+    """Whether the command also runs with a wrong file of settings, and shows what is wrong."""
     plan_ahead: PlanAhead | None = None
 
     @property
@@ -112,6 +114,10 @@ class Command(TyperCommand):
         session = Session.of(ctx)
         if ctx.params.get("policy") is not None:
             session.settings.put_first(Path(ctx.params["policy"]))
+        if self.explains_settings:
+            session.wrong_settings = session.settings.ignore_wrong_files(
+                self.name or "", self.settings, self.all_settings
+            )
         session.begin(ctx)
         session.settings.check(self.name or "", self.settings, self.all_settings)
         check_variables(

@@ -89,6 +89,7 @@ class Session:
         self._located: dict[tuple[str, bool], Located] = {}  # tables that have names
         self._noted: set[str] = set()
         self._named_options: Mapping[str, str] | None = None  # of the storage of this table
+        self.wrong_settings: UsageError | None = None  # a file of settings is wrong, and ignored
         self.unlisted: dict[str, DeltactlError] = {}  # for words that name no table
         self.names_at: dict[str, list[str]] = {}  # by location, of the tables of patterns
         self._stack = ExitStack()

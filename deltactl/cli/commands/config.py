@@ -65,11 +65,16 @@ def command(
     if chosen is not None and chosen not in names:
         text = with_suggestion(f"there is no command {chosen!r}", chosen, names)
         raise UsageError(text, hint="See `deltactl --help`.")
+    wrong = session.wrong_settings
+    for name in names:
+        settings = load_command(group.specs[name]).settings
+        found = session.settings.ignore_wrong_files(name, settings, group.list_settings)
+        wrong = wrong or found
     listing = _Listing(session, group, table)
     rows = [row for name in names for row in listing.of_command(name) if chosen in (None, name)]
     if chosen is None:
         rows += _list_catalogs(session, table)
-    session.present(lambda: _describe(rows))
+    session.present(lambda: _describe(rows), error=wrong)
 
 
 class Row(NamedTuple):
@@ -97,7 +102,6 @@ class _Listing:
             UsageError: a file of settings cannot be understood, or a value is not valid.
         """
         command = load_command(self._group.specs[name])
-        self._session.settings.check(name, command.settings, self._group.list_settings)
         sources = self._session.settings.sources_for(name, self._table)
         options = (it for it in command.declared.values() if it.option.is_settable)
         return [self._find(name, option, sources) for option in options]

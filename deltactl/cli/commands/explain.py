@@ -35,6 +35,8 @@ def command(
       deltactl explain "not worth a rewrite yet"
       deltactl explain
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    if session.wrong_settings is not None:
+        session.output.warn(session.wrong_settings.message)
     if code is None:
         rows = describe_codes()
         session.present(lambda: [_list_all(rows)])

@@ -152,6 +152,17 @@ class Settings:
         for file in (*self._first, *self._files):
             file.check(command, settings, every)
 
+    def ignore_wrong_files(
+        self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
+    ) -> UsageError | None:
+        """Check each file; if one is wrong, ignore all, and return the error."""
+        try:
+            self.check(command, settings, every)
+        except UsageError as error:
+            self._first, self._files = [], []
+            return error
+        return None
+
 
 def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]:
     """Return the files that apply, the one with priority first.

@@ -243,6 +243,19 @@ def test_an_unknown_command_is_reported(cli: RunCli) -> None:
     assert ran.err.startswith("error: there is no command 'optimise'. Did you mean 'optimize'?\n")
 
 
+@pytest.mark.parametrize("text", ["[vacuum]\ntarget-size = '1GiB'", "sise = 1", "= broken"])
+def test_help_with_a_wrong_file_works(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "wrong.toml").write_text(text)
+    monkeypatch.setenv("DELTACTL_CONFIG", str(tmp_path / "wrong.toml"))
+    ran = cli("config")
+    assert (ran.code, "target-size" in ran.out) == (2, True)
+    assert ran.err.startswith(f"error: {tmp_path}/wrong.toml: ")
+    ran = cli("explain", "LOG_GAP")
+    assert (ran.code, ran.out.startswith("LOG_GAP")) == (0, True)
+
+
 @pytest.mark.parametrize("option", ["dry-run", "check"])
 def test_a_variable_of_an_option_about_safety_is_refused(
     cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
