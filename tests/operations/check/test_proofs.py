@@ -80,7 +80,7 @@ def test_digests_agree() -> None:
 def test_rows_that_changed_since_are_found(rewrite: Any, problem: str) -> None:
     builder, version, path = placed()
     change(builder.store, path, rewrite)
-    (found,) = check(builder.store, depth=0).findings.to_pylist()
+    (found,) = check(builder.store, depth=Depth.EXISTS).findings.to_pylist()
     assert found["code"] == "ROWS_CHANGED"
     assert found["version"] == version
     assert found["file"] == commit_path(version)
