@@ -20,6 +20,7 @@ from typing import Any
 
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.exits import MEANINGS, ExitCode
+from deltactl.cli.options.common import ReportOptions
 from deltactl.cli.output.github import annotate
 from deltactl.cli.output.text import safe_text
 from deltactl.units import format_count
@@ -73,7 +74,7 @@ def add_options(words: Sequence[str], report: Path) -> list[str]:
     specs = {spec.name: spec for spec in COMMANDS}
     command = next((specs[word] for word in words if word in specs), None)
     added = ["-o", "json"]
-    if command is not None and command.has_report:
+    if command is not None and ReportOptions in command.shared:
         added += ["--report", str(report)]
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], *added, *words[end:]]

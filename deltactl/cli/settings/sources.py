@@ -15,6 +15,7 @@ from deltactl.errors import UsageError, Warn
 from deltactl.suggest import find_nearest
 
 _PREFIX: Final = "DELTACTL_"
+_PREFIX_OF_ACTION: Final = "DELTACTL_ACTION_"  # inputs of the GitHub action
 _VARIABLE_OF_FILE: Final = "DELTACTL_CONFIG"
 
 
@@ -78,7 +79,8 @@ def check_variables(
         UsageError: an option about safety is set; without it the run would change the table.
     """
     known = {_VARIABLE_OF_FILE, *map(variable_name, settings)}
-    unknown = sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)
+    ours = {it for it in environ if it.startswith(_PREFIX) and not it.startswith(_PREFIX_OF_ACTION)}
+    unknown = sorted(ours - known)
     by_variable = {variable_name(option): option for option in safety}
     for name in unknown:
         if environ[name] and name in by_variable:
