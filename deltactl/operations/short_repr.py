@@ -12,10 +12,19 @@ class ShortRepr:
 
     __slots__ = ()
 
+    def _counts(self) -> dict[str, int]:
+        """Return the result in numbers that are in no field of their own."""
+        return {}
+
     def __repr__(self) -> str:
-        """Return the class and the fields that are set."""
-        values = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        shown = (f"{name}={text}" for name, value in values if (text := _describe(value)))
+        """Return the class, its numbers, and the fields that differ from their defaults."""
+        values = {
+            each.name: value
+            for each in fields(self)  # type: ignore[arg-type]
+            if (value := getattr(self, each.name)) is not each.default
+        }
+        pairs = [*self._counts().items(), *values.items()]
+        shown = (f"{name}={text}" for name, value in pairs if (text := _describe(value)))
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

@@ -61,6 +61,9 @@ class CheckReport(ShortRepr):
     notes: tuple[str, ...] = ()
     unsupported: str | None = None
 
+    def _counts(self) -> dict[str, int]:
+        return {"findings": self.findings.num_rows}
+
     @property
     def is_sound(self) -> bool:
         """Return whether there are no findings."""

@@ -67,6 +67,9 @@ class VersionDiff(ShortRepr):
     properties: Mapping[str, tuple[str | None, str | None]]
     facts: Mapping[str, tuple[str | None, str | None]]
 
+    def _counts(self) -> dict[str, int]:
+        return {"files_added": self.added.num_files, "files_removed": self.removed.num_files}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""
 

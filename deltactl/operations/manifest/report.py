@@ -48,6 +48,9 @@ class ManifestReport(ShortRepr):
             }
         )
 
+    def _counts(self) -> dict[str, int]:
+        return {state: self.plan.count(state) for state in (NEW, CHANGED, STALE)}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
         plan = self.plan

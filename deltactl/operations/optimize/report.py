@@ -113,6 +113,10 @@ class OptimizeReport(ShortRepr):
     skipping: LayoutReport | None = None
     error: DeltactlError | None = field(default=None, compare=False)
 
+    def _counts(self) -> dict[str, int]:
+        plan = self.plan
+        return {"files_to_rewrite": plan.files.num_rows, "bytes_to_rewrite": plan.bytes_to_rewrite}
+
     @property
     def verified(self) -> tuple[str, ...]:
         """Return how the rewritten rows were verified before the commit.

@@ -26,6 +26,10 @@ class RestoreReport(ShortRepr):
     ends: tuple[VersionRange, ...] = ()
     gone: tuple[Missing, ...] = ()
 
+    def _counts(self) -> dict[str, int]:
+        restored, removed = self.plan.added, self.plan.removed
+        return {"files_restored": restored.num_rows, "files_removed": removed.num_rows}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope without the changes; sizes in bytes."""
         plan = self.plan

@@ -59,6 +59,12 @@ class VacuumReport(ShortRepr):
         """Return the last version committed; the version of the plan if none was."""
         return self.versions[-1] if self.versions else self.plan.version
 
+    def _counts(self) -> dict[str, int]:
+        return {
+            "files_to_remove": self.plan.files.num_rows,
+            "bytes_to_remove": self.plan.size_bytes,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
         plan = self.plan
