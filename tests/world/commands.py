@@ -98,6 +98,7 @@ def _restore(world: World, chance: random.Random) -> None:
     version = chance.choice(sorted(table.versions))
     run = random_run(world, chance, place)
     words = ["--to-version", str(version), "--yes"]
+    run.target = world.reader.states(place).get(version)
     run.ignores_missing = chance.random() < 0.5
     words += ["--ignore-missing"] if run.ignores_missing else []
     run.where = chance.choice((None, None, *VALUES)) if _is_partitioned(world, place) else None

@@ -231,7 +231,8 @@ class Model:
                 target = int(parameters["version"])
                 rows = table.versions[target].rows
                 if run.ignores_missing:
-                    rows = self._present(place, target, rows)
+                    state = world.reader.states(place).get(target, run.target)
+                    rows = self._present(place, state, rows)
                 if run.where is None:
                     return rows
                 kept = [row for row in before if row[1] != run.where]
@@ -255,9 +256,8 @@ class Model:
             world.fail("convert left a file out", f"{place}/{left[0]}")
         return world.reader.rows(place, state)
 
-    def _present(self, place: str, version: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        """The rows without those of files that are missing now."""
-        state = self._world.reader.states(place).get(version)
+    def _present(self, place: str, state: State | None, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """The rows of a version without those of files that are missing now."""
         if state is None:
             return rows
         gone = self.missing(place, state) | self.tables[place].lost

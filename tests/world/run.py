@@ -73,7 +73,7 @@ def run_history(history: History, *, keep: Path | None = None) -> Outcome:
         with entered(world):
             _take_all(world, outcome)
         if outcome.failure is not None and keep is not None and isinstance(space, Disk):
-            shutil.copytree(space.root, keep, symlinks=True)
+            shutil.copytree(space.root, keep / str(history.seed), symlinks=True)
     finally:
         space.close()
     outcome.lines = world.lines

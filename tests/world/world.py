@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from deltactl.errors import TransientStorageError
 from tests.support.stores import Crash
 from tests.world.model import Model
-from tests.world.reader import COMMIT, Reader, Row
+from tests.world.reader import COMMIT, Reader, Row, State
 from tests.world.spaces import Kind, Space, set_store_time
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Fault:
 class Run:
     """A run of deltactl in progress: its clock, what happens meanwhile, and what it may change.
 
-    ``lost_rows`` are of files that others deleted since it began.
+    ``lost_rows`` are of files that others deleted since it began; ``target`` is the version that is
+    restored, which a log cleanup may remove before the commit.
     ``commits`` are those that are in a log; ``acknowledged`` those that the store confirmed;
     ``replaced`` is one that another writer replaced.
     """
@@ -71,6 +72,7 @@ class Run:
     source: str | None = None
     where: str | None = None
     ignores_missing: bool = False
+    target: State | None = None
     listed: frozenset[str] = frozenset()
     is_attended: bool = False
     is_dead: bool = False
