@@ -117,7 +117,7 @@ REFUSED = [
     (7, UNKNOWN_TYPE, ["optimize", "--purge"]),
     (6, PARTITIONED, ["generate-manifest"]),
     (6, None, ["vacuum", "--retain", "0h"]),
-    (1, None, ["vacuum", "--undo", "no-such-run"]),
+    (2, None, ["vacuum", "--undo", "no-such-run"]),
     (1, None, ["checkpoint", "--version", "99"]),
 ]
 
