@@ -86,12 +86,12 @@ def test_the_delta_api_and_the_longest_prefix(unity: UnityStub) -> None:
         return [
             {"prefix": prefix, "operation": operation, "expiration-time-ms": seconds_from_now(3600),
              "config": {"s3.access-key-id": key, "s3.secret-access-key": "vended-secret"}}
-            for prefix, key in (("s3://lake", "short"), ("s3://lake/orders/", "long"),
-                                ("s3://lake/order", "other"))
+            for prefix, key in (("s3://lake", "vended-short"), ("s3://lake/orders/", "vended-long"),
+                                ("s3://lake/order", "vended-other"))
         ]  # fmt: skip
 
     unity.delta_vend = vend
-    assert current(locate(NAME, settings(unity), read_only=True))["key"] == "long"
+    assert current(locate(NAME, settings(unity), read_only=True))["key"] == "vended-long"
     assert unity.requests[-1] == (
         "GET /delta/v1/catalogs/main/schemas/sales/tables/orders/credentials"
     )
