@@ -75,7 +75,7 @@ def _run(table: Path, name: str, rows: int) -> bool:
         target = ["--target-size", f"{size // _FILES}B", "-q"]
         ran = run_process(deltactl("optimize", str(copy), *arguments, *target))
         shares, files = measure_skipping(copy, rows)
-        layout = Table(str(copy)).detail(columns=_BY).layout
+        layout = Table(str(copy)).optimize(cluster_by=_BY, full=True, dry_run=True).skipping
         assert layout is not None
         expected = np.mean([column.before or 0.0 for column in layout.columns])
     finally:
