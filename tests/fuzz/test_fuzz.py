@@ -83,9 +83,10 @@ def test_the_harness_finds() -> None:
     assert execute(target, b"typed").find is None
     found = execute(target, b"untyped").find
     assert found is not None and found.kind == "error" and "KeyError" in found.key
-    # Memory that earlier tests of this process freed would not count as new.
+    # Memory that earlier tests of this process freed may go back to the system in this moment, and
+    # hide what is new.
     pa.system_memory_pool().release_unused()
-    found = execute(target, b"large").find
+    found = next(filter(None, (execute(target, b"large").find for _ in range(5))), None)
     assert found is not None and found.kind == "memory"
     assert execute(replace(target, by_arrow=True), b"large").find is None
 
