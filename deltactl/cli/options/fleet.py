@@ -33,7 +33,7 @@ class FleetOptions:
         is_settable=True,
     )
     fail_fast: bool = execution_option(
-        False, "If one table fails, skip the tables on which work has not begun"
+        False, "If one table fails, do not start the tables that are left"
     )
     table: Annotated[
         list[str],

@@ -158,14 +158,18 @@ def _find_due(
 class _Uses:
     """What needs the quarantined ``names``: what a vacuum would keep, and what commits add since.
 
-    The log is not read if there are no names.
+    The log is not read if there are no names. Names that differ only in case or in their Unicode
+    form count as equal: some file systems list a file in another spelling than that of the log.
     """
 
     def __init__(
         self, log: DeltaLog, context: RunContext, now_ms: int, names: Sequence[str]
     ) -> None:
         self._log, self._context, self._now_ms = log, context, now_ms
-        self._quarantined = pa.array(names, pa.string())
+        self._spellings = dict(
+            zip(names, _fold(pa.array(names, pa.string())).to_pylist(), strict=True)
+        )
+        self._quarantined = pa.array(self._spellings.values(), pa.string())
         self._live: set[str] = set()
         self._needed: set[str] = set()
         if names:
@@ -177,12 +181,13 @@ class _Uses:
         for part in (tail.adds, tail.removes):
             self._needed |= self._hits(file_names(self._log.store, part))
         self._live |= self._hits(file_names(self._log.store, tail.adds))
-        used = [name for name in names if name in self._needed]
+        used = [name for name in names if self._spellings[name] in self._needed]
         there = self._log.store.stat_many(used)
         lost = tuple(name for name, info in zip(used, there, strict=True) if info is None)
         if not lost:
             return None
-        version = None if self._live.isdisjoint(lost) else self._base.version
+        is_live = any(self._spellings[name] in self._live for name in lost)
+        version = self._base.version if is_live else None
         return NeededRun(run_id, lost, version)
 
     def _read(self) -> CommitBase:
@@ -203,4 +208,9 @@ class _Uses:
         return CommitBase.of(snapshot)
 
     def _hits(self, names: pa.ChunkedArray) -> set[str]:
-        return {*names.filter(pc.is_in(names, value_set=self._quarantined)).to_pylist()}
+        folded = _fold(names)
+        return {*folded.filter(pc.is_in(folded, value_set=self._quarantined)).to_pylist()}
+
+
+def _fold(names: pa.Array | pa.ChunkedArray) -> Any:
+    return pc.utf8_lower(pc.utf8_normalize(names, form="NFC"))

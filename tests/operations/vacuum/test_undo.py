@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,17 @@ def test_a_purge_keeps_a_run_whose_files_another_engine_made_live_again(
         assert report.needed == (NeededRun(first, (lost,), version),)
         assert (report.runs, report.files) == ((second,), 1)
     assert undo_vacuum(scene.store, first).restored == (lost,)
+
+
+@pytest.mark.parametrize("spell", [str.upper, lambda name: name.replace("p=", "P=")])
+def test_a_purge_keeps_files_that_the_log_spells_otherwise(spell: Callable[[str], str]) -> None:
+    """A file system that folds case lists them as they were created."""
+    scene, adds, (first, _) = scene_with_two_quarantines()
+    for add in adds:
+        scene.restore_file(-19, {**add, "path": spell(add["path"])})
+    report = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 20 * DAY))
+    assert [(it.run_id, it.version) for it in report.needed] == [(first, scene.builder.version)]
+    assert set(report.needed[0].paths) == {add["path"] for add in adds}
 
 
 def test_a_purge_reads_new_commits_before_each_run() -> None:
