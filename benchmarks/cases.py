@@ -206,7 +206,7 @@ def _vacuum(name: str, table: str, what: str, time_goal: float, memory_goal: flo
         name=name,
         table=table,
         ours=lambda path: sides.deltactl(
-            *("vacuum", path, "--mode", "full", "--dry-run", "-o", "json")
+            *("vacuum", path, "--mode", "full", "--include-unknown", "--dry-run", "-o", "json")
         ),
         theirs=lambda path: sides.python(sides.THEIRS_VACUUM, path),
         what=f"vacuum, full dry run: {what}",

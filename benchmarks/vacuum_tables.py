@@ -19,6 +19,8 @@ from benchmarks.log_tables import (
 )
 
 _OLD_SECONDS = 60 * 86_400
+# The retention ends a day after the newest commit at the latest, whatever the clock says.
+_LOG_OLD_SECONDS = 10 * 86_400
 
 
 def write_vacuum_table(table: Path, num_files: int, num_days: int) -> None:
@@ -51,7 +53,7 @@ def _write_files(table: Path, paths: Iterable[str], orphan_every: int) -> None:
         _touch(f"{table}/{path}", when)
         if number % orphan_every == 0:
             _touch(f"{table}/{folder}/part-orphan-{number}.c000.snappy.parquet", when)
-    _age_log(table, when)
+    _age_log(table)
 
 
 def write_lite_table(table: Path, num_files: int) -> None:
@@ -65,7 +67,7 @@ def write_lite_table(table: Path, num_files: int) -> None:
     write_commit(table / "_delta_log", 11, [commit_info(11, "DELETE"), *removes])
     bookmark = {"latestCommitVersionOutsideOfRetentionWindow": 10}
     (table / "_delta_log" / "_last_vacuum_info").write_text(json.dumps(bookmark) + "\n")
-    _age_log(table, time.time() - _OLD_SECONDS)
+    _age_log(table)
 
 
 def _paths(num_files: int, num_days: int) -> Iterator[str]:
@@ -79,6 +81,7 @@ def _touch(path: str, when: float) -> None:
     os.utime(path, (when, when))
 
 
-def _age_log(table: Path, when: float) -> None:
+def _age_log(table: Path) -> None:
+    when = time.time() - _LOG_OLD_SECONDS
     for path in (table / "_delta_log").iterdir():
         os.utime(path, (when, when))
