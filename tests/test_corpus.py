@@ -24,7 +24,7 @@ from deltactl import (
     UnsupportedFeatureError,
 )
 from deltactl.operations.optimize import bins as optimize_bins
-from deltactl.operations.optimize import groups as optimize_groups
+from deltactl.operations.optimize import exclusions
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.run import VacuumReport, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -110,7 +110,7 @@ def _rewrite_everything(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimize with every file in a bin, worth it or not: each must survive being rewritten."""
     monkeypatch.setattr(optimize_bins, "pack", lambda weights, *_: [np.arange(len(weights))])
     is_clustered = lambda log, snapshot, files, z_orders: np.zeros(files.num_rows, np.bool_)  # noqa: E731
-    monkeypatch.setattr(optimize_groups, "clustered_mask", is_clustered)
+    monkeypatch.setattr(exclusions, "clustered_mask", is_clustered)
     table.optimize(OptimizeOptions(min_input_files=1, min_file_bytes=1 << 40, verify="full"))
 
 

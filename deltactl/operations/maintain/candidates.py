@@ -21,7 +21,7 @@ from deltactl.operations.maintain.actions import (
     predict_cost,
 )
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.optimize.groups import TARGET_TAG
+from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, expect_skipping

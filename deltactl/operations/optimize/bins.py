@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltactl.errors import Warn
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.candidates import Candidates
-from deltactl.operations.optimize.groups import IN_LAYOUT
+from deltactl.operations.optimize.exclusions import IN_LAYOUT
 from deltactl.operations.optimize.layout.plan import (
     AssignedFiles,
     ClusterLimit,

@@ -1,4 +1,4 @@
-"""Plan ``optimize``: candidates -> groups -> bins -> layout, without reading data."""
+"""Plan ``optimize``: candidates -> exclusions -> bins -> layout, without reading data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from deltactl.operations.optimize.candidates import (
     find_candidates,
     load_files,
 )
-from deltactl.operations.optimize.groups import group_files
+from deltactl.operations.optimize.exclusions import exclude_files
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout
 from deltactl.operations.optimize.layout.request import resolve_request
@@ -130,7 +130,7 @@ def plan_optimize(
         loaded = load_files(snapshot, predicate, wanted, copied_from)
     rule = _choose_rule(snapshot, options, loaded.table_bytes)
     candidates = find_candidates(log, snapshot, options, loaded, names=names, now_ms=now_ms)
-    layouts, limit = group_files(
+    layouts, limit = exclude_files(
         candidates, log, snapshot, options, request=request, rule=rule, z_orders=z_orders
     )
     bins, layouts = pack_bins(candidates, layouts, rule, limit, full=options.full)

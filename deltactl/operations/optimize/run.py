@@ -24,7 +24,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
-from deltactl.operations.optimize.groups import TARGET_TAG
+from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.layout.distribute import build_tasks, run_bins
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.layout.sample import (

@@ -44,7 +44,7 @@ _SKEW_MS: Final = 10 * 60 * 1000
 _FILES_AT_A_TIME: Final = 10_000
 
 
-def group_files(
+def exclude_files(
     candidates: Candidates,
     log: DeltaLog,
     snapshot: Snapshot,
