@@ -15,28 +15,36 @@ need no more inputs, at 1.5 targets at most (1.75 with forced files over half th
 remainder at the end is a bin of its own, or is added to the last bin.
 
 **All drivers or none.** If a bin is made, all drivers are in bins, except *dominant* drivers: those
-that outweigh all lighter drivers and all settled and forced files of the partition together.
+that outweigh all lighter drivers and all settled and forced files of the partition together, and
+weigh more than a tenth of the target. Up to that weight (*small* files), two files are enough.
 
 **Therefore it converges**: the plan after an executed plan is empty. This is true for any sizes of
 the outputs up to those of their inputs, and for any order of the files. If no bin was made, nothing
 has changed. Otherwise the remaining drivers are the dominant ones of the first plan. Every output
 is settled and weighs no more than its inputs, so the weight that a driver must outweigh has not
 increased: each driver is dominant again. So no driver is packed, and without drivers there is no
-bin.
+bin. (Whether a driver is small depends on its own weight only, which is the same.)
 
 **It does not rewrite repeatedly**: a byte is written once as part of a driver. Each further time,
 it is part of a filler, in a bin whose largest input is at most the sum of the others. So its file
-(before compression) at least doubles, which happens at most log2(target / first output) times.
+(before compression) at least doubles, which happens at most log2(target / first output) times. A
+small filler is also rewritten if the drivers are a tenth of the bin, so for each new byte at most
+ten are written; or if the bin is so light that its bytes cost less than its requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from deltactl.numpy_types import Flags, Integers
+from deltactl.units import MIB
+
+_SMALL_SHARE: Final = 10  # of the target, and of a bin with a small filler: a tenth
+_CHEAP_BYTES: Final = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,11 @@ class PackingRule:
     def done_bytes(self) -> int:
         """Return the weight at which a bin needs no more inputs."""
         return min(self.min_bytes, self.target_bytes)
+
+    @property
+    def small_bytes(self) -> int:
+        """Return the weight up to which any two files are worth a rewrite."""
+        return self.target_bytes // _SMALL_SHARE
 
     @property
     def fewest(self) -> int:
@@ -143,14 +156,15 @@ class _Packer:
     def _pays_off(self, indices: list[int]) -> bool:
         if any(map(self.forced.__getitem__, indices)):
             return True
-        enough = len(indices) >= self.rule.fewest
-        return enough and 2 * self._largest(indices) <= self._weigh(indices)
+        largest = self._largest(indices)
+        is_worth = largest <= max(self.rule.small_bytes, self._weigh(indices) - largest)
+        return is_worth and len(indices) >= self.rule.fewest
 
     def _contains_paying(self, indices: list[int]) -> bool:
         """Return whether some of the lightest files form a bin that pays off."""
         lighter = 0
         for count, weight in enumerate(sorted(map(self.weights.__getitem__, indices)), 1):
-            if count >= self.rule.fewest and weight <= lighter:
+            if count >= self.rule.fewest and weight <= max(lighter, self.rule.small_bytes):
                 return True
             lighter += weight
         return False
@@ -158,7 +172,9 @@ class _Packer:
     def _without_dominant(self, drivers: list[int], others: int) -> list[int]:
         """Return ``drivers`` without those that outweigh all lighter ones plus ``others``."""
         total = self._weigh(drivers) + others
-        while 2 * (largest := self._largest(drivers)) > total:  # each round halves the total
+        small = self.rule.small_bytes
+        # Each round halves the total.
+        while 2 * (largest := self._largest(drivers)) > total and largest > small:
             drivers = [i for i in drivers if self.weights[i] < largest or self.forced[i]]
             total -= largest
         return drivers
@@ -230,13 +246,15 @@ class _Packer:
         holds_forced = any(map(self.forced.__getitem__, rest))
         growing = fitting = beyond = 0
         started_done = weight >= rule.done_bytes
+        most_small = max(_SMALL_SHARE * weight, _CHEAP_BYTES)
         for count, index in enumerate(fillers, 1):
             weight += self.weights[index]
             largest = max(largest, self.weights[index])
             if weight > rule.target_bytes * 3 // 2:
                 break
             enough = holds_forced or len(rest) + count >= rule.fewest
-            if not enough or 2 * largest > weight:
+            is_small = largest <= rule.small_bytes and weight <= most_small
+            if not enough or not (is_small or 2 * largest <= weight):
                 continue
             if rule.done_bytes <= weight <= rule.target_bytes:
                 fitting = count

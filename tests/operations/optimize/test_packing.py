@@ -47,14 +47,16 @@ def bins_of(
         ([150, 10, 10], [[1, 2]]),
         ([10, 150, 10], [[0, 2]]),
         ([100, 10, 10], [[1, 2]]),
-        ([10, 20], []),
-        ([1, 2, 4, 8], []),
+        ([10, 20], [[0, 1]]),
+        ([10, 26], []),
+        ([1, 2, 25, 50], [[0, 1, 2]]),
         ([150, 150], []),
         ([130, 120], []),
         ([120, 75], []),
         ([0, 0], [[0, 1]]),
-        ([0, 7], []),
-        ([0, 0, 7], [[0, 1]]),
+        ([0, 26], []),
+        ([0, 0, 26], [[0, 1]]),
+        ([3, 100, 5], [[0, 2]]),
         ([-3, 0], [[0, 1]]),
         ([1] * 150, [list(range(150))]),
         ([64] * 8, [[0, 1, 2, 3], [4, 5, 6, 7]]),
@@ -96,6 +98,14 @@ def test_a_heavy_remainder_leaves_its_neighbour_within_the_limit() -> None:
 
 def test_settled_files_are_not_repacked_among_themselves() -> None:
     assert bins_of([25] * 8, settled=range(8)) == []
+
+
+def test_a_small_settled_file_waits_for_a_tenth_of_new_ones() -> None:
+    rule = PackingRule(256 * MIB, 192 * MIB)
+    assert bins_of([MIB - 1, 1], settled=[0], rule=rule) == [[0, 1]]
+    assert bins_of([18 * MIB, 2 * MIB], settled=[0], rule=rule) == [[0, 1]]
+    assert bins_of([18 * MIB, 1 * MIB], settled=[0], rule=rule) == []
+    assert bins_of([26 * MIB, 20 * MIB], settled=[0], rule=rule) == []
 
 
 def test_settled_files_complete_a_bin_of_fresh_ones() -> None:
@@ -240,7 +250,7 @@ def test_bins_are_disjoint_ordered_and_bounded(partition: Partition) -> None:
 
 @given(partitions())
 def test_bins_are_worth_it(partition: Partition) -> None:
-    bins = partition.plan()
+    bins, target = partition.plan(), partition.rule.target_bytes
     assert {i for i, f in enumerate(partition.forced) if f} <= {i for b in bins for i in b}
     unworthy = 0
     for b in bins:
@@ -250,7 +260,9 @@ def test_bins_are_worth_it(partition: Partition) -> None:
         assert len(b) > 1
         assert not all(partition.settled[i] for i in b)
         enough = len(b) >= partition.rule.min_input_files
-        unworthy += not (enough and 2 * max(weights) <= sum(weights))
+        largest = max(weights)
+        is_worth = largest <= max(sum(weights) - largest, target // 10)
+        unworthy += not (enough and is_worth)
     # The remainder of a partition that is rewritten anyway, and the neighbour it drew on.
     assert unworthy <= 2
 
@@ -332,6 +344,12 @@ def test_a_year_of_runs_stays_cheap_and_tidy(year: str, target: int, shrink: flo
         target / 2 < size < target * 0.75 and not settled for size, settled in table.files or []
     )
     assert table.most_small - left_alone <= 8
+
+
+def test_hourly_crumbs_are_not_rewritten_without_bound() -> None:
+    table = Table(PackingRule(256 * MIB, 192 * MIB)).run_days([[100_000]] * 2400)
+    assert table.rewritten <= 12 * table.ingested
+    assert table.most_small <= 24
 
 
 @pytest.mark.parametrize("shrink", [1.0, 0.7, 0.5, 0.1])
