@@ -55,6 +55,7 @@ _deltactl() {
         describe-history:--blame) kind=columns ;;
         describe-history:--since-version) kind=nothing ;;
         describe-history:--poll) kind=nothing ;;
+        describe-history:--columns) kind=columns ;;
         describe-history:--storage-option) kind=nothing ;;
         describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-history:--max-requests-per-second) kind=nothing ;;
@@ -93,6 +94,9 @@ _deltactl() {
         optimize:--master) kind=nothing ;;
         optimize:--spark-remote) kind=nothing ;;
         optimize:--spark-conf) kind=nothing ;;
+        optimize:--user-name) kind=nothing ;;
+        optimize:--user-metadata) kind=nothing ;;
+        optimize:--commit-info) kind=nothing ;;
         optimize:--log-store) kind=choices values='dynamodb' ;;
         optimize:--ddb-table-name) kind=nothing ;;
         optimize:--ddb-region) kind=nothing ;;
@@ -125,6 +129,9 @@ _deltactl() {
         vacuum:--master) kind=nothing ;;
         vacuum:--spark-remote) kind=nothing ;;
         vacuum:--spark-conf) kind=nothing ;;
+        vacuum:--user-name) kind=nothing ;;
+        vacuum:--user-metadata) kind=nothing ;;
+        vacuum:--commit-info) kind=nothing ;;
         vacuum:--log-store) kind=choices values='dynamodb' ;;
         vacuum:--ddb-table-name) kind=nothing ;;
         vacuum:--ddb-region) kind=nothing ;;
@@ -172,6 +179,9 @@ _deltactl() {
         maintain:--master) kind=nothing ;;
         maintain:--spark-remote) kind=nothing ;;
         maintain:--spark-conf) kind=nothing ;;
+        maintain:--user-name) kind=nothing ;;
+        maintain:--user-metadata) kind=nothing ;;
+        maintain:--commit-info) kind=nothing ;;
         maintain:--log-store) kind=choices values='dynamodb' ;;
         maintain:--ddb-table-name) kind=nothing ;;
         maintain:--ddb-region) kind=nothing ;;
@@ -196,6 +206,9 @@ _deltactl() {
         check:--master) kind=nothing ;;
         check:--spark-remote) kind=nothing ;;
         check:--spark-conf) kind=nothing ;;
+        check:--user-name) kind=nothing ;;
+        check:--user-metadata) kind=nothing ;;
+        check:--commit-info) kind=nothing ;;
         check:--log-store) kind=choices values='dynamodb' ;;
         check:--ddb-table-name) kind=nothing ;;
         check:--ddb-region) kind=nothing ;;
@@ -214,6 +227,9 @@ _deltactl() {
         generate-manifest:--scheme-map) kind=nothing ;;
         generate-manifest:--ddl) kind=choices values='athena trino hive redshift' ;;
         generate-manifest:--output-root) kind=directories ;;
+        generate-manifest:--user-name) kind=nothing ;;
+        generate-manifest:--user-metadata) kind=nothing ;;
+        generate-manifest:--commit-info) kind=nothing ;;
         generate-manifest:--log-store) kind=choices values='dynamodb' ;;
         generate-manifest:--ddb-table-name) kind=nothing ;;
         generate-manifest:--ddb-region) kind=nothing ;;
@@ -242,6 +258,9 @@ _deltactl() {
         restore:--master) kind=nothing ;;
         restore:--spark-remote) kind=nothing ;;
         restore:--spark-conf) kind=nothing ;;
+        restore:--user-name) kind=nothing ;;
+        restore:--user-metadata) kind=nothing ;;
+        restore:--commit-info) kind=nothing ;;
         restore:--log-store) kind=choices values='dynamodb' ;;
         restore:--ddb-table-name) kind=nothing ;;
         restore:--ddb-region) kind=nothing ;;
@@ -262,6 +281,9 @@ _deltactl() {
         clone:--master) kind=nothing ;;
         clone:--spark-remote) kind=nothing ;;
         clone:--spark-conf) kind=nothing ;;
+        clone:--user-name) kind=nothing ;;
+        clone:--user-metadata) kind=nothing ;;
+        clone:--commit-info) kind=nothing ;;
         clone:--log-store) kind=choices values='dynamodb' ;;
         clone:--ddb-table-name) kind=nothing ;;
         clone:--ddb-region) kind=nothing ;;
@@ -281,6 +303,9 @@ _deltactl() {
         convert:--master) kind=nothing ;;
         convert:--spark-remote) kind=nothing ;;
         convert:--spark-conf) kind=nothing ;;
+        convert:--user-name) kind=nothing ;;
+        convert:--user-metadata) kind=nothing ;;
+        convert:--commit-info) kind=nothing ;;
         convert:--log-store) kind=choices values='dynamodb' ;;
         convert:--ddb-table-name) kind=nothing ;;
         convert:--ddb-region) kind=nothing ;;
@@ -299,18 +324,18 @@ _deltactl() {
     if [[ $kind == options ]]; then
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion --show-completion --help-all -h --help' ;;
-            describe-history) values='-n --limit --since --until --operation --restorable --all --version-range --at --version --files --diff --blame --follow --since-version --poll --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            describe-history) values='-n --limit --since --until --operation --restorable --all --version-range --at --version --files --diff --blame --follow --since-version --poll --columns --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             describe-detail) values='--version --at --layout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --memory --codec --rewrite --min-row-group --verify --if-needed --commit-every --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --include-unknown --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --memory --codec --rewrite --min-row-group --verify --if-needed --commit-every --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --include-unknown --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             checkpoint) values='--version --kind --compat --cleanup --cleanup-only --compact-log --if-needed --repair --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            clone) values='--deep --version --timestamp --where --property --sync --full --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            clone) values='--deep --version --timestamp --where --property --sync --full --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             explain) values='-q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
             config) values='--command --storage-option -q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
         esac

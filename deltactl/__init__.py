@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deltactl.commit_options import CommitOptions as CommitOptions
     from deltactl.engine.base import Engine as Engine
     from deltactl.engine.base import Progress as Progress
     from deltactl.engine.local import LocalEngine as LocalEngine

@@ -21,6 +21,7 @@ from deltactl.value_types import ensure_type
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from deltactl.commit_options import CommitOptions
     from deltactl.engine.base import CancelToken, Engine, OnProgress
     from deltactl.keyword_types import ConvertKeywords, MaintainKeywords
     from deltactl.operations.convert.report import ConvertReport
@@ -34,6 +35,7 @@ def convert(
     *,
     storage_options: Mapping[str, str] | None = None,
     log_store: DynamoDbLogStore | None = None,
+    commit: CommitOptions | None = None,
     warn: Warn = issue_warning,
     engine: Engine | None = None,
     dry_run: bool = False,
@@ -48,6 +50,7 @@ def convert(
         options: the options of the conversion.
         storage_options: settings for the file system; never shown or logged.
         log_store: the DynamoDB table in which all writers of a table on S3 agree on commits.
+        commit: what to add to the commitInfo of the commit.
         warn: receives warnings.
         engine: reads the footers.
         dry_run: only plan.
@@ -60,10 +63,12 @@ def convert(
             store failed.
     """
     ensure_type("directory", directory, str | os.PathLike)
+    log = DeltaLog.open(
+        os.fspath(directory), storage_options, log_store, warn=warn, read_only=dry_run
+    )
+    log.commit_options = commit or log.commit_options
     return convert_directory(
-        DeltaLog.open(
-            os.fspath(directory), storage_options, log_store, warn=warn, read_only=dry_run
-        ),
+        log,
         build_options(ConvertOptions, options, keywords),
         RunContext.of(warn, engine, storage_options, cancel, on_progress),
         dry_run=dry_run,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from deltactl.commit_options import CommitOptions
     from deltactl.engine.base import CancelToken, Engine, OnProgress
     from deltactl.keyword_types import (
         CheckKeywords,
@@ -80,6 +81,7 @@ class Table:
         *,
         store: Store | None = None,
         log_store: DynamoDbLogStore | None = None,
+        commit: CommitOptions | None = None,
         warn: Warn = issue_warning,
     ) -> None:
         """Set the address of a table and how to access it.
@@ -90,6 +92,7 @@ class Table:
             store: use this store instead of opening ``uri``.
             log_store: the DynamoDB table in which all writers of a table on S3 agree on commits;
                 ``None``: conditional puts on S3.
+            commit: what to add to the commitInfo of each commit.
             warn: receives warnings, which do not stop a run.
         """
         ensure_type("uri", uri, str | os.PathLike)
@@ -97,6 +100,7 @@ class Table:
         address = os.fspath(uri)
         self._warn = warn
         self._storage_options = dict(storage_options or {})
+        self._commit = commit
         self._open = partial(DeltaLog.open, address, storage_options, log_store, warn=warn)
         self._name = address if store is None and is_table_name(address) else None
         if self._name is None:
@@ -111,8 +115,11 @@ class Table:
         """
         ensure_type("dry_run", dry_run, bool)
         if self._name is not None:
-            return self._open(read_only=dry_run, may_be_behind=may_be_behind)
-        return self._log.read_only() if dry_run else self._log.unread()
+            log = self._open(read_only=dry_run, may_be_behind=may_be_behind)
+        else:
+            log = self._log.read_only() if dry_run else self._log.unread()
+        log.commit_options = self._commit or log.commit_options
+        return log
 
     def _begin(
         self,
@@ -155,9 +162,10 @@ class Table:
         return log.snapshot(version)
 
     def history(self, **keywords: Unpack[HistoryKeywords]) -> pa.Table:
-        """Return commits, newest first: Delta's columns, ``reconstructible`` and ``problem``.
+        """Return commits, newest first: Delta's columns, then three more.
 
-        Also reads invalid logs: a missing or invalid commit is a row with a ``problem``.
+        The three are the other keys of commitInfo, ``reconstructible`` and ``problem``. Also reads
+        invalid logs: a missing or invalid commit is a row with a ``problem``.
 
         Args:
             keywords: the commits: ``limit`` (older ones are not read), ``since`` and ``until``

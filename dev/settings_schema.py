@@ -9,7 +9,8 @@ from typing import Any, Final, get_args, get_origin
 from deltactl.catalog.kinds import KINDS
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.group import load_command
-from deltactl.cli.options.declared import Declared
+from deltactl.cli.options.declared import Declared, declared_options
+from deltactl.commit_options import SECTION, CommitOptions
 
 FILE: Final = "docs/schemas/settings.json"
 _TEXT: Final = {"type": "string"}
@@ -22,6 +23,7 @@ def render_settings_schema(specs: Sequence[CommandSpec] = COMMANDS) -> str:
     declared = [it for command in reversed(commands.values()) for it in command.declared.values()]
     settings = {it.name: _describe(it) for it in declared if it.option.is_settable}
     sections = {name: _section(command.settings) for name, command in commands.items()}
+    sections[SECTION] = _section(it.name for it in declared_options(CommitOptions))
     anywhere = _refer([*sorted(settings), *sections])
     keys = [setting.key for kind in KINDS.values() for setting in kind.settings]
     catalog = dict.fromkeys(keys, {"type": ["boolean", "string"]})

@@ -10,6 +10,7 @@ from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.options.log_store import LogStoreOptions
+from deltactl.commit_options import CommitOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class CommandSpec:
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 
-_COMMIT_OPTIONS: Final = (LogStoreOptions, TimeLimit)
+_LOG_OPTIONS: Final = (LogStoreOptions, TimeLimit)
+_COMMIT_OPTIONS: Final = (CommitOptions, *_LOG_OPTIONS)
 _TASK_OPTIONS: Final = (EngineOptions, *_COMMIT_OPTIONS)
 
 COMMANDS: Final = (
@@ -55,7 +57,7 @@ COMMANDS: Final = (
     CommandSpec(
         "checkpoint",
         "Write a checkpoint; clean up or repair the log",
-        (*_TASK_OPTIONS, FleetOptions, LeaseOptions),
+        (EngineOptions, *_LOG_OPTIONS, FleetOptions, LeaseOptions),
     ),
     CommandSpec(
         "maintain",

@@ -34,6 +34,7 @@ from deltactl.cli.parsing.argv import mask_address, real_command
 from deltactl.cli.settings.file import Settings
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
+from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.engine.base import Engine, OnProgress
 from deltactl.errors import DeltactlError, UsageError
 from deltactl.storage.network.counts import requests_sent
@@ -57,7 +58,7 @@ class Session:
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.argv, self.environ = tuple(argv), environ
-        self.settings = Settings(environ, [spec.name for spec in COMMANDS])
+        self.settings = Settings(environ, [*(spec.name for spec in COMMANDS), SECTION])
         self.command: str | None = None
         self.table: str | None = None
         self.ctx: Any = None  # the parsed command line
@@ -333,7 +334,7 @@ class Session:
         from deltactl.log.delta_log import DeltaLog
 
         log_store = self.take(LogStoreOptions).resolve()
-        return DeltaLog.open(
+        log = DeltaLog.open(
             self._locate(address, read_only=read_only),
             self.storage_options,
             log_store,
@@ -341,6 +342,8 @@ class Session:
             read_only=read_only,
             guard=self._announcing,
         )
+        log.commit_options = self.take(CommitOptions)
+        return log
 
     def _announcing(self, store: Store) -> Store:
         """Return a store that calls ``begin_changes`` before each change."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
+from deltactl.commit_options import CommitOptions
 from deltactl.errors import (
     LogGapError,
     SafetyError,
@@ -84,6 +85,7 @@ class DeltaLog:
         self._committer = committer or PutIfAbsent(store)
         self._is_read_only = read_only
         self.storage_options: Mapping[str, str] = {}
+        self.commit_options = CommitOptions()  # what a user adds to each commit
         self.entry: TableAddress | None = None  # what a catalog says of the table
         self._listing: LogListing | None = None
 

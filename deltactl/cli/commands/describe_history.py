@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 from deltactl.cli.commands.history_views import (
@@ -16,7 +18,12 @@ from deltactl.cli.commands.history_views import (
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.output.envelope import PlainRows
 from deltactl.cli.output.output import OutputFormat
-from deltactl.cli.pages.history import describe_commit_files, describe_history, describe_version_at
+from deltactl.cli.pages.history import (
+    describe_columns,
+    describe_commit_files,
+    describe_history,
+    describe_version_at,
+)
 from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
@@ -30,7 +37,8 @@ from deltactl.operations.history.run import (
     load_history,
     version_at,
 )
-from deltactl.option_fields import execution_option, selection_option
+from deltactl.option_fields import execution_option, output_option, selection_option
+from deltactl.protocol.column_names import Columns, list_columns
 from deltactl.units import DurationMs, TimestampMs, format_count, format_duration
 
 DEFAULT_LIMIT = 20
@@ -122,6 +130,13 @@ class HistoryFlags:
         default=format_duration(DEFAULT_POLL_MS),
     )
 
+    columns: Columns | None = output_option(
+        None,
+        "Show only these columns, in this order: those of -o json, or other keys of commitInfo. "
+        "-o json and ndjson always have all",
+        metavar="COLUMNS",
+    )
+
     def ensure_consistent(self, options: HistoryOptions) -> None:
         """Refuse options that ask several questions, or that have no effect.
 
@@ -150,6 +165,7 @@ class HistoryFlags:
             ("--poll", self.poll_ms is not None, "--follow", self.follow),
             ("--restorable", options.restorable, f"{_LIST} and --blame", self.is_plain),
             ("--blame", self.blame is not None, _LIST, self.is_list),
+            ("--columns", self.columns is not None, _LIST, self.is_plain),
         ):
             if is_given and not is_there:
                 raise UsageError(
@@ -219,14 +235,25 @@ def _show_list(
     if flags.blame is not None:
         show_blame(session, log, flags.blame, options, now_ms)
     else:
-        _show_history(session, log, options, now_ms)
+        _show_history(session, log, options, list_columns(flags.columns or ()), now_ms)
 
 
-def _show_history(session: Session, log: DeltaLog, options: HistoryOptions, now_ms: int) -> None:
+def _show_history(
+    session: Session,
+    log: DeltaLog,
+    options: HistoryOptions,
+    columns: Sequence[str],
+    now_ms: int,
+) -> None:
     is_one = options.first_version == options.last_version
     report = load_history(log, options)
     form = session.output.form
     written = (_row(row, report) for row in report.rows)
+    if columns and form in (OutputFormat.TABLE, OutputFormat.CSV):
+        chosen = [_choose(row, columns) for row in written]
+        page = partial(describe_columns, chosen, columns, report.num_unread)
+        present_history(session, report.latest_version, [], page, chosen)
+        return
     # Write the lines one by one: a log may have millions of commits.
     rows = PlainRows([] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else written)
     if report.num_unread and form is not OutputFormat.TABLE:
@@ -264,6 +291,11 @@ def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> N
         lambda: describe_commit_files(found, now_ms),
         rows,
     )
+
+
+def _choose(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    others = row["otherInfo"] or {}
+    return {name: row[name] if name in row else others.get(name) for name in columns}
 
 
 def _row(row: dict[str, Any], report: HistoryReport) -> dict[str, Any]:

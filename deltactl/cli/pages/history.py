@@ -18,7 +18,7 @@ from deltactl.cli.output.sections import (
     list_versions,
 )
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.history.columns import COLUMNS
+from deltactl.log.history.columns import COLUMNS, as_text
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
 from deltactl.units import format_count, format_instant, format_timestamp
@@ -65,6 +65,15 @@ def describe_history(
     else:
         yield from describe_commits(report.rows, report.changes, now_ms, report.restorable)
         yield describe_unread(report.num_unread, "use --limit N or --all")
+
+
+def describe_columns(
+    rows: Sequence[Row], columns: Sequence[str], num_unread: int
+) -> Iterator[Section]:
+    """Return some columns of the commits, which contain values for JSON."""
+    table = [[as_text(row[name]) or "" for name in columns] for row in rows]
+    yield Section(table=Table([Column(name, Kind.TEXT) for name in columns], table, most=None))
+    yield describe_unread(num_unread, "use --limit N or --all")
 
 
 def describe_unread(count: int, option: str) -> Section:

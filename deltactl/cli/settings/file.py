@@ -16,19 +16,20 @@ their patterns match::
     target-size = "64MiB"
 
 The first of these that has a setting applies: a profile's section for the command, the profile,
-the command's section, the top of the file.
+the command's section, the top of the file. A section ``commit`` is for all commands that commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Setting, Source
+from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.errors import UsageError
 from deltactl.suggest import with_suggestion
 
@@ -63,9 +64,11 @@ class ConfigSource:
         for name, profile in self.content.get(_PROFILES, {}).items():
             if self.table is not None and matches_table(profile[_TABLES], self.table):
                 yield f"{_PROFILES}.{name}.{command}", profile.get(command, {})
+                yield f"{_PROFILES}.{name}.{SECTION}", profile.get(SECTION, {})
                 yield f"{_PROFILES}.{name}", profile
                 break
         yield command, self.content.get(command, {})
+        yield SECTION, self.content.get(SECTION, {})
         yield "", self.content
 
     def check(
@@ -82,8 +85,8 @@ class ConfigSource:
         for place, name, section in self._all_sections():
             for key, value in section.items():
                 at = _join(place, key)
-                known = _catalog_keys() if name == _CATALOG else set(settings)
-                if key not in known and name not in (command, _CATALOG):
+                known = _keys_of(name) or set(settings)
+                if key not in known and name not in (command, _CATALOG, SECTION):
                     known |= {*every(), *(() if name else self.commands)}
                 if key not in known:
                     raise _no_setting(self.path, at, key, known, name)
@@ -217,10 +220,15 @@ def _ensure_sections(
             raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
 
 
-def _catalog_keys() -> set[str]:
-    from deltactl.catalog.kinds import KINDS
+def _keys_of(section: str) -> set[str]:
+    """Return the keys of a section that is not of a command; empty for the others."""
+    if section == SECTION:
+        return {it.name.replace("_", "-") for it in fields(CommitOptions)}
+    if section == _CATALOG:
+        from deltactl.catalog.kinds import KINDS
 
-    return {setting.key for kind in KINDS.values() for setting in kind.settings}
+        return {setting.key for kind in KINDS.values() for setting in kind.settings}
+    return set()
 
 
 def _join(*names: str) -> str:

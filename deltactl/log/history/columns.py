@@ -1,4 +1,4 @@
-"""Define the columns of ``describe-history``: those of Delta on Spark, then two of deltactl.
+"""Define the columns of ``describe-history``: those of Delta on Spark, then three of deltactl.
 
 Each writer decides what its ``commitInfo`` contains. Values of unexpected types become strings in
 string columns, and null in other columns. So reading never fails because of the content.
@@ -87,7 +87,8 @@ _CONVERT: Mapping[str, Callable[[Any], Any]] = {
     "engineInfo": as_text,
 }
 _TEXTS = tuple(name for name, convert in _CONVERT.items() if convert is as_text)
-COLUMNS = ("version", "timestamp", *_CONVERT, "reconstructible", "problem")
+_OWN = frozenset({"version", "timestamp", *_CONVERT})
+COLUMNS = ("version", "timestamp", *_CONVERT, "otherInfo", "reconstructible", "problem")
 
 
 def history_row(
@@ -105,11 +106,13 @@ def history_row(
         # For a commit without commitInfo, Delta returns this row. For a missing commit, it returns
         # none.
         row["operationParameters"] = {} if timestamp_ms is not None else None
+        row["otherInfo"] = None
     else:
         for name, convert in _CONVERT.items():
             value = info.get(name)
             is_done = value is None or (convert is as_text and type(value) is str)
             row[name] = value if is_done else convert(value)
+        row["otherInfo"] = _as_text_map({key: info[key] for key in info if key not in _OWN})
     row["reconstructible"] = reconstructible
     row["problem"] = problem
     return row
@@ -160,6 +163,7 @@ def _schema() -> pa.Schema:
         "readVersion": pa.int64(),
         "isBlindAppend": pa.bool_(),
         "operationMetrics": text_map,
+        "otherInfo": text_map,
         "reconstructible": pa.bool_(),
     }
     return pa.schema([(name, types.get(name, text)) for name in COLUMNS])

@@ -99,7 +99,7 @@ class History:
     uses_in_commit_timestamps: bool
 
     def table(self) -> pa.Table:
-        """Return Arrow columns: those of Delta, then ``reconstructible`` and ``problem``."""
+        """Return Arrow columns: those of Delta, then three of deltactl."""
         return history_table(self.rows)
 
 

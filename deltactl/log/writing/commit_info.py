@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deltactl import __version__
+from deltactl.commit_options import CommitOptions
 
 RESTORE: Final = "RESTORE"
 
@@ -33,26 +34,28 @@ class Description:
     user_metadata: str | None = None
 
     def commit_info(
-        self, times: Mapping[str, Any], *, read_version: int, txn_id: str
+        self, times: Mapping[str, Any], said: CommitOptions, *, read_version: int, txn_id: str
     ) -> dict[str, Any]:
         """Return the body of the ``commitInfo`` of an attempt.
 
-        ``times`` are the first fields, see ``CommitBase.times``. ``read_version`` is the version
-        from which the commit was prepared; -1 for a new table.
+        ``times`` are the first fields, see ``CommitBase.times``; ``said`` is what the user adds.
+        ``read_version`` is the version from which the commit was prepared; -1 for a new table.
         """
-        said = self.user_metadata
+        notes = [it for it in (said.user_metadata, self.user_metadata) if it is not None]
         return {
             **times,
+            **({} if said.user_name is None else {"userName": said.user_name}),
             "operation": self.operation,
             "operationParameters": dict(self.parameters),
             "readVersion": read_version,
             "isolationLevel": self.isolation_level,
             "isBlindAppend": self.is_blind_append,
             "operationMetrics": dict(self.metrics),
-            **({} if said is None else {"userMetadata": said}),
+            **({"userMetadata": "; ".join(notes)} if notes else {}),
             **({"tags": dict(self.tags)} if self.tags else {}),
             "engineInfo": self.engine_info,
             "txnId": txn_id,
+            **said.commit_info,
         }
 
 

@@ -135,8 +135,9 @@ class Transaction:
             self._log, self._clock, actions.metadata, enables=actions.enables_timestamps
         )
         actions = actions.dated(self.base, times)
-        read_version = actions.read_version
-        info = actions.description.commit_info(times, read_version=read_version, txn_id=txn_id)
+        info = actions.description.commit_info(
+            times, self._log.commit_options, read_version=actions.read_version, txn_id=txn_id
+        )
         commit = encode_commit(self.base, actions, info)
         timestamp = times.get("inCommitTimestamp")
         facts = CommitFacts(txn_id, timestamp, actions.protocol, actions.metadata, commit.domains)

@@ -57,7 +57,7 @@ class HistoryReport:
     restorable: Mapping[int, Restorable] | None = None
 
     def table(self) -> pa.Table:
-        """Return the rows as Arrow: Delta's columns, then ``reconstructible`` and ``problem``."""
+        """Return the rows as Arrow: the columns of Delta, then three of deltactl."""
         return history_table(self.rows)
 
 

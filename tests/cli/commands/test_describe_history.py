@@ -170,6 +170,7 @@ def test_json_has_the_versions_and_all_columns_of_a_commit(cli: RunCli, incident
         "operationMetrics": None,
         "userMetadata": None,
         "engineInfo": None,
+        "otherInfo": {},
         "reconstructible": True,
         "problem": None,
     }

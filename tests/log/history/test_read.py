@@ -75,6 +75,7 @@ def test_columns_are_deltas_then_ours(tmp_path: Path) -> None:
     table = read_history(CommitReader(store), list_log(store)).table()
     assert dict(zip(table.schema.names, table.schema.types, strict=True)) == {
         **DELTA_COLUMNS,
+        "otherInfo": pa.map_(pa.string(), pa.string()),
         "reconstructible": pa.bool_(),
         "problem": pa.string(),
     }
@@ -107,6 +108,7 @@ def test_odd_commits_as_delta_on_spark_shows_them(tmp_path: Path) -> None:
     assert one == nulls | {
         "version": 1,
         "timestamp": START_MS + 1000,
+        "otherInfo": None,
         "reconstructible": True,
         "problem": None,
     }
