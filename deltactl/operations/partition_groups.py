@@ -19,7 +19,7 @@ from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
-from deltactl.protocol.arrow_schemas import array_of, arrow_type
+from deltactl.protocol.arrow_schemas import array_of, partition_type
 from deltactl.protocol.partition_texts import zone_mask
 from deltactl.protocol.partitions import (
     find_foreign_key,
@@ -91,7 +91,7 @@ def group_partitions(
     for field in fields:
         text = lookup_map(values, field.physical_name)
         if by_text:
-            text = normalize_partition_column(text, arrow_type(field.type), column=field.name)
+            text = normalize_partition_column(text, partition_type(field), column=field.name)
         typed = text if by_text else _comparable(text, field)
         texts.append((field.name, text))
         dictionary = typed.combine_chunks().dictionary_encode(null_encoding="encode")
@@ -108,7 +108,7 @@ def _number_groups(codes: Integers) -> tuple[Integers, Integers]:
 
 
 def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
-    kind = arrow_type(field.type)
+    kind = partition_type(field)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         # Readers disagree on "" and on escapes in binary values. A file has one value string: if
         # files of different strings were merged, rows would change for some reader.

@@ -19,11 +19,11 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.arrow_schemas import partition_type
 from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
-from deltactl.protocol.schema import StructType
+from deltactl.protocol.schema import StructType, is_decoded
 from deltactl.storage.store import Store
 
 DIGEST_TAG: Final = "deltactl.rowDigest"
@@ -98,14 +98,17 @@ def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> tuple[str, s
 
 
 def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
-    """Return the reader of all columns that files of a table store, hidden columns included.
+    """Return the reader of the columns that files of a table store, hidden columns included.
+
+    Columns whose type is not decoded are omitted.
 
     Raises:
         CorruptLogError: row tracking is enabled without the names of its columns.
     """
     extra = row_tracking_columns(metadata, protocol) or ()
+    stored = stored_schema(metadata, protocol).fields
     return RowReader(
-        stored_schema(metadata, protocol),
+        StructType(tuple(field for field in stored if is_decoded(field.type))),
         metadata.partition_fields,
         metadata.column_mapping_mode,
         naming="physical",
@@ -140,6 +143,6 @@ class FileDigester:
         values = {}
         for column in self._reader.partition_fields:
             text = pa.array([texts.get(column.physical_name)], pa.string())
-            kind = arrow_type(column.type)
+            kind = partition_type(column)
             values[column.physical_name] = parse_partition_column(text, kind, column=column.name)[0]
         return values

@@ -22,6 +22,7 @@ from deltactl.protocol.schema import (
     PrimitiveType,
     StructType,
     decimal_digits,
+    is_decoded,
     is_void,
 )
 
@@ -172,6 +173,11 @@ def _primitive_arrow(name: str) -> pa.DataType:
         f"column type {name!r} is not supported",
         hint="Use a tool that supports this type, or read only other columns.",
     )
+
+
+def partition_type(column: Field) -> pa.DataType:
+    """Return the type by which partition values are compared: their text, if not decoded."""
+    return arrow_type(column.type) if is_decoded(column.type) else pa.string()
 
 
 def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:

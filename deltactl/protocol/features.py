@@ -16,12 +16,11 @@ from enum import Enum
 from deltactl.errors import SafetyError, UnsupportedFeatureError, join_reasons
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import is_variant, leaf_types, walk_fields
+from deltactl.protocol.schema import is_decoded, is_variant, leaf_types, walk_fields
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     describe_mapping_mode,
     schema_problems,
-    unsupported_columns,
 )
 
 MAX_READER_VERSION = 3
@@ -77,9 +76,11 @@ class Feature:
         legacy_reader: the lowest reader version that implies the feature; 0: no version does.
         legacy_writer: the lowest writer version that implies the feature; 0: no version does.
         allows: operations that deltactl supports on a table with the active feature.
+        reason: why the other operations are refused, or what is done instead; see features.md.
         active: returns, from the metadata, whether the feature is active.
         column_types: types of columns that need the feature.
-        brings_types: whether the feature adds types that deltactl does not support.
+        brings_types: whether the feature only adds types. If deltactl does not decode a type, the
+            row groups of files with such a column are copied.
         switch: boolean table property that enables the feature in a new table.
         needs: names of the features that this feature needs.
         also: names of other features that can replace this feature.
@@ -92,6 +93,7 @@ class Feature:
     legacy_reader: int = 0
     legacy_writer: int = 0
     allows: frozenset[Operation] = EVERYTHING
+    reason: str = ""
     active: Condition = _always
     column_types: tuple[str, ...] = ()
     brings_types: bool = False
@@ -103,9 +105,32 @@ class Feature:
 
 
 def _iceberg(name: str, key: str) -> Feature:
-    return Feature(name, allows=NO_REWRITE, active=_enabled(key), without_vectors=True)
+    return Feature(
+        name,
+        allows=NO_REWRITE,
+        reason="if enabled, files must also satisfy the rules of Iceberg",
+        active=_enabled(key),
+        without_vectors=True,
+    )
 
 
+def _shredding(name: str) -> Feature:
+    """Only unshredded variants can be rewritten; without variant columns there are none."""
+    return Feature(
+        name,
+        reader=True,
+        allows=NO_REWRITE,
+        reason="if the table has a variant column: shredded files are read, but not written",
+        active=_has_variant,
+    )
+
+
+def _refused(name: str, reason: str, *, reader: bool = False) -> Feature:
+    return Feature(name, reader=reader, allows=NOTHING if reader else READ_ONLY, reason=reason)
+
+
+_CATALOG = "only the catalog knows the latest commits, and may forbid maintenance"
+_REDIRECT = "the data is at another address"
 _DOMAINS = "domainMetadata"
 APPEND_ONLY = Feature("appendOnly", legacy_writer=2)
 INVARIANTS = Feature("invariants", legacy_writer=2)
@@ -161,24 +186,25 @@ _ROWS = (
         also=("variantType-preview", "variantShredding", "variantShredding-preview"),
     ),
     Feature("variantType-preview", reader=True),
-    # Only unshredded variants can be rewritten. If there is no variant column, there are no
-    # variants.
-    Feature("variantShredding", reader=True, allows=NO_REWRITE, active=_has_variant),
-    Feature("variantShredding-preview", reader=True, allows=NO_REWRITE, active=_has_variant),
+    _shredding("variantShredding"),
+    _shredding("variantShredding-preview"),
     _iceberg("icebergCompatV1", "delta.enableIcebergCompatV1"),
     _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
     _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
-    # Either only a catalog or coordinator knows the latest commits, or the data are at another
-    # location.
-    Feature("catalogManaged", reader=True, allows=NOTHING),
-    Feature("catalogOwned-preview", reader=True, allows=NOTHING),
-    Feature("coordinatedCommits-preview", allows=READ_ONLY),
-    Feature("redirectReaderWriter-preview", reader=True, allows=NOTHING),
-    Feature("redirectWriterOnly-preview", allows=READ_ONLY),
-    Feature("adaptiveMetadata-preview", reader=True, allows=NOTHING),
+    _refused("catalogManaged", _CATALOG, reader=True),
+    _refused("catalogOwned-preview", _CATALOG, reader=True),
+    _refused("coordinatedCommits-preview", "commits go through a coordinator"),
+    _refused("redirectReaderWriter-preview", _REDIRECT, reader=True),
+    _refused("redirectWriterOnly-preview", _REDIRECT),
+    _refused("adaptiveMetadata-preview", "file actions are not in the log", reader=True),
     *(
-        Feature(name, reader=True, allows=NOTHING, brings_types=True)
+        Feature(
+            name,
+            reader=True,
+            brings_types=True,
+            reason="values are not decoded: `optimize` copies row groups, and cannot sort rows",
+        )
         for name in ("geospatial", "geospatial-dev", "timestampNanos")
     ),
 )
@@ -271,7 +297,12 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     if problem is not None and operation in _READING:
         blockers.append(problem)
     if operation is Operation.REWRITE:
-        blockers += unsupported_columns(metadata.schema)
+        if has_feature(protocol, MATERIALIZE_PARTITION_COLUMNS):
+            blockers += [
+                f"{MATERIALIZE_PARTITION_COLUMNS.name} with the type of column {column.name!r}"
+                for column in metadata.known_partition_fields
+                if not is_decoded(column.type)
+            ]
         # If a file does not have the column, Spark returns EXISTS_DEFAULT for its rows. A rewritten
         # file has the column, with nulls, so the default value would be lost.
         columns = walk_fields(metadata.schema)
@@ -285,7 +316,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         )
     problems = []
     if operation is Operation.REWRITE:
-        problems = schema_problems(metadata, may_have_new_types=may_have_new_types(protocol))
+        problems = schema_problems(metadata, may_have_new_types=True)  # they are copied
     elif operation is Operation.READ:
         problems = ambiguity_problems(metadata)
     if problems:

@@ -260,6 +260,11 @@ def is_supported(leaf: PrimitiveType) -> bool:
     return leaf.name in PRIMITIVE_NAMES or decimal_digits(leaf.name) is not None
 
 
+def is_decoded(delta_type: DeltaType) -> bool:
+    """Return whether deltactl reads and writes values of a type, and of every type inside it."""
+    return all(map(is_supported, leaf_types(delta_type)))
+
+
 def is_void(delta_type: DeltaType) -> bool:
     """Return whether values of this type are never stored in data files."""
     return isinstance(delta_type, PrimitiveType) and delta_type.name == "void"

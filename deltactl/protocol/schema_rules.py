@@ -77,16 +77,6 @@ def describe_mapping_mode(metadata: Metadata) -> str | None:
     return f"delta.columnMapping.mode is {text!r}, which deltactl does not know"
 
 
-def unsupported_columns(schema: StructType) -> list[str]:
-    """Return a text for each column with a type that deltactl cannot read and write."""
-    return [
-        f"column {field.name!r} has the type {leaf.name}, which deltactl does not support"
-        for field in schema.fields
-        for leaf in dict.fromkeys(leaf_types(field.type))
-        if not is_supported(leaf)
-    ]
-
-
 def explain_missing_columns(metadata: Metadata) -> str | None:
     """Return the columns that a schema lacks, or ``None``.
 

@@ -481,7 +481,8 @@ class TableBuilder:
 
 READER_FEATURES = frozenset({
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
-    "vacuumProtocolCheck", "variantType", "catalogManaged", "notYetInvented",
+    "vacuumProtocolCheck", "variantType", "variantShredding", "catalogManaged", "notYetInvented",
+    "geospatial", "geospatial-dev", "timestampNanos",
 })  # fmt: skip
 
 

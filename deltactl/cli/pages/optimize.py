@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -73,10 +74,15 @@ def _describe_way(report: OptimizeReport) -> Iterator[Fact]:
         size = format_size(counts.bytes_copied + counts.bytes_encoded)
         copied = format_size(counts.bytes_copied)
         yield "copied", f"{counts.groups_copied:,} of {groups}, {copied} of {size}"
-        reasons = [f"{reason} ({count:,})" for reason, count in counts.reasons.most_common()]
-        yield "encoded", Listed(reasons) if reasons else None
+        yield "copied because", _list_reasons(counts.copied_because)
+        yield "encoded", _list_reasons(counts.reasons)
         if counts.estimated_from is not None:
             yield "estimated", f"from the footers of {format_count(counts.estimated_from, 'file')}"
+
+
+def _list_reasons(counts: Counter[str]) -> Listed | None:
+    reasons = [f"{reason} ({count:,})" for reason, count in counts.most_common()]
+    return Listed(reasons) if reasons else None
 
 
 def _describe_result(report: OptimizeReport) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from deltactl.operations.optimize.layout.plan import (
 )
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.option_names import option
+from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS
 from deltactl.units import GIB, KIB, MIB, format_count
 
 
@@ -104,15 +106,28 @@ def _merge_files(candidates: Candidates, mask: Flags, rule: PackingRule) -> list
     """Return bins as row indices, partition by partition, files in ingestion order."""
     settled, forced = candidates.settled, candidates.forced
     bins: list[Integers] = []
-    for part in _split_by_partition(candidates, mask, np.zeros(len(mask), np.int64)):
+    for part in _split_by_shape(candidates, mask):
         if len(part) >= rule.min_input_files or forced[part].any():
             packed = pack(candidates.sizes[part], settled[part], forced[part], rule)
-            bins += [part[members] for members in packed]
+            bins += [
+                bin_ for members in packed for bin_ in _limit_groups(candidates, part[members])
+            ]
     rest = mask.copy()
     rest[rows_of(bins)] = False
     candidates.left_alone["already written for this target size"] = int((settled & rest).sum())
     candidates.left_alone["not worth a rewrite yet"] = int((rest & ~settled).sum())
     return bins
+
+
+def _split_by_shape(candidates: Candidates, mask: Flags) -> Iterator[Integers]:
+    for part in _split_by_partition(candidates, mask, candidates.shapes):
+        yield from np.split(part, np.flatnonzero(np.diff(candidates.shapes[part])) + 1)
+
+
+def _limit_groups(candidates: Candidates, members: Integers) -> list[Integers]:
+    """Return parts of a bin that have few enough row groups for one file."""
+    numbers = np.cumsum(candidates.row_groups[members]) // (ROOM_FOR_ROW_GROUPS // 2)
+    return np.split(members, np.flatnonzero(np.diff(numbers)) + 1)
 
 
 def _split_by_partition(candidates: Candidates, mask: Flags, clusters: Integers) -> list[Integers]:

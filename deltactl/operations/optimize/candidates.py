@@ -59,7 +59,9 @@ class Candidates:
     """The considered files by partition, and the decision about each so far.
 
     ``mask`` are the files that may be rewritten; ``forced`` are rewritten in any case; ``settled``
-    are outputs for the same target size. ``left_alone`` counts the other files by reason.
+    are outputs for the same target size. Only files of the same ``shapes`` get into one bin.
+    ``row_groups``: the numbers of row groups that must be copied. ``left_alone`` counts the other
+    files by reason.
     """
 
     files: pa.Table
@@ -68,6 +70,8 @@ class Candidates:
     mask: Flags
     forced: Flags
     settled: Flags
+    shapes: Integers
+    row_groups: Integers
     left_alone: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -75,7 +79,8 @@ class Candidates:
         """Return all files as candidates."""
         sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
         none = np.zeros(len(sizes), np.bool_)
-        return cls(files, groups, sizes, ~none, none, none)
+        zeros = np.zeros((2, len(sizes)), np.int64)
+        return cls(files, groups, sizes, ~none, none, none, *zeros)
 
     def leave(self, mask: Flags, reason: str) -> None:
         """Remove files from the candidates, and count them by reason."""

@@ -27,7 +27,6 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.concurrent_deletes import Bin
-from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
@@ -39,6 +38,7 @@ from deltactl.operations.optimize.rewrite_commit import (
     explain_conflict,
     input_bytes,
 )
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext

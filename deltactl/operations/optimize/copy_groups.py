@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,8 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
+from deltactl.operations.optimize.undecoded import UndecodedColumns
 from deltactl.parquet.data_file import DataFile, LoggedFloats, iter_data_files
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
@@ -34,6 +35,7 @@ from deltactl.parquet.splice.source import (
     read_source,
 )
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS
+from deltactl.parquet.thrift import encode
 from deltactl.protocol.deletion_vectors import ensure_within
 from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
@@ -49,69 +51,49 @@ class CopyRule:
 
     target: OutputSchema
     min_bytes: int
+    undecoded: UndecodedColumns = UndecodedColumns()
 
     def may_copy(self, file: DataFile) -> bool:
         """Return whether a file is large enough to have a row group that is copied."""
         return file.size_bytes >= self.min_bytes
 
+    def of_file(self, source: Source) -> CopyRule:
+        """Return the rule for files that store the columns that are not decoded as this one.
 
-@dataclass(slots=True)
-class RewriteCounts:
-    """Row groups and bytes of the inputs, copied and encoded; ``reasons`` counts row groups.
+        Raises:
+            DataFileError: see ``UndecodedColumns.find``.
+        """
+        return replace(self, target=replace(self.target, undecoded=self.undecoded.find(source)))
 
-    If only some columns of a row group are copied, it counts as copied, and its reasons are also
-    counted. ``estimated_from``: the number of footers that were read, if it was not all of them.
-    """
+    @property
+    def shape(self) -> bytes:
+        """Return how the columns that are not decoded are stored."""
+        columns = self.target.undecoded
+        return b"".join(encode(element) for column in columns for element in column.elements)
 
-    groups_copied: int = 0
-    bytes_copied: int = 0
-    groups_encoded: int = 0
-    bytes_encoded: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    estimated_from: int | None = None
+    def find_refusal(self, choice: GroupChoice) -> CopyRefusal | None:
+        """Return why a column that is not decoded cannot be copied, or ``None``."""
+        reasons = (choice.encoded.get(column.name) for column in self.target.undecoded)
+        return next((reason for reason in reasons if reason is not None), None)
 
-    def scale(self, factor: float) -> RewriteCounts:
-        """Return an estimate for ``factor`` times as many row groups."""
-        return RewriteCounts(
-            round(self.groups_copied * factor),
-            round(self.bytes_copied * factor),
-            round(self.groups_encoded * factor),
-            round(self.bytes_encoded * factor),
-            Counter({reason: round(n * factor) for reason, n in self.reasons.items()}),
-        )
+    def ensure_copied(self, source: Source, steps: Sequence[Step]) -> None:
+        """Raise an error if a step would decode or omit a column that is not decoded.
 
-    def add(self, other: RewriteCounts) -> None:
-        """Add the counts of another task."""
-        self.groups_copied += other.groups_copied
-        self.bytes_copied += other.bytes_copied
-        self.groups_encoded += other.groups_encoded
-        self.bytes_encoded += other.bytes_encoded
-        self.reasons.update(other.reasons)
-
-    def encode(self, groups: int, size_bytes: int, reasons: Iterable[CopyRefusal]) -> None:
-        """Count row groups that are encoded, for one or several reasons."""
-        self.groups_encoded += groups
-        self.bytes_encoded += size_bytes
-        for reason in {reason.value for reason in reasons}:
-            self.reasons[reason] += groups
-
-    def copy(self, group: Group, copied_bytes: int, choice: GroupChoice) -> None:
-        """Count a row group that is copied, perhaps without some columns."""
-        self.groups_copied += 1
-        self.bytes_copied += copied_bytes
-        self.bytes_encoded += group.compressed_bytes - copied_bytes
-        self.reasons.update({reason.value for reason in choice.encoded.values()})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; sizes in bytes."""
-        return {
-            "row_groups_copied": self.groups_copied,
-            "bytes_copied": self.bytes_copied,
-            "row_groups_encoded": self.groups_encoded,
-            "bytes_encoded": self.bytes_encoded,
-            "encoded_because": dict(sorted(self.reasons.items())),
-            "estimated_from_files": self.estimated_from,
-        }
+        Raises:
+            DataFileError: a row group cannot be copied.
+        """
+        if not self.undecoded.fields:
+            return
+        same = self.of_file(source).shape == self.shape
+        if not same or any(
+            isinstance(step, Encode)
+            or (isinstance(step, Copy) and self.find_refusal(step.choice) is not None)
+            for step in steps
+        ):
+            raise DataFileError(
+                f"the row groups of {source.name!r} cannot be copied as they are, and "
+                f"{self.undecoded.explain()}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +167,8 @@ def plan_steps(
             # Rows that are encoded between two copies become a row group too.
             continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
             room -= not isinstance(step, Skip) and not continues
-            steps.append(_count(step, group, counts))
+            steps.append(_count(step, group, counts, rule.undecoded))
+    rule.ensure_copied(source, steps)
     return list(_join(_sample(steps, source, rule.target, None if deleted else source.floats)))
 
 
@@ -266,6 +249,7 @@ def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCount
     counts = RewriteCounts()
     try:
         source = open_source(store, file)
+        rule = rule.of_file(source)
         deleted = read_deletion_vector(store, file)
     except DataFileError:
         counts.encode(1, file.size_bytes, [CopyRefusal.INVALID])
@@ -273,7 +257,7 @@ def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCount
     for group in source.groups:
         found = classify(rule, source, group, deleted, room=ROOM_FOR_ROW_GROUPS)
         step = Copy(source, group, found, ()) if isinstance(found, GroupChoice) else found
-        _count(step, group, counts)
+        _count(step, group, counts, rule.undecoded)
     return counts
 
 
@@ -318,7 +302,9 @@ def _prepare(
     return Copy(source, group, choice, leaves)
 
 
-def _count(step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts) -> Step:
+def _count(
+    step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts, undecoded: UndecodedColumns
+) -> Step:
     match step:
         case Copy():
             columns = [step.source.columns[name] for name in step.choice.copied]
@@ -328,6 +314,7 @@ def _count(step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts) -> 
                 for span in group.spans[column.first_leaf :][: len(column.leaves)]
             )
             counts.copy(group, copied, step.choice)
+            counts.copied_because.update([undecoded.explain()] if undecoded.fields else [])
             return step
         case Refusal():
             counts.encode(1, group.compressed_bytes, step.reasons)

@@ -24,12 +24,14 @@ from deltactl.operations.optimize.candidates import (
     find_candidates,
     load_files,
 )
+from deltactl.operations.optimize.copy_rule import separate_undecoded
 from deltactl.operations.optimize.exclusions import exclude_files
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout
 from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
+from deltactl.operations.optimize.undecoded import adapt_options
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.skipping.lookups import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
@@ -121,6 +123,7 @@ def plan_optimize(
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     ensure_columns(snapshot, "rewrite files", unless_empty=True)
     fields = snapshot.metadata.known_partition_fields
+    options = adapt_options(snapshot.metadata, options)
     request = resolve_request(snapshot, options)
     predicate = None if options.where is None else parse_predicate(options.where, fields)
     if loaded is None:
@@ -133,6 +136,7 @@ def plan_optimize(
     layouts, limit = exclude_files(
         candidates, log, snapshot, options, request=request, rule=rule, z_orders=z_orders
     )
+    separate_undecoded(candidates, snapshot, options)
     bins, layouts = pack_bins(candidates, layouts, rule, limit, full=options.full)
     bins = limit_bytes(candidates, bins, options.max_bytes, limit, log.warn)
     groups = candidates.groups.ids[np.array([members[0] for members in bins], np.int64)]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.errors import DeltactlError, find_worst_error
-from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.layout.sample import ClusterForecast
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.skipping.report import LayoutReport
 

@@ -23,7 +23,8 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
-from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
+from deltactl.operations.optimize.copy_groups import forecast, open_source
+from deltactl.operations.optimize.copy_rule import build_copy_rule
 from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.layout.distribute import build_tasks, run_bins
 from deltactl.operations.optimize.layout.request import resolve_request
@@ -41,14 +42,16 @@ from deltactl.operations.optimize.plan import (
     plan_optimize,
 )
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
-from deltactl.operations.optimize.spec import build_copy_rule, build_spec, ensure_stored_columns
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
+from deltactl.operations.optimize.spec import build_spec, ensure_stored_columns
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask
+from deltactl.operations.optimize.undecoded import adapt_options
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.option_names import option
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import CopyRefusal, codec_of
-from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.arrow_schemas import partition_type
 from deltactl.protocol.partitions import format_partition_values, lookup_map
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel, run_together
@@ -319,6 +322,7 @@ def _find_shortfall(snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOpt
     need = options.need
     if need is None:
         return None
+    options = adapt_options(snapshot.metadata, options)
     if need.skip is not None and resolve_request(snapshot, options) is None:
         raise UsageError(
             f"{option('need')} skip needs clustering columns, but the table has none, and no "
@@ -376,7 +380,7 @@ def _partition_values(
     firsts = [files["partition_values"].slice(0, 1).combine_chunks() for files in bins]
     maps = pa.concat_arrays(firsts)
     columns = [
-        format_partition_values(lookup_map(maps, f.physical_name), arrow_type(f.type)).to_pylist()
+        format_partition_values(lookup_map(maps, f.physical_name), partition_type(f)).to_pylist()
         for f in fields
     ]
     names = [f.physical_name for f in fields]

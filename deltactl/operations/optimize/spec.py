@@ -10,25 +10,27 @@ from typing import Any
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize.copy_groups import CopyRule, spread_files
+from deltactl.operations.optimize.copy_groups import spread_files
+from deltactl.operations.optimize.copy_rule import (
+    build_copy_rule,
+    demanded_codec,
+    table_reader,
+    table_stats,
+)
 from deltactl.operations.optimize.input_columns import explain_columns
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.tasks import RewriteSpec
+from deltactl.operations.optimize.undecoded import UndecodedColumns
 from deltactl.operations.optimize.verify import RowTrackingColumns
-from deltactl.operations.row_proofs import row_tracking_columns, stored_reader, stored_schema
+from deltactl.operations.row_proofs import row_tracking_columns, stored_schema
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import find_uploading_run
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import naming_file
-from deltactl.parquet.reader import RowReader
-from deltactl.parquet.splice.copy_conditions import OutputSchema
-from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
-from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.schema import variant_groups
-from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
 from deltactl.storage.parallel import map_requests, run_together
 from deltactl.storage.store import Store
 
@@ -57,10 +59,10 @@ def build_spec(
         table_uri=snapshot.store.uri,
         storage_options=context.storage_options,
         run_id=run_id,
-        reader=_reader(snapshot),
-        explained=explain_columns(snapshot),
+        reader=table_reader(snapshot),
+        explained=_explained(snapshot),
         write_options=write_options,
-        stats_columns=_stats_columns(snapshot),
+        stats_columns=table_stats(snapshot),
         verify=options.verify,
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),
@@ -76,49 +78,13 @@ def ensure_stored_columns(snapshot: Snapshot) -> None:
     Raises:
         UnsupportedFeatureError: there is none.
     """
-    if not len(_reader(snapshot).schema):
+    if not len(table_reader(snapshot).schema) and not UndecodedColumns.of(snapshot.metadata).fields:
         raise UnsupportedFeatureError("no column of the table is stored in its data files")
 
 
-def _reader(snapshot: Snapshot) -> RowReader:
-    return stored_reader(snapshot.metadata, snapshot.protocol)
-
-
-def _stats_columns(snapshot: Snapshot) -> StatsColumns:
-    return choose_stats_columns(
-        snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
-    )
-
-
-def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | None:
-    """Return when row groups are copied; ``None``: never."""
-    min_bytes = options.copies_from_bytes
-    if min_bytes is None:
-        return None
-    reader, stats = _reader(snapshot), _stats_columns(snapshot)
-    any_codec = WriteOptions(
-        variants=variant_groups(stored_schema(snapshot.metadata, snapshot.protocol))
-    )
-    by_column: dict[str, list[StatsLeaf]] = {}
-    for leaf in stats.leaves:
-        by_column.setdefault(leaf.path[0], []).append(leaf)
-    return CopyRule(
-        OutputSchema(
-            columns=read_stored_columns(reader.schema, any_codec),
-            stats=stats,
-            complete=frozenset(extra.name for extra in reader.extra),
-            computed=frozenset(f.physical_name for f in snapshot.metadata.partition_fields),
-            codec=_demanded_codec(snapshot, options),
-            by_column=by_column,
-        ),
-        min_bytes,
-    )
-
-
-def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
-    """Return the codec that outputs must have; ``None`` if the codec of the inputs is allowed."""
-    # A property with an unknown codec is ignored: it must not stop maintenance.
-    return options.codec_name or resolve_codec(snapshot.properties.compression_codec)
+def _explained(snapshot: Snapshot) -> frozenset[str] | None:
+    explained = explain_columns(snapshot)
+    return None if explained is None else explained | UndecodedColumns.of(snapshot.metadata).names
 
 
 def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
@@ -129,7 +95,7 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
 def _write_options(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> WriteOptions:
-    codec = _demanded_codec(snapshot, options) or _usual_codec(snapshot, plan)
+    codec = demanded_codec(snapshot, options) or _usual_codec(snapshot, plan)
     return WriteOptions(
         codec=codec,
         level=options.codec_level,

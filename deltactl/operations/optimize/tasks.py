@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal
 
@@ -23,13 +23,14 @@ from deltactl.operations.optimize.copy_groups import (
     Copy,
     CopyRule,
     Encode,
-    RewriteCounts,
     Skip,
     Step,
+    open_source,
     open_sources,
     plan_steps,
 )
 from deltactl.operations.optimize.input_columns import InputColumns
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.verify import (
     RowTrackingColumns,
     ensure_equal_rows,
@@ -116,6 +117,9 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     """
     store = note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
     name = name_output(spec, task, attempt)
+    if spec.copy is not None and spec.copy.undecoded.fields:
+        # All files of the bin store these columns in the same way.
+        spec = replace(spec, copy=spec.copy.of_file(open_source(store, task.files[0])))
     counts = _Counts(InputColumns(spec.reader, spec.explained))
     if _is_copied_by_service(spec, task):
         release_core()
@@ -234,7 +238,10 @@ def _open_writer(
     copies = rule is not None and any(map(rule.may_copy, task.files))
     arguments = (store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
     if copies or (may_get_cores() and _has_large_chunks(spec, task)):
-        return SpliceWriter(*arguments, copies=copies, count_cores=count_own_cores)
+        undecoded = () if rule is None else rule.target.undecoded
+        return SpliceWriter(
+            *arguments, copies=copies, count_cores=count_own_cores, undecoded=undecoded
+        )
     return DataFileWriter(*arguments)
 
 
@@ -271,6 +278,7 @@ def _rewrite_file(
         # A file that is copied as a whole is never opened.
         opened = cache(lambda: stack.enter_context(spec.reader.open(store, file, data)))
         if source is None or isinstance(source, DataFileError):
+            _ensure_decoded(spec, file)
             steps: Sequence[Step] = [_encode_whole(spec, file, source, opened, counts)]
         else:
             assert isinstance(writer, SpliceWriter) and spec.copy is not None  # noqa: S101, PT018
@@ -307,6 +315,11 @@ def _rewrite_file(
                     if columns.num_rows:
                         writer.write(columns)
     counts.end_file(file, first_row, physical_rows)
+
+
+def _ensure_decoded(spec: RewriteSpec, file: DataFile) -> None:
+    if spec.copy is not None and spec.copy.undecoded.fields:
+        raise DataFileError(f"{file.path!r} cannot be copied, and {spec.copy.undecoded.explain()}")
 
 
 def _encode_whole(

@@ -18,6 +18,7 @@ from deltactl.parquet.format import (
     OLD_BOUNDS,
     ColumnChunk,
     ColumnMetaData,
+    SchemaElement,
     Statistics,
 )
 from deltactl.parquet.splice.schema import StoredColumn
@@ -56,7 +57,8 @@ class OutputSchema:
 
     ``complete``: columns that are copied only if they have no null (columns of row tracking).
     ``computed``: columns that input files may have, but whose values come from the log. ``codec``:
-    the codec that chunks must have; ``None`` if any codec is allowed.
+    the codec that chunks must have; ``None`` if any codec is allowed. ``undecoded``: columns that
+    can only be copied, because their type is not decoded.
     """
 
     columns: Sequence[StoredColumn]
@@ -65,6 +67,7 @@ class OutputSchema:
     computed: Set[str] = frozenset()
     codec: str | None = None
     by_column: Mapping[str, Sequence[StatsLeaf]] = field(default_factory=dict)
+    undecoded: Sequence[StoredColumn] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +80,13 @@ class GroupChoice:
 
 def choose_columns(source: Source, group: Group, target: OutputSchema) -> GroupChoice:
     """Return which columns of a row group are copied. The row group has no deleted rows."""
-    names = frozenset(column.name for column in target.columns)
-    legacy = legacy_columns(source.metadata, names)
+    columns = [*target.columns, *target.undecoded]
+    legacy = legacy_columns(source.metadata, {column.name for column in columns})
     copied: list[str] = []
     encoded: dict[str, CopyRefusal] = {}
-    for column in target.columns:
+    for column in columns:
         reason = _refuse(source, group, column, target)
-        if reason is None and column.name in legacy and _holds_times(column.shape):
+        if reason is None and column.name in legacy and holds_times(column):
             reason = CopyRefusal.CALENDAR
         if reason is None:
             copied.append(column.name)
@@ -104,10 +107,12 @@ def _refuse(
         return CopyRefusal.MISSING
     if stored is None:
         return CopyRefusal.ROW_IDS if wanted.name in target.complete else CopyRefusal.MISSING
+    chunks = chunks_of(group, stored)
+    if wanted in target.undecoded:
+        return _refuse_undecoded(source, chunks, stored, wanted)
     ids_differ = any(i is not None for i in wanted.ids) and wanted.ids != stored.ids
     if stored.shape != wanted.shape or ids_differ:
         return CopyRefusal.TYPE
-    chunks = chunks_of(group, stored)
     if target.codec is not None and any(codec_of(chunk) != target.codec for chunk in chunks):
         return CopyRefusal.CODEC
     if _is_from_defective_writer(source.created_by, chunks):
@@ -118,6 +123,20 @@ def _refuse(
     if not all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves):
         return CopyRefusal.STATISTICS
     return None
+
+
+def _refuse_undecoded(
+    source: Source, chunks: Sequence[ThriftStruct], stored: StoredColumn, wanted: StoredColumn
+) -> CopyRefusal | None:
+    """Return why a column that is not decoded cannot be copied.
+
+    Its codec does not matter, and the log gets no bounds of it.
+    """
+    if stored.elements != wanted.elements:
+        return CopyRefusal.TYPE
+    if _is_from_defective_writer(source.created_by, chunks):
+        return CopyRefusal.WRITER
+    return CopyRefusal.STATISTICS if source.has_total_order else None
 
 
 def chunks_of(group: Group, column: StoredColumn) -> Sequence[ThriftStruct]:
@@ -163,13 +182,19 @@ def _version(found: re.Match[str]) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+_INT96: Final = 3
 _TIME_TYPES: Final = frozenset({6, 8})  # DATE and TIMESTAMP of LogicalType
 
 
-def _holds_times(shape: tuple[object, ...]) -> bool:
-    """Return whether a column may have dates or timestamps (integers with such a logical type)."""
+def holds_times(column: StoredColumn) -> bool:
+    """Return whether a column may have dates or timestamps: INT96, or with such a logical type."""
+    kinds = (element.integer(SchemaElement.TYPE) for element in column.elements)
+    return _INT96 in kinds or _has_time_types(column.shape)
+
+
+def _has_time_types(shape: tuple[object, ...]) -> bool:
     return any(
-        isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _holds_times(part))
+        isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _has_time_types(part))
         for part in shape
     )
 

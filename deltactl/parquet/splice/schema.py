@@ -7,7 +7,7 @@ of the Parquet format.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from deltactl.parquet.format import FileMetaData, SchemaElement
@@ -44,7 +44,8 @@ class StoredColumn:
 
     ``ids`` are the field ids of the column and all columns below it; ``None`` if they are missing.
     ``leaves`` are the paths of its leaves, and ``first_leaf`` is the index of the first leaf.
-    ``repeated`` says for each leaf whether a row can have several values.
+    ``repeated`` says for each leaf whether a row can have several values. ``elements`` are its
+    elements of the schema, as the footer has them.
     """
 
     name: str
@@ -53,6 +54,7 @@ class StoredColumn:
     first_leaf: int
     leaves: tuple[LeafPath, ...]
     repeated: tuple[bool, ...]
+    elements: tuple[ThriftStruct, ...] = field(compare=False, repr=False)
 
 
 def read_columns(footer: ThriftStruct) -> list[StoredColumn]:
@@ -61,10 +63,11 @@ def read_columns(footer: ThriftStruct) -> list[StoredColumn]:
     Raises:
         ThriftError: the schema is not a valid tree, or a name is not UTF-8.
     """
-    elements = iter(footer.members(FileMetaData.SCHEMA))
+    stored = footer.members(FileMetaData.SCHEMA)
+    elements = iter(stored)
     root = _next(elements)
     columns: list[StoredColumn] = []
-    first_leaf = 0
+    first_leaf, start = 0, 1
     for _ in range(root.integer(SchemaElement.NUM_CHILDREN) or 0):
         ids: list[int | None] = []
         leaves: list[tuple[LeafPath, bool]] = []
@@ -74,8 +77,9 @@ def read_columns(footer: ThriftStruct) -> list[StoredColumn]:
         except UnicodeDecodeError as error:
             raise ThriftError("the name of a column is not UTF-8") from error
         paths, repeated = (tuple(parts) for parts in zip(*leaves, strict=True))
-        columns.append(StoredColumn(name, shape, tuple(ids), first_leaf, paths, repeated))
-        first_leaf += len(leaves)
+        members = tuple(stored[start : start + len(ids)])
+        columns.append(StoredColumn(name, shape, tuple(ids), first_leaf, paths, repeated, members))
+        first_leaf, start = first_leaf + len(leaves), start + len(ids)
     if next(elements, None) is not None:
         raise ThriftError("the schema has elements that belong to no column")
     return columns

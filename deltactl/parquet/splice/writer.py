@@ -18,10 +18,18 @@ import pyarrow as pa
 
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.parquet.amend import amend_footer
+from deltactl.parquet.calendar import PROLEPTIC_CALENDAR
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import RowFacts, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
-from deltactl.parquet.format import END_BYTES, MAGIC, MAX_ROW_GROUPS, FileMetaData
+from deltactl.parquet.format import (
+    END_BYTES,
+    MAGIC,
+    MAX_ROW_GROUPS,
+    ColumnOrder,
+    FileMetaData,
+    SchemaElement,
+)
 from deltactl.parquet.null_counts import read_null_counts
 from deltactl.parquet.splice.chunk_metadata import (
     CopiedRange,
@@ -33,6 +41,7 @@ from deltactl.parquet.splice.chunk_metadata import (
     place_copy,
 )
 from deltactl.parquet.splice.chunks import Span, chunk_span, place_indexes, read_indexes, relocate
+from deltactl.parquet.splice.copy_conditions import holds_times
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segment
 from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk_pages
@@ -62,6 +71,8 @@ from deltactl.storage.store import Store
 ROOM_FOR_ROW_GROUPS: Final = MAX_ROW_GROUPS - 1024
 """The highest number of copied row groups, because the remaining rows need row groups too."""
 
+_TYPE_ORDER: Final = ThriftStruct([(ColumnOrder.TYPE_ORDER, Kind.STRUCT, ThriftStruct())])
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
@@ -83,6 +94,7 @@ class SpliceWriter:
 
     Arguments and errors are those of ``DataFileWriter``. Without ``copies``, no row group will be
     copied. ``count_cores`` returns how many threads may encode the columns of the next row group.
+    ``undecoded`` are columns beside the schema, of which all row groups are copied.
     """
 
     def __init__(
@@ -95,12 +107,14 @@ class SpliceWriter:
         *,
         copies: bool = True,
         count_cores: Callable[[], int] = lambda: 1,
+        undecoded: Sequence[StoredColumn] = (),
     ) -> None:
-        ensure_storable(schema)
+        if not undecoded:
+            ensure_storable(schema)
         self._count_cores = count_cores
         self._store, self._name, self._schema = store, name, schema
         self._options, self._stats = options, stats
-        self._footer = _empty_footer(schema, options)
+        self._footer = _empty_footer(schema, options, undecoded)
         self.columns = read_columns(self._footer)
         self._groups: list[tuple[ThriftStruct, list[PlacedChunk]]] = []
         self._pending = PendingRows(schema, options)
@@ -335,13 +349,26 @@ class SpliceWriter:
             raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
 
 
-def _empty_footer(schema: pa.Schema, options: WriteOptions) -> ThriftStruct:
-    """Return the footer of a file without rows: the schema as Arrow writes it."""
+def _empty_footer(
+    schema: pa.Schema, options: WriteOptions, undecoded: Sequence[StoredColumn] = ()
+) -> ThriftStruct:
+    """Return the footer of a file without rows: the schema as Arrow writes it, and more columns."""
     buffer = io.BytesIO()
-    new_parquet(buffer, schema, options, [], None).close()
-    footer = amend_footer(buffer.getvalue(), variants=options.variants)
-    length = int.from_bytes(footer[-END_BYTES:-4], "little")
-    return decode(footer[-END_BYTES - length : -END_BYTES])
+    writer = new_parquet(buffer, schema, options, [], None)
+    if any(map(holds_times, undecoded)):
+        writer.add_key_value_metadata(PROLEPTIC_CALENDAR)
+    writer.close()
+    tail = amend_footer(buffer.getvalue(), variants=options.variants)
+    length = int.from_bytes(tail[-END_BYTES:-4], "little")
+    footer = decode(tail[-END_BYTES - length : -END_BYTES])
+    elements, orders = (
+        footer.members(n) for n in (FileMetaData.SCHEMA, FileMetaData.COLUMN_ORDERS)
+    )
+    elements[0].set(SchemaElement.NUM_CHILDREN, Kind.I32, len(schema) + len(undecoded))
+    for column in undecoded:
+        elements += column.elements
+        orders += [_TYPE_ORDER] * len(column.leaves)
+    return footer
 
 
 def read_stored_columns(schema: pa.Schema, options: WriteOptions) -> list[StoredColumn]:

@@ -19,6 +19,9 @@ from deltactl.cli.reference.code_rows import describe_codes, load_error_classes
 from deltactl.codes import find_code, load_codes, load_findings
 from deltactl.operations.vacuum import candidates as vacuum
 from deltactl.parquet.splice.copy_conditions import CopyRefusal
+from deltactl.protocol.features import EVERYTHING, REGISTRY
+from dev import feature_table
+from dev.feature_table import render_feature_table
 from dev.finding_table import PAGE, render_finding_table
 from tests.cli.conftest import RunCli
 from tests.cli.test_help import SHOWN, doc_of
@@ -160,8 +163,12 @@ def test_explain_takes_what_was_printed(cli: RunCli, text: str, name: str) -> No
     assert cli("explain", text).out.startswith(name)
 
 
-def test_the_page_has_the_findings() -> None:
+def test_pages_have_the_tables_of_registries() -> None:
     assert (REPOSITORY / PAGE).read_text("utf-8") == render_finding_table()
+    features = render_feature_table()
+    assert (REPOSITORY / feature_table.PAGE).read_text("utf-8") == features
+    refused = {row.name for row in REGISTRY.values() if row.allows != EVERYTHING}
+    assert [name for name in sorted(refused) if f"`{name}`" not in features] == []
 
 
 def test_a_report_for_ci_has_the_codes_of_the_findings(cli: RunCli, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.operations.optimize import copy_groups, tasks
-from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.parquet.format import (
     OLD_BOUNDS,
     ColumnChunk,

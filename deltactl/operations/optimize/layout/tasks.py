@@ -23,7 +23,6 @@ from deltactl.engine.spill import PLACE, Spool, spill_dir_hint
 from deltactl.errors import DeltactlError, InterruptedRunError, VerificationError
 from deltactl.log.writing.actions import NewFile
 from deltactl.numpy_types import Integers
-from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.input_columns import InputColumns
 from deltactl.operations.optimize.layout.placement import Placement
 from deltactl.operations.optimize.layout.request import LayoutRequest
@@ -33,6 +32,7 @@ from deltactl.operations.optimize.layout.sample import (
     select_leaves,
 )
 from deltactl.operations.optimize.layout.tags import ClusterTags
+from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.tasks import (
     RewriteResult,
     RewriteSpec,

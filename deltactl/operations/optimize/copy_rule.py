@@ -1,0 +1,119 @@
+"""Decide when row groups of a table are copied, and which files can only be copied."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from deltactl.errors import DataFileError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.optimize.candidates import Candidates
+from deltactl.operations.optimize.copy_groups import CopyRule, Refusal, Skip, classify, open_source
+from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
+from deltactl.operations.optimize.undecoded import UndecodedColumns, adapt_options
+from deltactl.operations.row_proofs import stored_reader, stored_schema
+from deltactl.parquet.data_file import DataFile, iter_data_files
+from deltactl.parquet.open_files import read_deletion_vector
+from deltactl.parquet.reader import RowReader
+from deltactl.parquet.splice.copy_conditions import CopyRefusal, OutputSchema
+from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, read_stored_columns
+from deltactl.parquet.writer import WriteOptions
+from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.schema import variant_groups
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
+from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.store import Store
+
+
+def table_reader(snapshot: Snapshot) -> RowReader:
+    """Return the reader of all columns that are decoded."""
+    return stored_reader(snapshot.metadata, snapshot.protocol)
+
+
+def table_stats(snapshot: Snapshot) -> StatsColumns:
+    """Return the statistics to write."""
+    clustering = clustering_columns(snapshot.domains)
+    chosen = choose_stats_columns(snapshot.metadata, snapshot.protocol, clustering=clustering)
+    return UndecodedColumns.of(snapshot.metadata).without_bounds(chosen)
+
+
+def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | None:
+    """Return when row groups are copied; ``None``: never."""
+    min_bytes = adapt_options(snapshot.metadata, options).copies_from_bytes
+    if min_bytes is None:
+        return None
+    reader, stats = table_reader(snapshot), table_stats(snapshot)
+    any_codec = WriteOptions(
+        variants=variant_groups(stored_schema(snapshot.metadata, snapshot.protocol))
+    )
+    undecoded = UndecodedColumns.of(snapshot.metadata)
+    by_column: dict[str, list[StatsLeaf]] = {}
+    for leaf in stats.leaves:
+        if leaf.path[0] not in undecoded.names:
+            by_column.setdefault(leaf.path[0], []).append(leaf)
+    return CopyRule(
+        OutputSchema(
+            columns=read_stored_columns(reader.schema, any_codec),
+            stats=stats,
+            complete=frozenset(extra.name for extra in reader.extra),
+            computed=frozenset(f.physical_name for f in snapshot.metadata.partition_fields),
+            codec=demanded_codec(snapshot, options),
+            by_column=by_column,
+        ),
+        min_bytes,
+        undecoded,
+    )
+
+
+def demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
+    """Return the codec that outputs must have; ``None`` if the codec of the inputs is allowed."""
+    # A property with an unknown codec is ignored: it must not stop maintenance.
+    return options.codec_name or resolve_codec(snapshot.properties.compression_codec)
+
+
+def separate_undecoded(
+    candidates: Candidates, snapshot: Snapshot, options: OptimizeOptions
+) -> None:
+    """Exclude files that cannot be copied; files with other columns or types get other bins.
+
+    If a type of the table is not decoded, this reads the footers of all candidates.
+    """
+    rule = build_copy_rule(snapshot, options)
+    if rule is None or not rule.undecoded.fields:
+        return
+    rows = np.flatnonzero(candidates.mask)
+    files = iter_data_files(candidates.files.take(pa.array(rows)))
+    judge = partial(_judge, snapshot.store, rule)
+    shapes: dict[bytes | CopyRefusal, int] = {}
+    for row, (shape, num_groups) in zip(rows, each_in_parallel(judge, files), strict=True):
+        candidates.shapes[row] = shapes.setdefault(shape, len(shapes))
+        candidates.row_groups[row] = num_groups
+    for shape, number in shapes.items():
+        if isinstance(shape, CopyRefusal):
+            mask = candidates.mask & (candidates.shapes == number)
+            candidates.leave(mask, f"cannot be copied: {shape} ({rule.undecoded.explain()})")
+
+
+def _judge(store: Store, rule: CopyRule, file: DataFile) -> tuple[bytes | CopyRefusal, int]:
+    """Return how a file stores the columns that are not decoded, or why it cannot be copied.
+
+    Return also the number of row groups with live rows.
+    """
+    try:
+        source = open_source(store, file)
+        rule = rule.of_file(source)
+        deleted = read_deletion_vector(store, file)
+    except DataFileError:
+        return CopyRefusal.INVALID, 0
+    num_groups = 0
+    for group in source.groups:
+        found = classify(rule, source, group, deleted, room=ROOM_FOR_ROW_GROUPS - num_groups)
+        if isinstance(found, Refusal):
+            return found.reasons[0], 0
+        if not isinstance(found, Skip):
+            if (reason := rule.find_refusal(found)) is not None:
+                return reason, 0
+            num_groups += 1
+    return rule.shape, num_groups
