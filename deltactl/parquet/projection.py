@@ -38,9 +38,13 @@ class FileFields:
             twice = next(n for i, n in enumerate(self.names) if self.by_name[n] != i)
             raise DataFileError(f"the file has two columns with the name {twice!r}")
 
+    def type_of(self, index: int) -> pa.DataType:
+        """Return the type of the field at ``index``."""
+        return self._fields[index].type
+
     def members(self, index: int) -> FileFields:
         """Return the fields of the struct at ``index``; no fields if it is not a struct."""
-        kind = self._fields[index].type
+        kind = self.type_of(index)
         return FileFields(kind if pa.types.is_struct(kind) else ())
 
     @cached_property

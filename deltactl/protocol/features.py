@@ -16,7 +16,7 @@ from enum import Enum
 from deltactl.errors import SafetyError, UnsupportedFeatureError, join_reasons
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import is_decoded, is_variant, leaf_types, walk_fields
+from deltactl.protocol.schema import is_decoded, is_variant, leaf_types
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     describe_mapping_mode,
@@ -44,7 +44,6 @@ READ_ONLY = frozenset({Operation.READ})
 # These operations change no statistics and no paths, so the content of data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
-_DEFAULT = "EXISTS_DEFAULT"
 _READING = frozenset({Operation.READ, Operation.REWRITE})
 _NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT, Operation.CLONE})
 
@@ -296,17 +295,12 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     problem = describe_mapping_mode(metadata)
     if problem is not None and operation in _READING:
         blockers.append(problem)
-    if operation is Operation.REWRITE:
-        if has_feature(protocol, MATERIALIZE_PARTITION_COLUMNS):
-            blockers += [
-                f"{MATERIALIZE_PARTITION_COLUMNS.name} with the type of column {column.name!r}"
-                for column in metadata.known_partition_fields
-                if not is_decoded(column.type)
-            ]
-        # If a file does not have the column, Spark returns EXISTS_DEFAULT for its rows. A rewritten
-        # file has the column, with nulls, so the default value would be lost.
-        columns = walk_fields(metadata.schema)
-        blockers += [f"{_DEFAULT} of column {c.name!r}" for c in columns if _DEFAULT in c.metadata]
+    if operation is Operation.REWRITE and has_feature(protocol, MATERIALIZE_PARTITION_COLUMNS):
+        blockers += [
+            f"{MATERIALIZE_PARTITION_COLUMNS.name} with the type of column {column.name!r}"
+            for column in metadata.known_partition_fields
+            if not is_decoded(column.type)
+        ]
     if blockers:
         raise UnsupportedFeatureError(
             f"cannot {operation.value} this table: unsupported table feature"

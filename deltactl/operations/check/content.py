@@ -7,6 +7,7 @@ id. So a difference from a footer is checked with the rows before it is reported
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +27,7 @@ from deltactl.operations.check.stats import (
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.defaults import find_lacking, has_defaults
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
@@ -94,6 +96,8 @@ class ContentChecker:
         self._decodes_vectors = decodes_vectors
         self._match = Matcher(metadata.column_mapping_mode)
         self._fields = _choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
+        with_defaults = (f for f in self._fields if has_defaults(StructType((f,))))
+        self._with_defaults = StructType(tuple(with_defaults))
         leaves = list_leaves(StructType(self._fields))
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
 
@@ -146,6 +150,7 @@ class ContentChecker:
         return num_rows if present.logged.is_live else 0  # others have most of these rows too
 
     def _check_rows(self, file: _Opened, vector: Vector) -> None:
+        self._check_defaults(file)
         stats = self._parse(file.logged)
         leaves = () if stats is None else self._choose_leaves(stats, file)
         if self._depth is Depth.DATA:
@@ -163,6 +168,13 @@ class ContentChecker:
             found = self._read(file, vector, fields, chosen, stats)
             certain += [contradiction for contradiction in found if contradiction[1]]
         self._report(file, certain)
+
+    def _check_defaults(self, file: _Opened) -> None:
+        with suppress(DataFileError):  # reading the rows reports it
+            name = find_lacking(self._with_defaults, file.schema, self._match)
+            if name is not None:
+                problem = f"it lacks the column {name!r}, which has EXISTS_DEFAULT"
+                self._findings.add("DEFAULT_UNCLEAR", problem, file=file.logged.data.path)
 
     def _choose_leaves(self, stats: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
         """Return leaves that are in both the statistics and the file: only those are compared."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,10 @@ from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.undecoded import UndecodedColumns, adapt_options
 from deltactl.operations.row_proofs import stored_reader, stored_schema
 from deltactl.parquet.data_file import DataFile, iter_data_files
-from deltactl.parquet.open_files import read_deletion_vector
+from deltactl.parquet.defaults import find_lacking, has_defaults
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.open_files import naming_file, read_deletion_vector
+from deltactl.parquet.projection import Matcher
 from deltactl.parquet.reader import RowReader
 from deltactl.parquet.splice.copy_conditions import CopyRefusal, OutputSchema
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, read_stored_columns
@@ -71,6 +75,32 @@ def demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
     """Return the codec that outputs must have; ``None`` if the codec of the inputs is allowed."""
     # A property with an unknown codec is ignored: it must not stop maintenance.
     return options.codec_name or resolve_codec(snapshot.properties.compression_codec)
+
+
+def leave_lacking_defaults(candidates: Candidates, snapshot: Snapshot) -> None:
+    """Exclude files that lack a column with an existence default, for which readers differ.
+
+    A rewritten file would have the column, with nulls. If a column of the table has such a default,
+    this reads the footers of all candidates.
+    """
+    metadata = snapshot.metadata
+    if not has_defaults(metadata.data_schema):
+        return
+    matcher = Matcher(metadata.column_mapping_mode)
+
+    def lacks(fact: tuple[str, int]) -> bool:
+        # A broken file is reported by its bin.
+        with suppress(DataFileError), naming_file(fact[0]):
+            schema = parse_footer(snapshot.store, *fact).metadata.schema.to_arrow_schema()
+            return find_lacking(metadata.data_schema, schema, matcher) is not None
+        return False
+
+    rows = np.flatnonzero(candidates.mask)
+    files = candidates.files.select(["path", "size_bytes"]).take(pa.array(rows)).to_pydict()
+    facts = zip(files["path"], files["size_bytes"], strict=True)
+    mask = np.zeros(len(candidates.mask), np.bool_)
+    mask[rows] = np.fromiter(each_in_parallel(lacks, facts), np.bool_, len(rows))
+    candidates.leave(mask, "lacks a column with EXISTS_DEFAULT")
 
 
 def separate_undecoded(

@@ -24,7 +24,7 @@ from deltactl.operations.optimize.candidates import (
     find_candidates,
     load_files,
 )
-from deltactl.operations.optimize.copy_rule import separate_undecoded
+from deltactl.operations.optimize.copy_rule import leave_lacking_defaults, separate_undecoded
 from deltactl.operations.optimize.exclusions import exclude_files
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout
@@ -136,6 +136,7 @@ def plan_optimize(
     layouts, limit = exclude_files(
         candidates, log, snapshot, options, request=request, rule=rule, z_orders=z_orders
     )
+    leave_lacking_defaults(candidates, snapshot)
     separate_undecoded(candidates, snapshot, options)
     bins, layouts = pack_bins(candidates, layouts, rule, limit, full=options.full)
     bins = limit_bytes(candidates, bins, options.max_bytes, limit, log.warn)

@@ -13,7 +13,7 @@ from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from tests.support.checkpoints import fail
 from tests.support.damage import edit_action, edit_commit, edit_parquet, edit_stats, flip, only_file
-from tests.support.table_builder import LOG, TableBuilder, _pad, commit_path, encode_lines
+from tests.support.table_builder import LOG, Column, TableBuilder, _pad, commit_path, encode_lines
 
 Damage = Callable[[TableBuilder], object]
 Rows = list[dict[str, Any]]
@@ -200,6 +200,13 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
         "SCHEMA_INVALID",
         "no such column",
         in_checkpoint(_edit_metadata(partitionColumns=["nope"])),
+    ),
+    (
+        "DEFAULT_UNCLEAR",
+        "a later column with a default",
+        lambda builder: builder.change_metadata(
+            columns=[*builder.columns, Column("later", metadata={"EXISTS_DEFAULT": "1"})]
+        ),
     ),
     ("SCHEMA_EMPTY", "no schema", editing(0, "metaData", schemaString="")),
     (

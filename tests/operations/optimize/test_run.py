@@ -662,16 +662,6 @@ def test_a_mapping_that_the_protocol_does_not_know_is_refused() -> None:
         run(builder)
 
 
-def test_a_default_for_files_that_lack_a_column_is_refused() -> None:
-    builder = TableBuilder(fresh_store(), [Column("id")])
-    builder.append([{"id": 1}], [{"id": 2}])
-    extra = Column("x", "long", True, {"EXISTS_DEFAULT": "5"})
-    nested = Column("s", {"type": "struct", "fields": [extra.to_json()]})
-    builder.change_metadata(columns=[*builder.columns, nested])
-    with pytest.raises(UnsupportedFeatureError, match="EXISTS_DEFAULT of column 'x'"):
-        run(builder)
-
-
 def test_purge_keeps_the_hidden_columns_of_row_tracking() -> None:
     builder = build(0, 0, mapping="name", features=["rowTracking"])
     run(builder)

@@ -237,6 +237,7 @@ def test_commands_that_read_no_rows_do_not_need_the_type(tmp_path: Path, feature
     kept = Kept("point", "binary", [b"1", b"2", b"3"], feature=feature)
     builder = _builder(tmp_path / "t", kept)
     table = _table(builder)
+    assert table.detail().refusals == {}
     table.optimize()
     table.restore(RestoreOptions(version=builder.version))
     assert table.checkpoint().written is not None
