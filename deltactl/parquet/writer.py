@@ -6,7 +6,7 @@ Mapping".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +28,7 @@ from deltactl.parquet.footer import read_file_stats
 from deltactl.parquet.footer_bytes import count_footer
 from deltactl.parquet.nested import walk_types
 from deltactl.parquet.null_counts import read_null_counts
+from deltactl.parquet.stored_columns import StoredColumn
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.protocol.stats_encoding import encode_stats
 from deltactl.storage.store import Store
@@ -44,7 +45,8 @@ class WriteOptions:
 
     ``codec`` is zstd, snappy, gzip, lz4, brotli or none. ``level`` is the highest level for a
     column (see ``choose_levels``); ``None`` is the codec's default. ``variants`` are the groups to
-    annotate as variants (see ``schema.variant_groups``).
+    annotate as variants (see ``schema.variant_groups``). ``undecoded`` are columns beside the
+    schema, of which all row groups are copied.
     """
 
     codec: str = "zstd"
@@ -54,6 +56,7 @@ class WriteOptions:
     data_page_version: str = "1.0"
     format_version: str = "2.6"
     variants: frozenset[tuple[str, ...]] = frozenset()
+    undecoded: Sequence[StoredColumn] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,7 +310,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         )
     problems = []
     if operation is Operation.REWRITE:
-        problems = schema_problems(metadata, may_have_new_types=True)  # they are copied
+        problems = schema_problems(metadata, may_have_new_types=may_have_new_types(protocol))
     elif operation is Operation.READ:
         problems = ambiguity_problems(metadata)
     if problems:

@@ -29,7 +29,7 @@ from deltactl.protocol.schema import (
 MAPPING_MODES: Final = frozenset({"none", "name", "id"})
 
 # Types outside the protocol that Spark writes or reads.
-_SPARK_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestamp_ltz")
+_SPARK_TYPES: Final = re.compile(r"interval .*|time\(\d\)|(?:var)?char\(\d+\)|null|timestamp_ltz")
 
 
 def schema_problems(metadata: Metadata, *, may_have_new_types: bool) -> list[str]:

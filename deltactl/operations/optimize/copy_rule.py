@@ -137,6 +137,8 @@ def _judge(store: Store, rule: CopyRule, file: DataFile) -> tuple[bytes | CopyRe
         deleted = read_deletion_vector(store, file)
     except DataFileError:
         return CopyRefusal.INVALID, 0
+    if not (rule.target.columns or rule.target.undecoded):
+        return CopyRefusal.MISSING, 0
     num_groups = 0
     for group in source.groups:
         found = classify(rule, source, group, deleted, room=ROOM_FOR_ROW_GROUPS - num_groups)

@@ -117,9 +117,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     """
     store = note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
     name = name_output(spec, task, attempt)
-    if spec.copy is not None and spec.copy.undecoded.fields:
-        # All files of the bin store these columns in the same way.
-        spec = replace(spec, copy=spec.copy.of_file(open_source(store, task.files[0])))
+    spec = _spec_of_bin(store, spec, task)
     counts = _Counts(InputColumns(spec.reader, spec.explained))
     if _is_copied_by_service(spec, task):
         release_core()
@@ -147,6 +145,15 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
             store.delete_many([name])
         raise
     return RewriteResult((output,), counts.inputs(), counts.groups)
+
+
+def _spec_of_bin(store: Store, spec: RewriteSpec, task: RewriteTask) -> RewriteSpec:
+    """Add the columns that are not decoded: all files of a bin store them in the same way."""
+    if spec.copy is None or not spec.copy.undecoded.fields:
+        return spec
+    rule = spec.copy.of_file(open_source(store, task.files[0]))
+    options = replace(spec.write_options, undecoded=rule.target.undecoded)
+    return replace(spec, copy=rule, write_options=options)
 
 
 def name_output(spec: RewriteSpec, task: RewriteTask, attempt: int, file: str = "000") -> str:
@@ -238,10 +245,7 @@ def _open_writer(
     copies = rule is not None and any(map(rule.may_copy, task.files))
     arguments = (store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
     if copies or (may_get_cores() and _has_large_chunks(spec, task)):
-        undecoded = () if rule is None else rule.target.undecoded
-        return SpliceWriter(
-            *arguments, copies=copies, count_cores=count_own_cores, undecoded=undecoded
-        )
+        return SpliceWriter(*arguments, copies=copies, count_cores=count_own_cores)
     return DataFileWriter(*arguments)
 
 

@@ -12,8 +12,8 @@ from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.option_names import option
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
-from deltactl.parquet.splice.schema import StoredColumn
 from deltactl.parquet.splice.source import Source
+from deltactl.parquet.stored_columns import StoredColumn
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, is_decoded
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf

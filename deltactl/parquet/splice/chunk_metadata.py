@@ -20,8 +20,8 @@ from deltactl.parquet.format import (
 from deltactl.parquet.splice.chunks import Indexes, Span, chunk_span, relocate
 from deltactl.parquet.splice.copy_conditions import strip_bounds
 from deltactl.parquet.splice.pages import Pages
-from deltactl.parquet.splice.schema import LeafPath
 from deltactl.parquet.splice.source import Group, LeafCopy, Source
+from deltactl.parquet.stored_columns import LeafPath
 from deltactl.parquet.thrift import Kind, ThriftList, ThriftStruct
 from deltactl.protocol.stats import FieldPath
 

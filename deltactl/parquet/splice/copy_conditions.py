@@ -21,8 +21,8 @@ from deltactl.parquet.format import (
     SchemaElement,
     Statistics,
 )
-from deltactl.parquet.splice.schema import StoredColumn
 from deltactl.parquet.splice.source import Group, Source
+from deltactl.parquet.stored_columns import StoredColumn
 from deltactl.parquet.thrift import Kind, ThriftStruct
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.protocol.stats_encoding import truncate_maximum, truncate_minimum

@@ -28,8 +28,8 @@ from deltactl.parquet.splice.copy_conditions import (
     chunks_of,
     null_count,
 )
-from deltactl.parquet.splice.schema import LeafPath
 from deltactl.parquet.splice.source import Group, Source
+from deltactl.parquet.stored_columns import LeafPath
 from deltactl.parquet.thrift import ThriftStruct
 from deltactl.protocol.stats import FieldPath
 

@@ -36,7 +36,7 @@ from deltactl.parquet.splice.chunks import (
     read_indexes,
 )
 from deltactl.parquet.splice.pages import Pages, Read, walk_pages
-from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
+from deltactl.parquet.stored_columns import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.thrift import ThriftError, ThriftStruct, decode
 
 

@@ -12,8 +12,8 @@ from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer
 from deltactl.parquet.splice.chunk_metadata import CopiedRange, Origin, PlacedChunk
 from deltactl.parquet.splice.chunks import Span, chunk_span
 from deltactl.parquet.splice.pages import ensure_page_header, has_pages
-from deltactl.parquet.splice.schema import StoredColumn
 from deltactl.parquet.splice.source import Source, ensure_chunk_pages, ensure_described, read_source
+from deltactl.parquet.stored_columns import StoredColumn
 from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.errors import mapped_errors
 from deltactl.storage.store import Store

@@ -42,7 +42,6 @@ from deltactl.parquet.splice.chunk_metadata import (
 )
 from deltactl.parquet.splice.chunks import Span, chunk_span, place_indexes, read_indexes, relocate
 from deltactl.parquet.splice.copy_conditions import holds_times
-from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.segment import Segment, divide_columns, encode_segment
 from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk_pages
 from deltactl.parquet.splice.verify import (
@@ -53,6 +52,7 @@ from deltactl.parquet.splice.verify import (
     ensure_stored,
     read_end_and_sample,
 )
+from deltactl.parquet.stored_columns import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.thrift import Kind, ThriftError, ThriftList, ThriftStruct, decode, encode
 from deltactl.parquet.writer import (
     PendingRows,
@@ -94,7 +94,6 @@ class SpliceWriter:
 
     Arguments and errors are those of ``DataFileWriter``. Without ``copies``, no row group will be
     copied. ``count_cores`` returns how many threads may encode the columns of the next row group.
-    ``undecoded`` are columns beside the schema, of which all row groups are copied.
     """
 
     def __init__(
@@ -107,14 +106,13 @@ class SpliceWriter:
         *,
         copies: bool = True,
         count_cores: Callable[[], int] = lambda: 1,
-        undecoded: Sequence[StoredColumn] = (),
     ) -> None:
-        if not undecoded:
+        if not options.undecoded:
             ensure_storable(schema)
         self._count_cores = count_cores
         self._store, self._name, self._schema = store, name, schema
         self._options, self._stats = options, stats
-        self._footer = _empty_footer(schema, options, undecoded)
+        self._footer = _empty_footer(schema, options)
         self.columns = read_columns(self._footer)
         self._groups: list[tuple[ThriftStruct, list[PlacedChunk]]] = []
         self._pending = PendingRows(schema, options)
@@ -349,11 +347,9 @@ class SpliceWriter:
             raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
 
 
-def _empty_footer(
-    schema: pa.Schema, options: WriteOptions, undecoded: Sequence[StoredColumn] = ()
-) -> ThriftStruct:
+def _empty_footer(schema: pa.Schema, options: WriteOptions) -> ThriftStruct:
     """Return the footer of a file without rows: the schema as Arrow writes it, and more columns."""
-    buffer = io.BytesIO()
+    buffer, undecoded = io.BytesIO(), options.undecoded
     writer = new_parquet(buffer, schema, options, [], None)
     if any(map(holds_times, undecoded)):
         writer.add_key_value_metadata(PROLEPTIC_CALENDAR)

@@ -23,8 +23,8 @@ from deltactl.operations.optimize import copy_groups
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.format import ColumnChunk, ColumnMetaData, Statistics
 from deltactl.parquet.splice.copy_conditions import GroupChoice
-from deltactl.parquet.splice.schema import LeafPath
 from deltactl.parquet.splice.source import Source
+from deltactl.parquet.stored_columns import LeafPath
 from deltactl.table import Table
 from tests.parquet.splice.files import (
     chunk_of,
