@@ -100,7 +100,8 @@ def restore_table(
     after = _commit(versions, plan, options, context, files)
     # A vacuum that began before the restore may have removed some of them.
     gone = find_missing_again(log.store, plan.added, context, "the version is restored", log.uri)
-    run_after_commit(log, versions.current, after, context)
+    # If this was the wrong version, the next restore may need another old one.
+    run_after_commit(log, versions.current, after, context, keeps_history=True)
     return replace(report, version_after=after.version, gone=gone)
 
 

@@ -56,13 +56,22 @@ def _locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
 
 
 def find_horizon(
-    store: Store, scan: CommitScan, first: int, planned: pa.Table, missing: pa.ChunkedArray | None
+    store: Store,
+    scan: CommitScan,
+    first: int,
+    planned: pa.Table,
+    missing: pa.ChunkedArray | None,
+    *,
+    current: int | None,
 ) -> Horizon:
     """Return the effect of deleting ``planned`` files on the versions from ``first`` on.
 
     ``first`` is the oldest version that the log can rebuild, where ``scan`` begins or after it.
     ``planned`` are files with ``path`` and ``size_bytes``; ``missing`` are names of files that do
-    not exist.
+    not exist. ``current`` is the version that was current at the cutoff.
+
+    Raises:
+        SafetyError: by the commits, ``current`` or a later version needs a planned file.
     """
     touched = _touched(store, scan, planned["path"], missing)
     lifetimes = _locate_lifetimes(store, Lifetimes.of(touched, first))
@@ -70,6 +79,7 @@ def find_horizon(
     if missing is not None and len(missing):
         now_gone = lifetimes.mask(missing)
     hit = lifetimes.mask(planned["path"].combine_chunks())
+    _ensure_expired(store, lifetimes, hit, first if current is None else current)
     readable = lifetimes.count(now_gone) == 0
     ends = readable & (lifetimes.count(hit) > 0)
     costs = _costs(lifetimes, hit, planned)
@@ -82,6 +92,19 @@ def find_horizon(
         _needed_bytes(lifetimes, hit, ends, planned),
         tuple((first + int(v), int(costs[v])) for v in ended[::-1]),
     )
+
+
+def _ensure_expired(store: Store, lifetimes: Lifetimes, hit: Flags, current: int) -> None:
+    """Raise an error if a planned file is live in ``current`` or later: a checkpoint lacks it."""
+    needed = np.flatnonzero(hit & (lifetimes.died > current))
+    if len(needed):
+        name = lifetimes.files["path"][int(needed[0])].as_py()
+        raise SafetyError(
+            f"a checkpoint or compacted file of {store.uri} lacks files that the commits contain "
+            f"({len(needed):,}, for example {name!r}), so this run would remove files that are "
+            "still needed",
+            hint="Run `deltactl checkpoint TABLE --repair`, then rerun. Nothing was removed.",
+        )
 
 
 def _touched(

@@ -203,7 +203,9 @@ class Planner:
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows:
             whole = self._scan(min(start, max(first, self.log.first_commit)))
-            horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
+            horizon = find_horizon(
+                self.store, whole, first, plan.files, filters.absent, current=current
+            )
             plan = replace(plan, horizon=horizon)
         return plan
 
@@ -245,7 +247,7 @@ class Planner:
         plan = replace(self._with_directories(plan, listing, filters), missing=lost)
         if found.num_rows:
             missing = self._missing(scan, listing, hidden)
-            horizon = find_horizon(self.store, scan, first, plan.files, missing)
+            horizon = find_horizon(self.store, scan, first, plan.files, missing, current=current)
             plan = replace(plan, horizon=horizon)
         return plan
 

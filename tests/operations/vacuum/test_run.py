@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from deltactl.errors import (
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
+from tests.support.damage import edit_parquet
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
@@ -599,3 +601,25 @@ def test_the_horizon_shows_what_ends_and_what_it_costs() -> None:
     after = scene.vacuum(dry_run=True).plan.horizon
     assert after is not None
     assert (after.readable, after.ends) == (((0, 0), (2, 2), (4, 6)), ())
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_a_live_file_that_a_checkpoint_lacks_refuses(mode: str) -> None:
+    """As after a checkpoint of a writer that compares paths alone (trinodb/trino#31252)."""
+    scene = Scene("deletionVectors")
+    path, gone = scene.append(60, "a", "b")
+    scene.delete_rows(50, path, 0)
+    scene.remove(40, gone)
+    scene.ago(35, scene.builder.checkpoint)
+    scene.append(30)
+    assert set(scene.plan(mode=mode)) == {gone}
+    (name,) = (it for it in scene.store.contents() if it.endswith(".checkpoint.parquet"))
+
+    def lose(actions: list[Any]) -> list[Any]:
+        return [it for it in actions if not it["add"] or it["add"]["path"] != path]
+
+    edit_parquet(scene.store, name, lose)
+    before = scene.store.contents()
+    with pytest.raises(SafetyError, match=re.escape(path)):
+        scene.vacuum(mode=mode)
+    assert scene.store.contents() == before
