@@ -25,6 +25,8 @@ from deltactl.storage.classify import classify
 from deltactl.storage.providers import Access
 from deltactl.storage.secrets import hide_secrets
 
+NO_VERSION: Final = "no older version of it was found; deltactl finds versions only on S3"
+
 _MAX_REASON_CHARACTERS: Final = 500
 # Signatures in the address of a request, or keys in a connection string of an account.
 _SIGNATURE: Final = re.compile(
@@ -37,10 +39,8 @@ _REFUSAL_BY_ENTRA: Final = re.compile(r"AADSTS\d+[^\n]*")
 
 
 def no_versions_error(name: str) -> StorageError:
-    """Return the error for a deleted file if the store keeps no old version of the file."""
-    return ObjectNotFoundError(
-        f"cannot restore {name!r}: it was deleted, and the store has no older version of it"
-    )
+    """Return the error for a deleted file if deltactl finds no old version of the file."""
+    return ObjectNotFoundError(f"cannot restore {name!r}: it was deleted, and {NO_VERSION}")
 
 
 def no_bucket_error(bucket: str) -> BucketNotFoundError:

@@ -42,9 +42,10 @@ def command(
 ) -> None:
     """Write a checkpoint of a table, verify it, then update _last_checkpoint.
 
-    The command deletes log files only with --cleanup or --cleanup-only. Versions that are younger
-    than delta.logRetentionDuration stay readable. Before this, the command asks if no commit shows
-    that the clock of this machine is right. Without a terminal and --yes, it keeps these files.
+    The command deletes old log files only with --cleanup or --cleanup-only. Versions that are
+    younger than delta.logRetentionDuration stay readable. Before this, the command asks if no
+    commit shows that the clock of this machine is right. Without a terminal and --yes, it keeps
+    these files.
 
     \b
     Examples:

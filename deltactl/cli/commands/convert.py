@@ -30,7 +30,7 @@ def command(
     """Convert a directory of Parquet files to a Delta table, in place and in one commit.
 
     The command does not copy or change the Parquet files. It ignores files and directories whose
-    names start with "_" or ".".
+    names start with "_" or ".", except partition directories such as _day=1.
 
     After the conversion, the directory belongs to the table: only Delta writers add rows to it.
     If DIR is already a table, the command changes nothing.

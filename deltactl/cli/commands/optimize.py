@@ -83,8 +83,8 @@ def command(
 ) -> None:
     """Merge small files, and rewrite files with many deleted rows.
 
-    Before the commit, deltactl verifies that no row was lost or changed. The old files stay in
-    storage until a vacuum removes them.
+    Before the commit, deltactl compares counts of rows and nulls, or every row with --verify full.
+    The old files stay in storage until a vacuum removes them.
 
     \b
     Examples:

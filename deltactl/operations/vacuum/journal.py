@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError, UsageError, Warn
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.short_repr import ShortRepr
-from deltactl.storage.errors import no_versions_error
+from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
@@ -216,8 +216,8 @@ def _reason(record: RunRecord, error: StorageError) -> str:
     if not isinstance(error, ObjectNotFoundError):
         return error.message
     if record.quarantined_until_ms is None:
-        return "it was deleted, not quarantined, and the store has no older version of it"
-    return "it is not in the quarantine, and the store has no older version of it"
+        return f"it was deleted, not quarantined, and {NO_VERSION}"
+    return f"it is not in the quarantine, and {NO_VERSION}"
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:

@@ -26,6 +26,7 @@ from deltactl.operations.vacuum.journal import (
 )
 from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.storage.errors import NO_VERSION
 from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
@@ -92,7 +93,7 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
     assert set(undone.restored) == gone - {"p=a/orphan.parquet", lost}
     assert undone.impossible == {
         "p=a/orphan.parquet": "another file has its name now",
-        lost: "it is not in the quarantine, and the store has no older version of it",
+        lost: f"it is not in the quarantine, and {NO_VERSION}",
     }
     assert scene.store.read("p=a/orphan.parquet") == b"new"
 
@@ -103,7 +104,7 @@ def test_what_was_deleted_cannot_come_back() -> None:
     undone = undo_vacuum(scene.store, "last")
     assert undone.restored == ()
     assert undone.impossible == dict.fromkeys(
-        sorted(gone), "it was deleted, not quarantined, and the store has no older version of it"
+        sorted(gone), f"it was deleted, not quarantined, and {NO_VERSION}"
     )
 
 
