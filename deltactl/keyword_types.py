@@ -27,6 +27,7 @@ class CheckKeywords(TypedDict, total=False):
     checkpoints: bool
     vectors: bool
     proofs: bool
+    published_only: bool
     resume: str | None
 
 
@@ -55,6 +56,7 @@ class CloneKeywords(TypedDict, total=False):
     properties: Mapping[str, str] | Sequence[str]
     sync: bool
     full: bool
+    published_only: bool
     note: bool
 
 

@@ -107,7 +107,7 @@ class Table:
             self._log = self._open() if store is None else DeltaLog(store, warn)
             self._log.storage_options = self._storage_options
 
-    def _log_for(self, dry_run: bool, *, may_be_behind: bool = False) -> DeltaLog:
+    def _log_for(self, dry_run: bool, *, published_only: bool = False) -> DeltaLog:
         """Return a log of its own for a call: threads may share a table.
 
         For a dry run, and for reading, it is read-only and finishes no incomplete commit. A name is
@@ -115,9 +115,10 @@ class Table:
         """
         ensure_type("dry_run", dry_run, bool)
         if self._name is not None:
-            log = self._open(read_only=dry_run, may_be_behind=may_be_behind)
+            log = self._open(read_only=dry_run, published_only=published_only)
         else:
             log = self._log.read_only() if dry_run else self._log.unread()
+            log.published_only = published_only
         log.commit_options = self._commit or log.commit_options
         return log
 
@@ -127,11 +128,13 @@ class Table:
         engine: Engine | None = None,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
+        *,
+        published_only: bool = False,
     ) -> tuple[DeltaLog, RunContext]:
         """Return log and context of a run."""
         from deltactl.operations.run_context import RunContext
 
-        log = self._log_for(dry_run)
+        log = self._log_for(dry_run, published_only=published_only)
         return log, RunContext.of(self._warn, engine, log.storage_options, cancel, on_progress)
 
     def __repr__(self) -> str:
@@ -141,12 +144,18 @@ class Table:
     @property
     def uri(self) -> str:
         """Return the table's root as an absolute URI; a name is looked up."""
-        return self._log_for(dry_run=True, may_be_behind=True).uri
+        return self._log_for(dry_run=True, published_only=True).uri
 
     def snapshot(
-        self, version: int | None = None, timestamp: datetime | str | None = None
+        self,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        published_only: bool = False,
     ) -> Snapshot:
         """Return the table at a version, at a timestamp (UTC, without a zone), or the latest.
+
+        With ``published_only``, a catalogManaged table can be read without its catalog.
 
         Raises:
             DeltactlError: the table or version does not exist, or the log is not valid.
@@ -155,7 +164,7 @@ class Table:
         ensure_type("timestamp", timestamp, datetime | str | None)
         if version is not None and timestamp is not None:
             raise UsageError("give a version or a timestamp, not both")
-        log = self._log_for(dry_run=True)
+        log = self._log_for(dry_run=True, published_only=published_only)
         if timestamp is not None:
             log.ensure_exists()
             version = log.version_at(log.snapshot().metadata, to_timestamp_ms(timestamp))
@@ -180,7 +189,7 @@ class Table:
         from deltactl.operations.history.run import HistoryOptions, load_history
 
         options = HistoryOptions(**asdict(build_options(Selection, None, keywords)))
-        log = self._log_for(dry_run=True, may_be_behind=True)
+        log = self._log_for(dry_run=True, published_only=True)
         return load_history(log, options).table()
 
     def diff(self, first: int, last: int | None = None) -> VersionDiff:
@@ -213,7 +222,7 @@ class Table:
         from deltactl.operations.detail import load_detail
 
         ensure_type("version", version, int | None)
-        log = self._log_for(dry_run=True, may_be_behind=True)
+        log = self._log_for(dry_run=True, published_only=True)
         if not layout:
             return load_detail(log, version)
         from deltactl.operations.optimize.layout.expect import survey_layout
@@ -225,6 +234,8 @@ class Table:
         version: int | None = None,
         timestamp: datetime | str | None = None,
         columns: str | Sequence[str] | None = None,
+        *,
+        published_only: bool = False,
     ) -> pa.RecordBatchReader:
         """Stream the live logical rows, partition columns included.
 
@@ -232,13 +243,16 @@ class Table:
             version: the version to read; ``None``: the latest, or that of ``timestamp``.
             timestamp: read the version that was the latest at this time (UTC, without a zone).
             columns: top-level columns to read, in this order; ``None``: all, in schema order.
+            published_only: read a catalogManaged table without its catalog, as far as its commits
+                are published.
 
         Raises:
             UnsupportedFeatureError: the table has a reader feature that deltactl does not support.
             DataFileError: while reading: a data file or deletion vector is missing or not valid.
         """
         ensure_type("columns", columns, Columns | None)
-        return scan_snapshot(self.snapshot(version, timestamp), columns)
+        snapshot = self.snapshot(version, timestamp, published_only=published_only)
+        return scan_snapshot(snapshot, columns)
 
     def optimize(
         self,
@@ -398,7 +412,7 @@ class Table:
         from deltactl.operations.check.options import CheckOptions
         from deltactl.operations.check.run import check_table
 
-        log, context = self._begin(True, engine, cancel, on_progress)
+        log, context = self._begin(True, engine, cancel, on_progress, published_only=True)
         return check_table(log, build_options(CheckOptions, options, keywords), context)
 
     def restore(
@@ -463,7 +477,10 @@ class Table:
         if not isinstance(target, Table):
             chosen = self._storage_options if storage_options is None else storage_options
             target = Table(target, chosen, warn=self._warn)
-        source = self._log_for(dry_run=dry_run or options.deep or not options.note)
+        source = self._log_for(
+            dry_run=dry_run or options.deep or not options.note,
+            published_only=options.published_only,
+        )
         log, context = target._begin(dry_run, engine, cancel, on_progress)
         return clone_table(source, log, options, context, dry_run=dry_run)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from deltactl.protocol.features import (
     EVERYTHING,
+    NO_RESTORE,
     NO_REWRITE,
     NOTHING,
     READ_ONLY,
@@ -22,6 +23,7 @@ _REFUSED: Final = {
     NOTHING: "all",
     READ_ONLY: "all changes",
     NO_REWRITE: "`optimize`",
+    NO_RESTORE: "`restore`",
     EVERYTHING: "nothing",
 }
 

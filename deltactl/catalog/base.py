@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, nearest_names
 from deltactl.errors import NotATableError, StorageError
 from deltactl.storage.vended import Credentials
@@ -114,6 +115,9 @@ class Catalog(Protocol):
         Raises:
             AccessDeniedError, StorageError: as for ``find``.
         """
+
+    def managed(self, address: TableAddress) -> ManagedTable | None:
+        """Return the commits of a catalog-managed table; ``None``: this catalog decides none."""
 
     def create(self, wanted: TableAddress) -> None:
         """Add an external table.

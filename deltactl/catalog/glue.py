@@ -12,6 +12,7 @@ from typing import Any, Final
 from deltactl.catalog.base import Operation, Partitions, TableAddress
 from deltactl.catalog.http import allows_http, ensure_safe
 from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
 from deltactl.errors import MALFORMED, StorageError, UsageError
@@ -116,6 +117,10 @@ class GlueCatalog:
     def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
         """Return none: Glue gives none."""
         return ()
+
+    def managed(self, address: TableAddress) -> ManagedTable | None:
+        """Return nothing: this catalog decides no commits."""
+        return None
 
     def create(self, wanted: TableAddress) -> None:
         """Add a table; see ``Catalog.create``."""

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from deltactl.catalog.base import Operation, Partitions, TableAddress
 from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
 from deltactl.catalog.thrift import DeclaredError, Fields, Kind, Typed, call
@@ -137,6 +138,10 @@ class HiveCatalog:
     def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
         """Return none: a metastore gives none."""
         return ()
+
+    def managed(self, address: TableAddress) -> ManagedTable | None:
+        """Return nothing: this catalog decides no commits."""
+        return None
 
     def create(self, wanted: TableAddress) -> None:
         """Add a table; see ``Catalog.create``."""

@@ -25,6 +25,7 @@ _BUSY: Final = (429, 500, 502, 503, 504)
 _ATTEMPTS: Final = 5
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _LONGEST_MESSAGE: Final = 300
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,12 @@ class Answer:
         error = body["error"] if isinstance(body.get("error"), dict) else body
         text = error.get("message") or error.get("error_description") or f"HTTP {self.status}"
         return hide_secrets(str(text).strip()[:_LONGEST_MESSAGE])
+
+    @property
+    def error_type(self) -> str:
+        """Return the kind of the error, if the server says it."""
+        error = self.body.get("error") if isinstance(self.body, dict) else None
+        return str(error.get("type")) if isinstance(error, dict) else ""
 
     @property
     def has_error_body(self) -> bool:
@@ -75,8 +82,15 @@ class HttpClient:
 
     def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send a POST request that may be sent twice."""
-        headers = {"Content-Type": "application/json"}
-        return self.request("POST", path, json.dumps(body).encode(), headers)
+        return self.request("POST", path, json.dumps(body).encode(), _JSON)
+
+    def post_once(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Send a POST request once, and return any answer.
+
+        Raises:
+            StorageError: no answer; the server may have done what was asked.
+        """
+        return self._send("POST", path, json.dumps(body).encode(), _JSON, retries=False)
 
     def request(
         self,
@@ -90,6 +104,23 @@ class HttpClient:
         Raises:
             StorageError: no answer, or the server stayed busy or failed.
         """
+        found = self._send(method, path, body, headers)
+        if found.status in _BUSY:
+            raise StorageError(
+                f"the catalog at {self.base} failed {_ATTEMPTS} times (HTTP {found.status}): "
+                f"{found.message}",
+                hint="Rerun later.",
+            )
+        return found
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        **options: Any,
+    ) -> Answer:
         try:
             answer = self._pool.request(
                 method,
@@ -97,6 +128,7 @@ class HttpClient:
                 body=body,
                 headers={"Accept": "application/json", **self._headers(), **(headers or {})},
                 redirect=False,
+                **options,
             )
         except urllib3.exceptions.HTTPError as error:
             reason = getattr(error, "reason", None) or error
@@ -104,14 +136,7 @@ class HttpClient:
                 f"the catalog at {self.base} cannot be reached: {hide_secrets(str(reason))}",
                 hint="Check the address of the catalog and the network, then rerun.",
             ) from None
-        found = Answer(answer.status, _parse(answer.data), _server_seconds(answer.headers))
-        if answer.status in _BUSY:
-            raise StorageError(
-                f"the catalog at {self.base} failed {_ATTEMPTS} times (HTTP {answer.status}): "
-                f"{found.message}",
-                hint="Rerun later.",
-            )
-        return found
+        return Answer(answer.status, _parse(answer.data), _server_seconds(answer.headers))
 
 
 def allows_http(settings: Mapping[str, str]) -> bool:

@@ -11,6 +11,7 @@ from importlib import import_module
 from deltactl.catalog.base import Catalog, Operation, TableAddress, no_table
 from deltactl.catalog.kinds import KINDS
 from deltactl.catalog.locations import ensure_usable
+from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found, find_settings, options_for_workers, without_settings
 from deltactl.errors import UnsupportedFeatureError, UsageError
@@ -20,11 +21,15 @@ from deltactl.storage.vended import Credentials, VendedOptions
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a table is, and how to open it; ``entry`` is what the catalog says of it."""
+    """Where a table is, and how to open it.
+
+    ``entry`` is what the catalog says of it; ``managed``, if it decides the commits, what it does.
+    """
 
     uri: str
     options: Mapping[str, str] = field(repr=False)
     entry: TableAddress | None = None
+    managed: ManagedTable | None = None
 
     @property
     def own_credentials(self) -> str | None:
@@ -36,12 +41,8 @@ class Located:
         return f"{self.entry.catalog} gives no credentials: your own credentials are used"
 
 
-def locate(
-    address: str, options: Mapping[str, str], *, read_only: bool, may_be_behind: bool = False
-) -> Located:
+def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Located:
     """Return the table of a name, with credentials for reading or for writing.
-
-    ``may_be_behind``: accept tables of which only the catalog knows the newest commits.
 
     Raises:
         UsageError: the name or a setting is not valid.
@@ -63,21 +64,16 @@ def locate(
             hint="Give the name of a Delta table.",
         )
     ensure_usable(address, entry.location)
-    if entry.is_catalog_managed and not may_be_behind:
-        raise UnsupportedFeatureError(
-            f"{address} is a catalogManaged table: {entry.catalog} decides its commits, and may "
-            "have newer ones than the log",
-            hint="Use an engine that commits through the catalog. describe-history and "
-            "describe-detail show what is in the log.",
-        )
+    managed = catalog.managed(entry) if entry.is_catalog_managed else None
     base = without_settings(options)
     if is_local_uri(entry.location):
-        return Located(entry.location, base, entry)
+        return Located(entry.location, base, entry, managed)
     operation: Operation = "READ" if read_only else "READ_WRITE"
     for_workers = tuple(options_for_workers(name, settings).items())
     source = CatalogCredentials(entry, operation, for_workers, options)
     given = catalog.credentials(entry, operation)
-    return Located(entry.location, VendedOptions(base, source, given) if given else base, entry)
+    vended = VendedOptions(base, source, given) if given else base
+    return Located(entry.location, vended, entry, managed)
 
 
 def list_tables(pattern: str, options: Mapping[str, str]) -> Iterator[TableAddress]:

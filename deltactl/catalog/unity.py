@@ -14,8 +14,10 @@ from typing import Any, Final
 from deltactl.catalog.base import Column, Operation, Partitions, TableAddress
 from deltactl.catalog.http import Answer, HttpClient, allows_http
 from deltactl.catalog.locations import choose_location, is_delta
+from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.unity_auth import choose_headers, read_profile
+from deltactl.catalog.unity_commits import UnityCommits
 from deltactl.errors import (
     MALFORMED,
     AccessDeniedError,
@@ -125,6 +127,13 @@ class UnityCatalog:
             return list(_read_credentials(answer, address.location))
         except MALFORMED as error:
             raise self._not_understood(answer) from error
+
+    def managed(self, address: TableAddress) -> ManagedTable | None:
+        """Return the commits of a table; see ``Catalog.managed``."""
+        parts = parse_name(address.name).parts
+        if not self._has_delta_api(parts[0]):
+            return None
+        return UnityCommits(self._http, self.title, parts, self._ensure_ok)
 
     def create(self, wanted: TableAddress) -> None:
         """Add a table; see ``Catalog.create``."""

@@ -89,6 +89,7 @@ class Session:
         self.sum_up: Callable[[], Any] | None = None  # totals over all tables, at the end
         self._located: dict[tuple[str, bool], Located] = {}  # tables that have names
         self._noted: set[str] = set()
+        self._opened: list[DeltaLog] = []
         self._named_options: Mapping[str, str] | None = None  # of the storage of this table
         self.wrong_settings: UsageError | None = None  # a file of settings is wrong, and ignored
         self.unlisted: dict[str, DeltactlError] = {}  # for words that name no table
@@ -270,7 +271,6 @@ class Session:
         options: Mapping[str, str] | None = None,
         *,
         read_only: bool,
-        may_be_behind: bool = False,
     ) -> str | Located:
         """Return where a table is that has a name; any other address unchanged."""
         from deltactl.storage.names import is_table_name
@@ -282,10 +282,8 @@ class Session:
             from deltactl.catalog.open import locate
 
             base = {**self.catalog_options, **(options or {})}
-            self._located[key] = found = locate(
-                address, base, read_only=read_only, may_be_behind=may_be_behind
-            )
-            self._located[key] = found = self._with_other_names(found)
+            found = self._with_other_names(locate(address, base, read_only=read_only))
+            self._located[key] = found
             note = found.own_credentials
             if note is not None and note not in self._noted:
                 self._noted.add(note)
@@ -309,19 +307,22 @@ class Session:
         *,
         read_only: bool = True,
         options: Mapping[str, str] | None = None,
-        may_be_behind: bool = False,
+        published_only: bool = False,
     ) -> DeltaLog:
         """Open the log of a table that the command does not commit to; see ``open_store``.
 
-        ``may_be_behind``: also if a catalog may have newer commits than the log; then warn.
+        ``published_only``: also if only a catalog knows the newest commits; then warn.
         """
         from deltactl.log.delta_log import DeltaLog
 
-        located = self._locate(address, options, read_only=read_only, may_be_behind=may_be_behind)
-        given = self.storage_options if options is None else options
-        log = DeltaLog.open(located, given, warn=self.output.warn, read_only=read_only)
-        if log.entry is not None and log.entry.is_catalog_managed:
-            self.output.warn(f"{log.entry.catalog} may have newer commits than the log")
+        log = DeltaLog.open(
+            self._locate(address, options, read_only=read_only),
+            self.storage_options if options is None else options,
+            warn=self.output.warn,
+            read_only=read_only,
+            published_only=published_only,
+        )
+        self._opened.append(log)
         return log
 
     def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
@@ -343,6 +344,7 @@ class Session:
             guard=self._announcing,
         )
         log.commit_options = self.take(CommitOptions)
+        self._opened.append(log)
         return log
 
     def _announcing(self, store: Store) -> Store:
@@ -380,6 +382,7 @@ class Session:
             DeltactlError: ``error``, which is also in the envelope.
         """
         envelope = self.envelope(**parts)
+        envelope.published_only = any(log.is_published_only for log in self._opened)
         if error is not None:
             envelope.fail(error)
         if is_work_needed:

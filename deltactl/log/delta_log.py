@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from copy import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from deltactl.commit_options import CommitOptions
 from deltactl.errors import (
+    CorruptLogError,
     LogGapError,
     SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
     VersionNotFoundError,
     Warn,
     hint_at_versions,
@@ -20,13 +24,14 @@ from deltactl.errors import (
 )
 from deltactl.log.commits.contents import CommitBytes, CommitReader
 from deltactl.log.commits.visitors import Visitor, Visits
-from deltactl.log.committers.open import choose_committer
+from deltactl.log.committers.open import choose_committer, open_managed
 from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.history.read import History, Selection, read_history
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable, truncated_file
 from deltactl.log.table_probe import no_table_error
+from deltactl.protocol.features import CATALOG_MANAGED, has_feature
 from deltactl.protocol.names import (
     LOG_DIR,
     SIDECAR_DIR,
@@ -47,11 +52,14 @@ if TYPE_CHECKING:  # Arrow is not needed to read a history
     from deltactl.log.commits.events import CommitScan, EventCollector
     from deltactl.log.commits.parsed import ParsedCommits
     from deltactl.log.commits.scan import OnBroken
-    from deltactl.log.committers.committer import Committer
+    from deltactl.log.committers.catalog_managed import CatalogManaged
+    from deltactl.log.committers.committer import CommitTail, Committer, Permission
     from deltactl.log.replay import Tail
     from deltactl.log.snapshot import Snapshot
-    from deltactl.protocol.actions import Metadata
+    from deltactl.protocol.actions import Metadata, Protocol
     from deltactl.storage.log_store import DynamoDbLogStore
+
+_BEHIND: Final = "its catalog may know newer ones"
 
 T = TypeVar("T")
 
@@ -69,7 +77,9 @@ class DeltaLog:
         warn: Warn,
         *,
         committer: Committer | None = None,
+        managed: CatalogManaged | None = None,
         read_only: bool = False,
+        published_only: bool = False,
     ) -> None:
         """Read nothing yet.
 
@@ -78,12 +88,17 @@ class DeltaLog:
             warn: receives files of the log that are invalid and not needed.
             committer: decides commits, and knows commits that a listing does not show; ``None``:
                 put-if-absent.
+            managed: the committer, if a catalog decides commits.
             read_only: whether commits are refused.
+            published_only: if a catalog decides the commits, and the committer does not ask it,
+                read those that are published.
         """
         self.store, self.warn = store, warn
         self.reader = CommitReader(store)
-        self._committer = committer or PutIfAbsent(store)
-        self._is_read_only = read_only
+        self._committer = managed or committer or PutIfAbsent(store)
+        self._managed = managed
+        self._is_read_only, self.published_only = read_only, published_only
+        self.is_published_only = False  # whether newer commits may exist; known after a read
         self.storage_options: Mapping[str, str] = {}
         self.commit_options = CommitOptions()  # what a user adds to each commit
         self.entry: TableAddress | None = None  # what a catalog says of the table
@@ -98,7 +113,7 @@ class DeltaLog:
         *,
         warn: Warn,
         read_only: bool = False,
-        may_be_behind: bool = False,
+        published_only: bool = False,
         guard: Callable[[Store], Store] = lambda store: store,
     ) -> DeltaLog:
         """Open the log of the table at an address.
@@ -111,7 +126,8 @@ class DeltaLog:
             warn: receives files of the log that are invalid and not needed.
             read_only: for reading and dry runs: the store refuses every change, and incomplete
                 commits of other writers are not finished.
-            may_be_behind: also open tables of which a catalog may know newer commits.
+            published_only: if a catalog decides the commits, and was not asked for them, read
+                those that are published.
             guard: wraps the store; not used for a read-only one.
 
         Raises:
@@ -124,19 +140,27 @@ class DeltaLog:
         if isinstance(address, str) and is_table_name(address):
             from deltactl.catalog.open import locate
 
-            found = locate(address, options, read_only=read_only, may_be_behind=may_be_behind)
+            found = locate(address, options, read_only=read_only)
+        table = None
         if not isinstance(found, str):
-            options, entry, found = found.options, found.entry, found.uri
+            options, entry, table, found = found.options, found.entry, found.managed, found.uri
         store = open_store(found, options)
         store = refuse_changes(store) if read_only else guard(store)
-        committer = choose_committer(store, options, log_store)
-        log = cls(store, warn, committer=committer, read_only=read_only)
+        log = cls(
+            store,
+            warn,
+            committer=choose_committer(store, options, log_store),
+            managed=None if table is None else open_managed(store, table, warn, published_only),
+            read_only=read_only,
+            published_only=published_only,
+        )
         log.storage_options, log.entry = options, entry
         return log
 
-    def read_only(self) -> DeltaLog:
+    def read_only(self, *, published_only: bool = False) -> DeltaLog:
         """Return the same log with a store that refuses every change, not listed yet."""
         log = self.unread()
+        log.published_only = published_only
         log.store, log._is_read_only = refuse_changes(self.store), True
         log.reader = CommitReader(log.store)
         return log
@@ -258,11 +282,31 @@ class DeltaLog:
 
     def list_from(self, version: int) -> LogListing:
         """List the files of a version and of later ones, as they are now."""
+        listing, tail = self._list_once(version)
+        newest, latest = listing.latest_version, tail.latest_version
+        if latest is not None and newest != latest:
+            # Commits were ratified and published meanwhile, or are not part of the table.
+            listing, tail = self._list_once(version)
+            latest = tail.latest_version
+            if newest is not None and latest is not None and newest > latest:
+                self.warn(
+                    f"the log of {self.uri} has version {newest}, which the catalog did not "
+                    f"ratify: versions after {latest} are ignored"
+                )
+        listing.add_tail(tail)
+        if latest is not None and listing.latest_version != latest and version <= latest:
+            raise LogGapError(
+                f"the catalog says that version {latest} of {self.uri} is the latest, but the log "
+                f"has no commit of it",
+                hint="Restore the file from a backup.",
+            )
+        return listing
+
+    def _list_once(self, version: int) -> tuple[LogListing, CommitTail]:
+        """Return the files of a version and of later ones, and the commits to add to them."""
         # Before the listing: a commit may be published meanwhile.
         tail = self._committer.tail(may_write=not self._is_read_only)
-        listing = list_log(self.store, version)
-        listing.add_tail(tail)
-        return listing
+        return list_log(self.store, version), tail
 
     @property
     def published_version(self) -> int:
@@ -297,14 +341,87 @@ class DeltaLog:
             raise SafetyError(f"{self.uri} was opened for reading: nothing can be committed")
         return self._committer
 
-    def ensure_can_commit(self) -> None:
-        """Raise an error if commits to this table are not safe; see ``Committer``.
+    def ensure_decides(self, protocol: Protocol) -> None:
+        """Raise an error if something else decides commits to a table with this protocol.
+
+        Raises:
+            UnsupportedFeatureError: a catalog decides them, or does not.
+        """
+        if self._is_decided_by_catalog(protocol) != (self._managed is not None):
+            raise self._wrong_way()
+
+    def _is_decided_by_catalog(self, protocol: Protocol) -> bool:
+        is_said = self.entry is not None and self.entry.is_catalog_managed
+        return is_said or has_feature(protocol, *CATALOG_MANAGED)
+
+    def ensure_can_commit(self, permission: Permission | None = None) -> None:
+        """Raise an error if commits to this table are not safe, or not allowed; see ``Committer``.
 
         Raises:
             SafetyError: a commit could be overwritten, or other writers commit in another way.
+            UnsupportedFeatureError: as for ``ensure_allowed``.
             StorageError: this is not known.
         """
-        self.ensure_committer().ensure_can_commit()
+        committer = self.ensure_committer()
+        self.ensure_allowed(permission)
+        committer.ensure_can_commit()
+
+    def ensure_allowed(self, permission: Permission | None) -> None:
+        """Raise an error if a catalog decides commits, and does not allow a kind of maintenance.
+
+        A dry run needs no permission. ``None``: no catalog can allow it.
+
+        Raises:
+            UnsupportedFeatureError: it is not allowed.
+            StorageError: this is not known.
+        """
+        if self._managed is not None and not (self._is_read_only and permission):
+            self._managed.ensure_allowed(permission)
+
+    def is_allowed(self, permission: Permission) -> bool:
+        """Return whether no catalog decides commits, or it allows a kind of maintenance.
+
+        Raises:
+            StorageError: this is not known.
+        """
+        return self._managed is None or permission in self._managed.allowed
+
+    def ensure_complete(self) -> None:
+        """Raise an error if a catalog may know newer commits than those that were read.
+
+        Raises:
+            UnsupportedFeatureError: it may.
+        """
+        if self.is_published_only:
+            raise self._wrong_way()
+
+    def _note_protocol(self, protocol: Protocol) -> None:
+        """Refuse to read a table without its catalog, or warn."""
+        if self._managed is not None or not self._is_decided_by_catalog(protocol):
+            return
+        if not self.published_only:
+            raise self._wrong_way()
+        self.note_published_only()
+
+    def note_published_only(self) -> None:
+        """Warn once that newer commits may exist than those that were read."""
+        if not self.is_published_only:
+            self.warn(f"only the published commits of {self.uri} were read: {_BEHIND}")
+            self.is_published_only = True
+
+    def _wrong_way(self) -> UnsupportedFeatureError:
+        if self._managed is not None:
+            return UnsupportedFeatureError(
+                f"the catalog decides the commits of {self.uri}, but the log has no catalogManaged",
+                hint="Let the catalog repair the table. Nothing was committed.",
+            )
+        return UnsupportedFeatureError(
+            f"cannot use {self.uri} without its catalog: the table has the feature catalogManaged, "
+            f"and {_BEHIND}",
+            hint="Give the table by its name, as uc://CATALOG.SCHEMA.TABLE. describe-history, "
+            "describe-detail and check show what is published. With --published-only, clone and "
+            "check --files data read it too.",
+        )
 
     def update(self) -> None:
         """Forget the listing: what is read next is the newest."""
@@ -360,7 +477,9 @@ class DeltaLog:
                 visitors=visitors,
             )
 
-        return load() if self._listing is not None else self.retry_after_cleanup(load)
+        found = load() if self._listing is not None else self.retry_after_cleanup(load)
+        self._note_protocol(found.protocol)
+        return found
 
     def commits(self, versions: Iterable[int]) -> Iterator[CommitBytes]:
         """Read commits, in the given order; each only once a run.
@@ -445,7 +564,7 @@ class DeltaLog:
         keep: bool = True,
     ) -> History:
         """Read commits, newest first; see ``read_history``."""
-        return read_history(
+        history = read_history(
             self.reader,
             self.listing,
             selection,
@@ -453,6 +572,11 @@ class DeltaLog:
             partition_keys=partition_keys,
             keep=keep,
         )
+        is_said = self.entry is not None and self.entry.is_catalog_managed
+        if self._managed is None and (is_said or history.uses_in_commit_timestamps):
+            with suppress(CorruptLogError, StorageError):  # a history shows damaged logs, too
+                self.snapshot()  # only tables with such timestamps can have catalogManaged
+        return history
 
     def events(self, snapshot: Snapshot, first: int, collector: EventCollector) -> CommitScan:
         """Return the file events of the commits ``first`` to that of a snapshot.

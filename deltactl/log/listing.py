@@ -44,11 +44,20 @@ class LogListing:
     """The version up to which all commits are published; ``None``: all are."""
 
     def add_tail(self, tail: CommitTail) -> None:
-        """Add the commits that a committer knows, unless the listing has their files."""
-        for version, info in tail.commits.items():
-            if version >= self.start_version:
-                self.commits.setdefault(version, info)
+        """Add the commits that a committer knows, and drop what is not part of its table.
+
+        Its file of a commit replaces that of the listing. ``tail`` is older than the listing.
+        """
+        self.commits |= {v: info for v, info in tail.commits.items() if v >= self.start_version}
         self.published_through = tail.published_through
+        latest = tail.latest_version
+        if latest is None:
+            return
+        for files in (self.commits, self.checksums):
+            for version in [version for version in files if version > latest]:
+                del files[version]
+        self.checkpoints = [c for c in self.checkpoints if c.version <= latest]
+        self.compacted = {key: file for key, file in self.compacted.items() if key[1] <= latest}
 
     @property
     def latest_version(self) -> int | None:

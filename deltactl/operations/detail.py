@@ -77,7 +77,7 @@ def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:
         timestamp_ms,
         _row(table, sizes),
         _columns(_schema(table.metadata)),
-        _list_refusals(table),
+        _list_refusals(log, table),
         sizes,
     )
 
@@ -141,10 +141,11 @@ def _logical_clustering_columns(table: Snapshot) -> list[str]:
     ]
 
 
-def _list_refusals(table: Snapshot) -> dict[Operation, str]:
+def _list_refusals(log: DeltaLog, table: Snapshot) -> dict[Operation, str]:
     refusals: dict[Operation, str] = {}
     for operation in Operation:
         try:
+            log.ensure_complete()
             ensure_supported(table.protocol, table.metadata, operation)
         except DeltactlError as error:
             refusals[operation] = error.message

@@ -10,7 +10,7 @@ does not contain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, join_reasons
@@ -43,6 +43,7 @@ EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
 # These operations change no statistics and no paths, so the content of data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
+NO_RESTORE = EVERYTHING - {Operation.RESTORE}
 NOTHING: frozenset[Operation] = frozenset()
 _READING = frozenset({Operation.READ, Operation.REWRITE})
 _NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT, Operation.CLONE})
@@ -128,7 +129,6 @@ def _refused(name: str, reason: str, *, reader: bool = False) -> Feature:
     return Feature(name, reader=reader, allows=NOTHING if reader else READ_ONLY, reason=reason)
 
 
-_CATALOG = "only the catalog knows the latest commits, and may forbid maintenance"
 _REDIRECT = "the data is at another address"
 _DOMAINS = "domainMetadata"
 APPEND_ONLY = Feature("appendOnly", legacy_writer=2)
@@ -144,6 +144,17 @@ IN_COMMIT_TIMESTAMP = Feature(
 )
 V2_CHECKPOINT = Feature("v2Checkpoint", reader=True)
 CHECKPOINT_PROTECTION = Feature("checkpointProtection")
+# A catalog decides the commits; ``DeltaLog`` refuses to do without it.
+CATALOG_MANAGED = tuple(
+    Feature(
+        name,
+        reader=True,
+        allows=NO_RESTORE,
+        reason="the catalog decides the commits, and which maintenance it allows: see [catalogs]"
+        "(catalogs.md)",
+    )
+    for name in ("catalogManaged", "catalogOwned-preview")
+)
 MATERIALIZE_PARTITION_COLUMNS = Feature("materializePartitionColumns", binds_new_files=True)
 
 _ROWS = (
@@ -191,8 +202,7 @@ _ROWS = (
     _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
     _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
-    _refused("catalogManaged", _CATALOG, reader=True),
-    _refused("catalogOwned-preview", _CATALOG, reader=True),
+    *CATALOG_MANAGED,
     _refused("coordinatedCommits-preview", "commits go through a coordinator"),
     _refused("redirectReaderWriter-preview", _REDIRECT, reader=True),
     _refused("redirectWriterOnly-preview", _REDIRECT),
@@ -231,6 +241,17 @@ def list_features(protocol: Protocol) -> frozenset[str]:
 def has_feature(protocol: Protocol, *features: Feature) -> bool:
     """Return whether the protocol supports one of the features, by its lists or its versions."""
     return not list_features(protocol).isdisjoint(feature.name for feature in features)
+
+
+def without_features(protocol: Protocol, *features: Feature) -> Protocol:
+    """Return the protocol without some features that only its lists can have."""
+    names = frozenset(feature.name for feature in features)
+    reader, writer = protocol.reader_features, protocol.writer_features
+    return replace(
+        protocol,
+        reader_features=None if reader is None else reader - names,
+        writer_features=None if writer is None else writer - names,
+    )
 
 
 def merge_protocols(one: Protocol, other: Protocol) -> Protocol:

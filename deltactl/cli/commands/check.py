@@ -84,7 +84,7 @@ def command(
 def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
     from deltactl.operations.check.run import check_table
 
-    log = session.open_log(table)
+    log = session.open_log(table, published_only=True)
     with session.run_context("check", session.engine()) as context:
         try:
             return check_table(log, options, context)

@@ -66,7 +66,12 @@ def command(
 
     source_options = session.resolve_options(flags.source_storage_option)
     writes_note = not (flags.dry_run or options.deep) and options.note
-    source = session.open_log(table, options=source_options, read_only=not writes_note)
+    source = session.open_log(
+        table,
+        options=source_options,
+        read_only=not writes_note,
+        published_only=options.published_only,
+    )
     log = session.open_table(target, read_only=flags.dry_run)
     with session.run_context("files", session.engine()) as context:
         report = clone_table(source, log, options, context, dry_run=flags.dry_run)

@@ -56,7 +56,7 @@ def command(session: Session, table: TableArgument, flags: DetailFlags) -> None:
     if flags.version is not None and flags.at_ms is not None:
         raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
     now_ms = SystemClock().now_ms()
-    log = session.open_log(table, may_be_behind=True)
+    log = session.open_log(table, published_only=True)
     version = flags.version
     if flags.at_ms is not None:
         from deltactl.operations.history.run import version_at

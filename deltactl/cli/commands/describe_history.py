@@ -205,7 +205,7 @@ def command(
     is_table = session.output.form is OutputFormat.TABLE
     if not flags.is_plain or options.restorable or is_table:
         load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
-    log = session.open_log(table, may_be_behind=True)
+    log = session.open_log(table, published_only=True)
     if flags.is_list:
         _show_list(session, log, options, flags, now_ms)
     elif flags.diff is not None:

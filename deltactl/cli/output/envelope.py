@@ -45,7 +45,8 @@ class Envelope:
     ``version_before`` and ``version_after`` are equal when nothing was committed. ``skipped`` is
     the reason why the run did nothing, although there may be work to do. ``result`` is the part
     that each command defines: a dataclass, a mapping or a list of them. ``exit_code`` is the exit
-    status of a run over this table alone. ``is_idle``: there was nothing to do.
+    status of a run over this table alone. ``published_only``: a catalog may know newer commits.
+    ``is_idle``: there was nothing to do.
     """
 
     command: str | None
@@ -60,6 +61,7 @@ class Envelope:
     error: ErrorInfo | None = None
     skipped: str | None = None
     exit_code: int = 0
+    published_only: bool = False
     is_idle: bool = False
 
     @property
@@ -81,6 +83,8 @@ class Envelope:
         """Return the envelope as JSON values, ``schema_version`` first."""
         shown = {"schema_version": SCHEMA_VERSION, **to_jsonable(self), "status": self.status}
         del shown["is_idle"]  # the status says it
+        if not self.published_only:
+            del shown["published_only"]
         return shown
 
 

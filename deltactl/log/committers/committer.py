@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from deltactl.errors import ObjectExistsError, SafetyError
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.actions import Protocol as TableProtocol
 from deltactl.storage.store import FileInfo, Store
+
+
+class Permission(StrEnum):
+    """A kind of maintenance that a catalog may allow to its clients."""
+
+    REORGANIZE_DATA = "DATA_REORGANIZATION"
+    CLEAN_DATA = "DATA_CLEANUP"
+    CLEAN_LOG = "METADATA_CLEANUP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +33,13 @@ class CommitTail:
         commits: the files of ratified commits that may not be published, by version, without a gap.
         published_through: the latest version of which all commits are published: their files are
             in the log under their own names. ``None``: all commits are published.
+        latest_version: the latest version of the table, whatever a listing shows. ``None``: that
+            of the listing.
     """
 
     commits: Mapping[int, FileInfo] = field(default_factory=dict)
     published_through: int | None = None
+    latest_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from deltactl.clock import SystemClock
-from deltactl.errors import UsageError
+from deltactl.errors import StorageError, UsageError, Warn
 from deltactl.log.committers.committer import Committer
 from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.committers.put_if_absent import PutIfAbsent
@@ -14,6 +15,33 @@ from deltactl.storage.dynamodb import DynamoDbEntries
 from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.providers import provider_of
 from deltactl.storage.store import Store
+
+if TYPE_CHECKING:
+    from deltactl.catalog.managed import ManagedTable
+    from deltactl.log.committers.catalog_managed import CatalogManaged
+
+
+def open_managed(
+    store: Store, table: ManagedTable, warn: Warn, published_only: bool
+) -> CatalogManaged | None:
+    """Return the committer of a table whose commits a catalog decides.
+
+    ``None``: the catalog does not answer, and published commits are enough.
+
+    Raises:
+        StorageError: the catalog cannot be reached, or refuses.
+    """
+    from deltactl.log.committers.catalog_managed import CatalogManaged
+
+    committer = CatalogManaged(store, table, warn)
+    try:
+        committer.load()
+    except StorageError as error:
+        if not published_only:
+            raise
+        warn(error.message)
+        return None
+    return committer
 
 
 def choose_committer(

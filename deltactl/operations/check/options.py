@@ -96,6 +96,11 @@ class CheckOptions:
         "Compute row digests again for files that were written by optimize with --cluster-by or "
         "--zorder-by. Compare the results with the digests in the log",
     )
+    published_only: bool = selection_option(
+        False,
+        "Without its catalog, decode the rows of a catalogManaged table as far as its commits are "
+        "published",
+    )
     resume: str | None = execution_option(
         None,
         "Record the progress of the check in this local file. If the file exists, continue the "

@@ -65,7 +65,11 @@ def check_table(log: DeltaLog, options: CheckOptions, context: RunContext) -> Ch
         VersionNotFoundError: the log does not reach the requested version.
         InterruptedRunError: ``cancel`` was set.
     """
-    return _Run(log.read_only().without_warnings(), options, context).check()
+    quiet = log.read_only(published_only=True).without_warnings()
+    report = _Run(quiet, options, context).check()
+    if quiet.is_published_only:
+        log.note_published_only()
+    return report
 
 
 @dataclass(slots=True)
@@ -142,7 +146,10 @@ class _Run:
         if version is None and self.options.resume is not None:
             version = read_version(self.options.resume)
         try:
-            return self.log.snapshot(version, skip=broken)
+            snapshot = self.log.snapshot(version, skip=broken)
+            if self.options.depth is Depth.DATA and not self.options.published_only:
+                self.log.ensure_complete()
+            return snapshot
         except LogGapError as error:
             if not self.findings.has("LOG_GAP"):
                 self.findings.add("LOG_GAP", error.message, version=version)

@@ -15,6 +15,7 @@ from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
+from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
 from deltactl.log.snapshot import Snapshot
@@ -148,6 +149,10 @@ class _Job:
             self.snapshot = log.snapshot(published)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
+        if self.cleans and options.if_enabled:
+            self.cleans = log.is_allowed(Permission.CLEAN_LOG)
+        elif self.cleans:
+            log.ensure_allowed(Permission.CLEAN_LOG)
         self._is_confirmed = False
 
     @property

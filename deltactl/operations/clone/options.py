@@ -49,6 +49,10 @@ class CloneOptions:
         "With --sync: also update the clone if another writer changed it, or if the source was "
         "created again",
     )
+    published_only: bool = selection_option(
+        False,
+        "Without its catalog, clone a catalogManaged table as far as its commits are published",
+    )
     note: bool = safety_option(
         True,
         "With --shallow: do not record the clone in the source. Without this record, a vacuum of "

@@ -34,7 +34,14 @@ from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.deletion_vectors import ABSOLUTE, UUID_RELATIVE, DeletionVector, vector_files
-from deltactl.protocol.features import Operation, ensure_supported, list_features, merge_protocols
+from deltactl.protocol.features import (
+    CATALOG_MANAGED,
+    Operation,
+    ensure_supported,
+    list_features,
+    merge_protocols,
+    without_features,
+)
 from deltactl.protocol.new_tables import choose_protocol, list_property_features
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.paths import decode_path, encode_path
@@ -173,6 +180,7 @@ def _clone_metadata(source: Metadata, table_id: str, properties: Mapping[str, st
 
 def _clone_protocol(source: Protocol, properties: Mapping[str, str]) -> Protocol:
     """Return the source's protocol, with the features that properties need."""
+    source = without_features(source, *CATALOG_MANAGED)  # the clone belongs to no catalog
     needed = list_property_features(properties) - list_features(source)
     return merge_protocols(source, choose_protocol(needed)) if needed else source
 

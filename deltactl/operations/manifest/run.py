@@ -65,6 +65,7 @@ def generate_manifests(
     if snapshot is None or live is None:
         snapshot, live = load_table(log, options.version, snapshot, options.schemes)
     with closing(live):
+        log.ensure_allowed(None)
         return _generate(
             log, snapshot, live, options, context, output=output or log.store, dry_run=dry_run
         )
@@ -128,6 +129,7 @@ def refresh_manifests(
         snapshot = log.snapshot()
         if not snapshot.properties.refreshes_manifests:
             return None
+        log.ensure_allowed(None)
         has_manifests = before is not None and any(
             is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch
         )

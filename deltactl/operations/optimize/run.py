@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
+from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
@@ -129,7 +130,10 @@ def try_optimize(
         if not dry_run:
             abort_uploads()
         return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
-    run_together(store, [abort_uploads, log.ensure_can_commit])
+    ensure_can_commit: Callable[[], None] = partial(
+        log.ensure_can_commit, Permission.REORGANIZE_DATA
+    )
+    run_together(store, [abort_uploads, ensure_can_commit])
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
     report, after = execute_optimize(log, snapshot, plan, options, context)
     if report.versions and not report.interrupted:

@@ -12,6 +12,7 @@ from typing import Final
 
 from deltactl.errors import InterruptedRunError, SafetyError
 from deltactl.log.commits.events import EventCollector
+from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
@@ -80,12 +81,13 @@ def vacuum_table(
         return VacuumReport(plan, context.engine.name, dry_run=dry_run)
     if refusal is not None:
         raise refusal
+    log.ensure_allowed(Permission.CLEAN_DATA)
     if confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was removed")
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
     abort_ended_uploads(store, context.clock, context.warn)
-    log.ensure_can_commit()
+    log.ensure_can_commit(Permission.CLEAN_DATA)
     run = VacuumRun(log, snapshot, plan, options, context, replan=plan_by)
     report = run.execute()
     if report.versions and not report.interrupted:

@@ -1,0 +1,241 @@
+"""Commit through a catalog: a commit is part of the table when the catalog has ratified it.
+
+A commit has these steps:
+
+1. The content is written to a staged file. A commit that is tried again has the same file.
+2. The catalog ratifies the file as the next version, or refuses it. If the answer is lost, the name
+   that the catalog gives for the version decides.
+3. The commit is published: the file is copied into the log, unless it is there.
+4. The catalog is told so. It then forgets the staged file, so the copy must be durable before.
+
+Any run that may write does the last two steps for all commits that lack them, in order of version.
+Staged files of ratified commits are deleted by the log cleanup only.
+
+Source: PROTOCOL.md, "Catalog-managed tables".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from deltactl.catalog.managed import (
+    BacklogFullError,
+    ManagedState,
+    ManagedTable,
+    RatifiedCommit,
+)
+from deltactl.errors import (
+    CorruptLogError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
+    Warn,
+)
+from deltactl.log.committers.committer import CommitFacts, CommitTail, Permission, create_file
+from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_name, commit_version
+from deltactl.storage.store import FileInfo, Store
+
+_STAGED: Final = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
+
+
+class CatalogManaged:
+    """The catalog ratifies commits."""
+
+    def __init__(self, store: Store, table: ManagedTable, warn: Warn) -> None:
+        """Commit to ``store``; send no request yet."""
+        self._store, self._table, self._warn = store, table, warn
+        self._known: ManagedState | None = None  # the last answer
+
+    @property
+    def fails_for_good(self) -> bool:
+        """Return ``False``: a request may arrive late."""
+        return False
+
+    def load(self) -> ManagedState:
+        """Ask the catalog for the table that it had first.
+
+        Raises:
+            SafetyError: the name belongs to another table now.
+            StorageError: the catalog cannot be reached, or refuses.
+        """
+        state = self._table.load()
+        if self._known is not None and self._known.table_uuid != state.table_uuid:
+            raise SafetyError(
+                f"{self._store.uri} is no longer the table of this name in {self._table.catalog}",
+                hint="Rerun: the table was dropped and created again during this run.",
+            )
+        for commit in state.commits:  # the name becomes part of an address
+            if commit_version(_file_of(commit).name) != commit.version:
+                raise StorageError(
+                    f"{self._table.catalog} names {commit.file_name!r} as the commit of version "
+                    f"{commit.version} of {self._store.uri}, which is no name of a staged commit"
+                )
+        self._known = state
+        return state
+
+    def tail(self, *, may_write: bool) -> CommitTail:
+        """Return the commits that the catalog names; publish them if this may write."""
+        state = self.load()
+        through = state.commits[0].version - 1 if state.commits else None
+        if may_write and state.commits and self._publish(state):
+            through = None
+        commits = {commit.version: _file_of(commit) for commit in state.commits}
+        return CommitTail(commits, through, state.latest_version)
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """Return the maintenance that the catalog allowed when it was asked last.
+
+        Raises:
+            StorageError: the catalog cannot be reached, or refuses.
+        """
+        return (self._known or self.load()).allowed
+
+    def ensure_can_commit(self) -> None:
+        """Raise an error if each commit must be converted to another format.
+
+        Raises:
+            UnsupportedFeatureError: it must.
+            StorageError: the catalog cannot be reached, or refuses.
+        """
+        if (self._known or self.load()).is_uniform:
+            raise UnsupportedFeatureError(
+                f"cannot commit to {self._store.uri}: delta.universalFormat.enabledFormats is set, "
+                "so each commit must be converted to that format too",
+                hint="Use an engine that converts, or unset the property. Nothing was changed.",
+            )
+
+    def ensure_allowed(self, permission: Permission | None) -> None:
+        """Raise an error if the catalog does not allow a kind of maintenance.
+
+        ``None``: a kind that no catalog can allow.
+
+        Raises:
+            UnsupportedFeatureError: it does not.
+            StorageError: the catalog cannot be reached, or refuses.
+        """
+        if permission is None:
+            raise UnsupportedFeatureError(
+                f"{self._store.uri} is a catalogManaged table: only {self._table.catalog} and "
+                "engines that it trusts may do this",
+                hint="Use such an engine. Nothing was changed.",
+            )
+        if permission not in self.allowed:
+            raise UnsupportedFeatureError(
+                f"{self._table.catalog} does not allow this for {self._store.uri}: {permission} is "
+                "not in its allowed-maintenance-operations for the table",
+                hint="Ask an administrator of the catalog to allow it, or let the catalog do it. "
+                "--dry-run works without. Nothing was changed.",
+            )
+
+    def commit(self, version: int, content: bytes, facts: CommitFacts) -> None:
+        """Stage a commit, let the catalog ratify it, and publish it; see ``Committer.commit``."""
+        if facts.in_commit_timestamp is None:
+            raise SafetyError(
+                f"cannot commit to {self._store.uri}: the table has no in-commit timestamps, which "
+                "tables with catalogManaged must have",
+                hint="Let the catalog repair the table. Nothing was committed.",
+            )
+        name = f"{_STAGED}/{commit_name(version).removesuffix('.json')}.{facts.txn_id}.json"
+        self._store.put(name, content)
+        [info] = self._store.stat_many([name])
+        if info is None:
+            raise ObjectNotFoundError(f"{name} was deleted right after it was written")
+        wanted = RatifiedCommit(
+            version,
+            name.rpartition("/")[2],
+            info.size_bytes,
+            info.modified_ms,
+            facts.in_commit_timestamp,
+        )
+        try:
+            self._ask(wanted, facts)
+        except StorageError as error:
+            state = self.load()
+            won = self._has_won(wanted, content, state)
+            if won is False and isinstance(error, ObjectExistsError):
+                self._store.delete_many([name])  # a version has one file, so this is never ratified
+            if not won:
+                raise
+        else:
+            state = self.load()
+        if state.commits:
+            self._publish(state)
+
+    def find(self, version: int) -> str:
+        """Return the name that the catalog gives; that of the published file if it gives none."""
+        for commit in self.load().commits:
+            if commit.version == version:
+                return _file_of(commit).name
+        return f"{LOG_DIR}/{commit_name(version)}"
+
+    def _ask(self, wanted: RatifiedCommit, facts: CommitFacts) -> None:
+        """Ask the catalog to ratify; if the backlog is full, publish it and ask again."""
+        uuid = (self._known or self.load()).table_uuid
+        try:
+            self._table.add_commit(uuid, wanted, facts.domains)
+        except BacklogFullError:
+            state = self.load()
+            if not state.commits or not self._publish(state):
+                raise
+            self._table.add_commit(uuid, wanted, facts.domains)
+
+    def _has_won(self, wanted: RatifiedCommit, content: bytes, state: ManagedState) -> bool | None:
+        """Return whether the catalog ratified this commit; ``None`` if this is not known.
+
+        Raises:
+            StorageError: the published file cannot be read.
+        """
+        for commit in state.commits:
+            if commit.version == wanted.version:
+                return commit.file_name == wanted.file_name
+        if wanted.version > state.latest_version:
+            return None
+        first = b"".join(content.partition(b"\n")[:2])  # it has the txn id
+        target = f"{LOG_DIR}/{commit_name(wanted.version)}"
+        return self._store.read_ranges(target, [(0, len(first))]) == [first]
+
+    def _publish(self, state: ManagedState) -> bool:
+        """Publish the commits of a state, and report it; return whether all are published.
+
+        Nothing depends on this: the next run that may write does what is left.
+        """
+        try:
+            self._copy(state.commits)
+        except (StorageError, CorruptLogError) as error:
+            self._warn(f"commits of {self._store.uri} were not published: {error.message}")
+            return False
+        with suppress(StorageError, SafetyError):
+            self._table.report_published(state.table_uuid, state.commits[-1].version)
+        return True
+
+    def _copy(self, commits: Sequence[RatifiedCommit]) -> None:
+        """Create the published files of commits, in order, durably.
+
+        Raises:
+            CorruptLogError: a published file differs from the commit that the catalog ratified.
+            StorageError: a file cannot be read or created.
+        """
+        targets = [f"{LOG_DIR}/{commit_name(commit.version)}" for commit in commits]
+        for commit, target, found in zip(
+            commits, targets, self._store.stat_many(targets), strict=True
+        ):
+            content = self._store.read(_file_of(commit).name)
+            if found is None:
+                with suppress(ObjectExistsError):
+                    create_file(self._store, target, content)
+                    continue
+            if self._store.read(target) != content:
+                raise CorruptLogError(
+                    f"{target} differs from {commit.file_name}, which the catalog ratified",
+                    hint="Run `deltactl check`.",
+                )
+        self._store.sync_directories(targets)
+
+
+def _file_of(commit: RatifiedCommit) -> FileInfo:
+    return FileInfo(f"{_STAGED}/{commit.file_name}", commit.size_bytes, commit.modified_ms)
