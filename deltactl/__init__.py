@@ -132,4 +132,4 @@ if not TYPE_CHECKING:  # type checkers know the names above, and refuse all othe
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__getattr__("__all__")})
+        return __getattr__("__all__")

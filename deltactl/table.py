@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -67,8 +68,11 @@ class TableWarning(UserWarning):
 
 
 def issue_warning(message: str) -> None:
-    """Warn as Python does, with ``TableWarning``."""
-    warnings.warn(message, TableWarning, stacklevel=3)
+    """Warn as Python does, with ``TableWarning``, at the line that called deltactl."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals["__name__"].startswith("deltactl."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, TableWarning, stacklevel=level)
 
 
 class Table:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import deltactl
-from deltactl import OptimizeOptions, RestoreOptions, Table, VacuumOptions
+from deltactl import OptimizeOptions, RestoreOptions, Table, TableWarning, VacuumOptions
 from deltactl.errors import UsageError, VersionNotFoundError
 from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
@@ -100,6 +100,8 @@ def test_a_wrong_keyword_names_the_nearest(table: Table) -> None:
         table.optimize(cluster_bye="id")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'x'. Use one of: version, timestamp, where"):
         table.restore(x=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing keyword argument 'deep': Copy the files"):
+        table.clone("t2")
 
 
 def test_a_wrong_value_names_the_keyword(table: Table) -> None:
@@ -143,6 +145,21 @@ def test_a_value_of_another_type_is_refused_before_the_run(table: Table, call: s
     with pytest.raises(UsageError, match=re.escape(WRONG_VALUES[call])):
         eval(call, {**PUBLIC, "datetime": datetime, "table": table})
     assert table.snapshot().version == 2
+
+
+def test_what_has_no_effect_is_told_where_the_library_was_called(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.warns(TableWarning, match="no file is in the partition day=2027-01-01") as told:
+        table.optimize(partitions=["day=2026-01-01", "day=2027-01-01"], dry_run=True)
+    assert told[0].filename == __file__
+    with pytest.warns(TableWarning, match=r"a table, with the partition columns \['day'\]") as told:
+        deltactl.convert(table.uri, partition_by="id long")
+    assert told[0].filename == __file__
+    open_store("s3://bucket/t", {"keyy": "x", "anon": "true", "region": "r"})
+    assert caplog.messages == [
+        "the storage option keyy has no effect: s3fs does not have it. Did you mean 'key'?"
+    ]
 
 
 def test_hints_have_the_address_of_the_table(table: Table) -> None:

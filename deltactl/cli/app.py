@@ -58,17 +58,18 @@ def root(ctx: typer.Context) -> None:
       deltactl optimize /data/events --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session, options = Session.of(ctx), take_options(ctx, RootOptions, ())
-    if options.version:
-        _print_version(session, take_options(ctx, GlobalOptions, ()).verbose)
-        raise typer.Exit
-    if options.install_completion:
-        _install_completion(session)
-        raise typer.Exit
-    if options.show_completion:
-        from deltactl.cli.reference.install import detect_shell, find_script
+    with stdout_errors():
+        if options.version:
+            _print_version(session, take_options(ctx, GlobalOptions, ()).verbose)
+            raise typer.Exit
+        if options.install_completion:
+            _install_completion(session)
+            raise typer.Exit
+        if options.show_completion:
+            from deltactl.cli.reference.install import detect_shell, find_script
 
-        typer.echo(find_script(detect_shell(session.environ)).read_text("utf-8"), nl=False)
-        raise typer.Exit
+            typer.echo(find_script(detect_shell(session.environ)).read_text("utf-8"), nl=False)
+            raise typer.Exit
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command.")
 

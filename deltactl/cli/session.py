@@ -21,7 +21,14 @@ from deltactl.cli.options.common import (
     exposed_secrets,
     resolve_references,
 )
-from deltactl.cli.options.declared import error_at, find_typed, is_typed, spell_flag, take_options
+from deltactl.cli.options.declared import (
+    error_at,
+    find_typed,
+    is_typed,
+    spell_flag,
+    spell_given,
+    take_options,
+)
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.envelope import Envelope
@@ -37,6 +44,7 @@ from deltactl.clock import SystemClock
 from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.engine.base import Engine, OnProgress
 from deltactl.errors import DeltactlError, UsageError
+from deltactl.option_names import NAME_ONLY, options_spelled
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.pacing import RATE_OPTION
 
@@ -138,8 +146,6 @@ class Session:
         Raises:
             UsageError: a variable or a file of settings is invalid.
         """
-        from deltactl.option_names import options_spelled
-
         self._stack.enter_context(options_spelled(self.spell_option))
         self.ctx, self.command = ctx, ctx.command.name
         table = ctx.params.get("table")
@@ -158,7 +164,10 @@ class Session:
         self._sent_before = requests_sent()
 
     def spell_option(self, name: str, value: object) -> str:
-        """Return an option of the command that runs, as it is typed."""
+        """Return an option of the command that runs, as it is typed or set."""
+        if value is NAME_ONLY:
+            sources = self.settings.sources_for(self.command, self.table)
+            return spell_given(self.ctx, sources, name)
         return spell_flag(self.ctx.command.declared.values(), name, value)
 
     def limit_time(self) -> None:

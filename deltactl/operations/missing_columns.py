@@ -31,6 +31,6 @@ def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False)
     raise SafetyError(
         f"cannot {what} of {snapshot.store.uri} at version {snapshot.version}: {lack}",
         hint="Let the writer of the table commit a metaData action with the whole schema first. "
-        "`deltactl describe-history`, `check`, `vacuum` and `checkpoint` work without this "
-        "action.",
+        "`deltactl describe-history TABLE`, `check`, `vacuum` and `checkpoint` work without "
+        "this action.",
     )

@@ -84,7 +84,8 @@ def group_partitions(
     if (foreign := find_foreign_key(values, keys)) is not None:
         raise SafetyError(
             f"partitionValues of a file has the key {foreign!r}, which is not a partition column",
-            hint="Run `deltactl check` to see the commits. Let their writer correct the table.",
+            hint="Run `deltactl check TABLE` to see the commits. Let their writer correct the "
+            "table.",
         )
     ids, first_rows = _number_groups(np.zeros(len(values), dtype=np.int64))
     texts = []

@@ -98,8 +98,8 @@ class RestoreCommit:
         if reason is not None:
             raise ConflictError(
                 f"nothing was {self.done}: {reason} during the run",
-                hint="Run `deltactl describe-history` to see the other writer's change. Rerun only "
-                "if you want to undo that change too.",
+                hint="Run `deltactl describe-history TABLE` to see the other writer's change. "
+                "Rerun only if you want to undo that change too.",
             )
 
 

@@ -327,7 +327,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
             f"cannot {operation.value} this table: unsupported table feature"
             f"{'s' if len(blockers) > 1 else ''}: {', '.join(blockers)}",
             hint="Use a tool that supports the feature, or drop the feature from the table. "
-            "`deltactl describe-detail` still shows the table.",
+            "`deltactl describe-detail TABLE` still shows the table.",
         )
     problems = []
     if operation is Operation.REWRITE:
@@ -338,7 +338,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         raise SafetyError(
             f"cannot {operation.value} this table: its schema is invalid: {join_reasons(problems)}",
             hint="Let the writer of the table commit a valid metaData action, or restore a version "
-            "before the problem. `deltactl check` lists all problems.",
+            "before the problem. `deltactl check TABLE` lists all problems.",
         )
 
 

@@ -201,7 +201,7 @@ def test_storage_that_does_not_let_us_in(
 def test_a_library_logs_nothing_on_the_terminal(clean: dict[str, str]) -> None:
     code, lines = _run(["describe-detail", _AZURE], clean)
     assert code == 8
-    assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+    assert [line.partition(":")[0] for line in lines] == ["error", "hint", "note"]
     _, lines = _run(["describe-detail", _AZURE, "-vv"], clean)
     assert any("azure.identity" in line for line in lines)
 
@@ -224,6 +224,6 @@ def test_a_directory_without_permission(
     finally:
         denied.chmod(0o700)
     assert code == 8
-    assert "Permission denied" in lines[-2]
-    assert lines[-1].startswith("hint: Run deltactl as the owner of the file")
-    assert "chmod" in lines[-1]
+    assert "Permission denied" in lines[-3]
+    assert lines[-2].startswith("hint: Run deltactl as the owner of the file")
+    assert "chmod" in lines[-2]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -166,7 +167,9 @@ def test_every_error_has_its_status_and_no_traceback(
     ran = fake_cli("go-wrong", "t", "--raises", error.__name__, "--hint", "turn it")
     assert ran.code == error.exit_code
     assert ran.code in MEANINGS
-    assert (ran.out, ran.err) == ("", "error: it broke\nhint: turn it\n")
+    is_explained = not issubclass(error, errors.UsageError | errors.InterruptedRunError)
+    note = f"note: See `deltactl explain {error.code}`.\n" if is_explained else ""
+    assert (ran.out, ran.err) == ("", f"error: it broke\nhint: turn it\n{note}")
 
 
 def test_an_error_in_json_is_the_envelope(fake_cli: RunCli) -> None:
@@ -174,7 +177,7 @@ def test_an_error_in_json_is_the_envelope(fake_cli: RunCli) -> None:
     envelope = json.loads(ran.out)
     assert (ran.code, envelope["command"], envelope["table"]) == (4, "go-wrong", "t")
     assert envelope["error"] == {"code": "CONFLICT", "message": "it broke", "hint": None}
-    assert ran.err == "error: it broke\n"
+    assert ran.err.startswith("error: it broke\n")
 
 
 def test_an_error_after_the_result_adds_no_second_envelope(fake_cli: RunCli) -> None:
@@ -184,7 +187,7 @@ def test_an_error_after_the_result_adds_no_second_envelope(fake_cli: RunCli) -> 
 
 def test_text_of_an_error_cannot_act_on_the_terminal(fake_cli: RunCli) -> None:
     ran = fake_cli("go-wrong", "t", "--raises", "TableError", "--message", "a\x1b[2J\n[red]b")
-    assert ran.err == "error: a\\x1b[2J\\n[red]b\n"
+    assert ran.err.startswith("error: a\\x1b[2J\\n[red]b\n")
 
 
 def test_a_traceback_comes_with_debug_only(fake_cli: RunCli) -> None:
@@ -200,6 +203,7 @@ def test_an_unexpected_exception_is_called_a_bug(fake_cli: RunCli) -> None:
     assert ran.err == (
         "error: this is a bug in deltactl: ZeroDivisionError: it broke\n"
         "hint: Rerun with --debug, and report the output.\n"
+        "note: See `deltactl explain INTERNAL`.\n"
     )
     assert "go_wrong.py" in fake_cli("--debug", "go-wrong", "t").err
 
@@ -323,7 +327,22 @@ def test_a_full_disk_is_said_plainly() -> None:
             check=False,
         )
     assert done.stderr.startswith("error: cannot write the result: ")
-    assert "hint: Run `deltactl describe-history` on the table to see" in done.stderr
+    assert "hint: Run `deltactl describe-history t` to see" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("word", ["--version", "--help", "--show-completion"])
+def test_a_full_disk_is_said_plainly_without_a_command(word: str) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "deltactl", word],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "SHELL": "/bin/bash"},
+        )
+    assert done.stderr.startswith("error: cannot write the result: ")
     assert done.returncode == 1
 
 

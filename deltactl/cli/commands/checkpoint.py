@@ -139,7 +139,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
         error = CorruptLogError(
             f"{left[0].name} was not repaired. Problem: {left[0].problem}. Repair: "
             f"{left[0].remedy}",
-            hint="Run `deltactl check --checkpoints` for details.",
+            hint="Run `deltactl check TABLE --checkpoints` for details.",
         )
     session.present(
         lambda: describe_repair(report),

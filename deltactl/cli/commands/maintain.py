@@ -188,7 +188,7 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     write: AbstractContextManager[None] = nullcontext()
     if metrics is not None:
         write = written_at_end(
-            "--metrics", lambda _: _write_metrics(metrics, fleet), session.output.warn
+            "--metrics", lambda _: _write_metrics(metrics, session, fleet), session.output.warn
         )
     with write:
         try:
@@ -252,9 +252,13 @@ def _finish(session: Session, fleet: _Fleet) -> None:
         output.print_sections(chain(describe_totals(reports), to_do), is_more=True)
 
 
-def _write_metrics(path: Path, fleet: _Fleet) -> None:
-    from deltactl.operations.maintain.report import render_metrics
+def _write_metrics(path: Path, session: Session, fleet: _Fleet) -> None:
+    from deltactl.operations.maintain.report import TableSample, render_metrics
     from deltactl.storage.local.store import LocalStore
 
+    for outcome in session.outcomes:  # also of tables on which the command was not called
+        sample = fleet.samples.get(outcome.table)
+        sample = sample or TableSample(outcome.table, outcome.exit_code, SystemClock().now_ms())
+        fleet.samples[outcome.table] = replace(sample, exit_code=outcome.exit_code)
     samples = [fleet.samples[table] for table in sorted(fleet.samples)]
     LocalStore(str(path.parent)).put(path.name, render_metrics(samples).encode())

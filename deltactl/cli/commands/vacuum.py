@@ -151,7 +151,8 @@ def _warn(session: Session, report: VacuumReport) -> None:
     if len(missing):
         files = format_count(len(missing), "live file does", "live files do")
         session.output.warn(
-            f"{files} not exist, such as {missing[0].as_py()!r}. Run `deltactl check` for details"
+            f"{files} not exist, such as {missing[0].as_py()!r}. Run `deltactl check TABLE` for "
+            "details"
         )
     for path in report.came_back[:1]:
         files = format_count(len(report.came_back), "file was", "files were")

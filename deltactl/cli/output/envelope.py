@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from deltactl.cli.exits import status_word
+from deltactl.cli.parsing.argv import name_table
 from deltactl.errors import DeltactlError
 
 SCHEMA_VERSION: Final = 1
@@ -76,7 +77,9 @@ class Envelope:
         return "planned" if self.dry_run else status_word(self.exit_code)
 
     def fail(self, error: DeltactlError) -> None:
-        """Set the error with which the run ends."""
+        """Set the error with which the run ends; its hint then names the table."""
+        if error.hint is not None:
+            error.hint = name_table(error.hint, self.table)
         self.error, self.exit_code = ErrorInfo.of(error), error.exit_code
 
     def to_json(self) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
 from deltactl.cli.output.sections import Cell, Line, Section, Sections, Tone, describe_to_do
 from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
-from deltactl.errors import DeltactlError, UsageError
+from deltactl.cli.parsing.argv import name_table
+from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.cli.output.page import Page
@@ -170,14 +171,13 @@ class Output:
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
         """Print an error on stderr; also as a JSON or JUnit document, unless one was printed."""
+        envelope.fail(error)
         with suppress(DeltactlError):  # stdout cannot be written, which may be the error itself
             if self.form is OutputFormat.JSON and not self.has_document:
-                envelope.fail(error)
                 self.emit(envelope)
             if self.form is OutputFormat.JUNIT and not self.has_document:
                 from deltactl.cli.output.junit import render_failed_run
 
-                envelope.fail(error)
                 self.print_text(render_failed_run(envelope))
             if self.form is OutputFormat.GITHUB:
                 from deltactl.cli.output.github import annotate
@@ -194,11 +194,12 @@ class Output:
         self.say("error", error.message, Tone.BAD)
         if error.hint:
             self.say("hint", error.hint, Tone.STRONG)
-        if error.code != UsageError.code and self.stderr.isatty():
-            self.note(f"See `deltactl explain {error.code}`.")
+        if not isinstance(error, UsageError | InterruptedRunError):
+            self.say("note", f"See `deltactl explain {error.code}`.", Tone.FAINT)
 
     def warn(self, message: str) -> None:
         """Print a warning once, and add it to the envelope."""
+        message = name_table(message, self.log_fields.get("table"))
         if message in self.warnings:
             return
         self.warnings.append(message)
@@ -318,7 +319,7 @@ def stdout_errors() -> Iterator[None]:
     except OSError as error:
         raise DeltactlError(
             f"cannot write the result: {error.strerror}",
-            hint="Run `deltactl describe-history` on the table to see what this run has committed.",
+            hint="Run `deltactl describe-history TABLE` to see what this run has committed.",
         ) from error
 
 

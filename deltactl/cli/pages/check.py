@@ -33,7 +33,7 @@ def describe_check(report: CheckReport) -> Iterator[Section]:
     else:
         yield Section(Tone.BAD(f"{format_count(report.findings.num_rows, 'finding')} in {where}"))
     columns = [
-        Column("place", Kind.PATH, tone=Tone.STRONG),
+        Column("place", tone=Tone.STRONG),
         Column("problem", Kind.DETAIL),
         Column("repair", Kind.DETAIL),
     ]

@@ -147,7 +147,7 @@ def _describe_horizon(horizon: Horizon, is_done: bool) -> Section:
     ]
     columns = [
         Column("version", Kind.NUMBER),
-        Column("size of files that only this version needs", Kind.BYTES),
+        Column("size of files to remove that it needs", Kind.BYTES),
     ]
     costs = [] if is_done else [cost for cost in horizon.costs if cost[1]][:_SHOWN_COSTS]
     return Section(

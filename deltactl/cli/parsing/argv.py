@@ -13,6 +13,8 @@ from typing import Final
 PROGRAM: Final = "deltactl"
 _SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
 _LIVE: Final = re.compile(r'["$`\\]')  # special inside of double quotes
+_COMMAND: Final = re.compile(r"`deltactl [^`]*`")
+_PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")
 _PASSWORD: Final = re.compile(r"(://[^/@:]*):[^/@]*@")
 _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGNORECASE)
@@ -47,6 +49,14 @@ def _program() -> str:
 def real_command(argv: Sequence[str]) -> str:
     """Return the command line of the run without options such as --dry-run, and without secrets."""
     return typed_command([word for word in argv if word not in _LOOKS])
+
+
+def name_table(text: str, table: str | None) -> str:
+    """Return a text in which commands in backticks have the table in place of ``TABLE``."""
+    if table is None:
+        return text
+    shown = f" {_quote(table)}"
+    return _COMMAND.sub(lambda command: _PLACEHOLDER.sub(lambda _: shown, command[0]), text)
 
 
 def mask_address(address: str) -> str:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from deltactl.errors import (
     CorruptLogError,
+    LogGapError,
     ObjectNotFoundError,
     UnsupportedFeatureError,
     ignore_warning,
@@ -24,6 +25,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_valid
+from deltactl.log.segment import select_segment
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
@@ -191,3 +193,14 @@ def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
     if checkpoint.kind == "multipart":
         hint["parts"] = len(checkpoint.files)
     return hint | {"sizeInBytes": sum(info.size_bytes for info in infos)}
+
+
+def find_lost(listing: LogListing, wrong: frozenset[Checkpoint]) -> set[str]:
+    """Return those of the ``wrong`` checkpoints that no other files of the log can rebuild."""
+    lost = set()
+    for checkpoint in wrong:
+        try:
+            select_segment(listing, checkpoint.version, skip=wrong)
+        except LogGapError:
+            lost.add(checkpoint.names[0])
+    return lost

@@ -96,7 +96,7 @@ def ensure_complete(files: pa.Table) -> None:
         (path, *_) = files["path"].filter(files[name].is_null()).to_pylist()
         raise CorruptLogError(
             f"{path}: its {JSON_NAMES[name]} in the log is missing",
-            hint="Run `deltactl check` to see the commit. Let its writer correct the table.",
+            hint="Run `deltactl check TABLE` to see the commit. Let its writer correct the table.",
         )
 
 

@@ -95,9 +95,9 @@ def _attempts(sleep: Sleep) -> Iterator[int]:
 def _explain_doubt(version: int, store: Store, error: StorageError) -> CommitOutcomeUnknownError:
     return CommitOutcomeUnknownError(
         f"it is not known whether version {version} of {store.uri} was committed: {error}",
-        hint="Run `deltactl describe-history` to see whether the version exists, then rerun. "
-        "deltactl kept the new files. If they were not committed, `deltactl vacuum` on a terminal "
-        "removes them after the retention.",
+        hint="Run `deltactl describe-history TABLE` to see whether the version exists, then "
+        "rerun. deltactl kept the new files. If they were not committed, `deltactl vacuum TABLE` "
+        "on a terminal removes them after the retention.",
     )
 
 
@@ -136,6 +136,6 @@ def _explain_damage(version: int, store: Store, what: str) -> CommitDamagedError
         f"version {version} of {store.uri} was committed, but another writer has {what} it since "
         "then",
         hint="Stop the other writers of this table. One of them does not use put-if-absent (see "
-        "docs/object-store-commits.md). Run `deltactl check`, then rerun. deltactl kept the new "
-        "files.",
+        "docs/object-store-commits.md). Run `deltactl check TABLE`, then rerun. deltactl kept the "
+        "new files.",
     )

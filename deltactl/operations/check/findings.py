@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -84,12 +84,19 @@ class Findings:
         """Return whether one of the codes was found by :meth:`add`."""
         return any(row[0] in codes for row in self.rows)
 
-    def finish(self, store: Store) -> pa.Table:
-        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file."""
+    def finish(self, store: Store, lost: Collection[str] = ()) -> pa.Table:
+        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file.
+
+        ``lost`` are checkpoints that no other file of the log can rebuild.
+        """
         found = pa.concat_tables([to_table(self.rows), *self._tables]).combine_chunks()
         codes = list(load_findings().values())
         names = pa.array([code.name for code in codes])
         positions = pc.index_in(found["code"], value_set=names)
+        repairs = _undo_repairs(found, _repairs(codes, found["file"], positions, store.uri), store)
+        for name in lost:
+            text = f"cannot be repaired: restore {name}, or the commits before it, from a backup"
+            repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
         described = pa.table(
             [
                 found["code"],
@@ -98,7 +105,7 @@ class Findings:
                 found["file"],
                 found["problem"],
                 pa.array([code.effect for code in codes]).take(positions),
-                _undo_repairs(found, _repairs(codes, found["file"], positions, store.uri), store),
+                repairs,
             ],
             schema=FINDINGS,
         )

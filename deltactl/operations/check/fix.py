@@ -173,7 +173,8 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
             raise UsageError(
                 f"{option('texts')} {text!r} is not a live path that `deltactl check` reports as "
                 "PATH_ENCODING or PATH_ENCODING_DOUBTFUL",
-                hint=f"Give the path as `deltactl check` shows it, or omit {option('texts')}.",
+                hint="Give the path as `deltactl check TABLE` shows it, or omit "
+                f"{option('texts')}.",
             )
     return tuple(it for it in found if it.text in texts)
 

@@ -6,6 +6,7 @@ the report, not exceptions.
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
+from deltactl.log.audit.checkpoints import find_lost
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -247,10 +249,10 @@ class _Run:
             proofs.run(replace(self.context, engine=engine))
             self.counts.num_digests += proofs.num_compared
         if self.counts.num_gone:
+            command = f"deltactl describe-history {shlex.quote(self.log.uri)} --restorable"
             self.findings.note(
                 f"{self.counts.num_gone} files of older versions do not exist any more, for "
-                "example after a vacuum. Run `deltactl describe-history --restorable` to see "
-                "which versions need these files"
+                f"example after a vacuum. Run `{command}` to see which versions need these files"
             )
         return engine
 
@@ -274,6 +276,13 @@ class _Run:
             "all_versions": self.options.all_versions,
         }
 
+    def _find_lost(self) -> set[str]:
+        """Return the wrong checkpoints that the other files of the log cannot rebuild."""
+        codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
+        names = {file for code, _, file, _ in self.findings.rows if code in codes}
+        wrong = frozenset(it for it in self.log.checkpoints if it.names[0] in names)
+        return find_lost(self.log.listing, wrong)
+
     def _report(
         self,
         snapshot: Snapshot | None,
@@ -287,7 +296,7 @@ class _Run:
             engine=engine.name,
             engine_reason=engine.reason,
             counts=self.counts,
-            findings=self.findings.finish(self.log.store),
+            findings=self.findings.finish(self.log.store, self._find_lost()),
             notes=tuple(self.findings.notes),
             unsupported=unsupported,
         )

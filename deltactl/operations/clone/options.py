@@ -64,7 +64,7 @@ class CloneOptions:
         if self.version is not None and self.timestamp_ms is not None:
             raise UsageError(
                 f"{option('version')} and {option('timestamp')} cannot be combined",
-                hint="Give one of them; `deltactl describe-history` lists the versions.",
+                hint="Give one of them; `deltactl describe-history TABLE` lists the versions.",
             )
         if self.sync and not self.deep:
             raise UsageError(

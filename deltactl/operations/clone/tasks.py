@@ -236,8 +236,8 @@ def copy_all(
             f"{format_count(len(copied.replaced), 'file', 'files')} of {source.uri} have another "
             f"modification time than when they were copied, such as {names}. A writer replaced "
             "them in place, or they were copied from elsewhere",
-            hint="Check the source with `deltactl check`. To replace the copies too, also in "
-            f"earlier versions of the clone, add {option('full', True)}.",
+            hint=f"Run `deltactl check {shlex.quote(source.uri)}`. To replace the copies too, "
+            f"also in earlier versions of the clone, add {option('full', True)}.",
         )
     target.sync_directories(copies["target"].to_pylist())
     return copied

@@ -31,6 +31,7 @@ from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.converted import names_in_log, was_converted
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
 
@@ -56,6 +57,7 @@ def convert_directory(
     list_property_features(options.properties)
     store = log.store
     if report := log.retry_after_cleanup(lambda: _describe_table(log, context, dry_run=dry_run)):
+        _warn_of_partitions(log, options, context)
         return report
     _ensure_no_old_log(log)
     ensure_no_table_above(
@@ -118,6 +120,17 @@ def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> Con
         unnamed_files=_count_unnamed_files(snapshot, scan),
         vacuum_keeps_them=was_converted(snapshot, scan),
     )
+
+
+def _warn_of_partitions(log: DeltaLog, options: ConvertOptions, context: RunContext) -> None:
+    """Warn if the partition columns of an existing table are not those that were requested."""
+    columns = list(log.snapshot().metadata.partition_columns)
+    wanted = columns if options.partition_by is None else [it.name for it in options.partition_by]
+    if sorted(columns) != sorted(wanted):
+        context.warn(
+            f"{option('partition_by')} has no effect: this already is a table, with the partition "
+            f"columns {columns}"
+        )
 
 
 def _ensure_no_old_log(log: DeltaLog) -> None:

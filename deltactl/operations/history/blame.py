@@ -18,7 +18,7 @@ from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
-from deltactl.log.history.read import Selection
+from deltactl.log.history.read import History, Selection
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
@@ -28,6 +28,7 @@ from deltactl.protocol.schema import Field
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange, RowFilter
     from deltactl.log.commits.parsed import ParsedCommits
+    from deltactl.operations.predicate.parse import PartitionPredicate
 
 Partition = Mapping[str, str | None]
 
@@ -78,8 +79,7 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
     asked = _parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
     blame = _Blame(asked)
     history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
-    # A commit that is missing or broken may have changed the partition.
-    rows = [it for it in history.rows if it["version"] in blame.found or it["problem"] is not None]
+    rows = blame.choose(history)
     shown = rows[: selection.limit]
     return BlameReport(
         history.latest_version,
@@ -90,6 +90,15 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
         len(rows) - len(shown),
         () if blame.found else _find_unknown(asked, _known_values(log, snapshot, asked)),
     )
+
+
+def find_changing(log: DeltaLog, predicate: PartitionPredicate, first: int) -> list[int]:
+    """Return the versions from ``first`` on that changed files of some partitions, newest first."""
+    fields = log.snapshot().metadata.partition_fields
+    asked = _filter_by(predicate, fields)
+    blame = _Blame(asked)
+    history = log.history(Selection(first_version=first), blame, partition_keys=asked.keys)
+    return [row["version"] for row in blame.choose(history)]
 
 
 def _newest_snapshot(log: DeltaLog) -> Snapshot:
@@ -127,6 +136,13 @@ class _Blame(Visitor):
     def see(self, commit: CommitBytes) -> bool:
         """Return whether the values occur in a commit."""
         return all(any(it in commit.data for it in traces) for traces in self._asked.traces)
+
+    def choose(self, history: History) -> list[HistoryRow]:
+        """Return the commits that changed the partition.
+
+        One that is missing or broken may have changed it.
+        """
+        return [it for it in history.rows if it["version"] in self.found or it["problem"]]
 
     def visit(self, commits: ParsedCommits) -> None:
         """Take the changes to the partition."""
@@ -182,14 +198,13 @@ def parse_partition(text: str) -> dict[str, str | None]:
 def _parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
     """Parse the value of ``--blame``: a partition in the form of directory names or a predicate."""
     if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
-        return _by_predicate(text, partition_fields)
+        from deltactl.operations.predicate.parse import parse_predicate
+
+        return _filter_by(parse_predicate(text, partition_fields), partition_fields)
     return _by_partition(parse_partition(text), partition_fields, where)
 
 
-def _by_predicate(text: str, partition_fields: tuple[Field, ...]) -> BlameFilter:
-    from deltactl.operations.predicate.parse import parse_predicate
-
-    predicate = parse_predicate(text, partition_fields)
+def _filter_by(predicate: PartitionPredicate, partition_fields: tuple[Field, ...]) -> BlameFilter:
     return BlameFilter(
         None,
         predicate.sql,

@@ -85,6 +85,7 @@ def _hive_escape(found: re.Match[str]) -> str:
 class _Dialect:
     """The SQL dialect of an engine."""
 
+    engine: str
     types: dict[str, str]
     quoting: str
     text: Callable[[str], str]
@@ -94,42 +95,58 @@ class _Dialect:
     is_on_s3: bool = False
     """Whether the engine reads tables on S3 only."""
 
-    def name(self, text: str) -> str:
-        """Return a quoted name."""
+    def name(self, text: str, column: str = "") -> str:
+        """Return a quoted name, of a member of ``column`` or of a column."""
         from sqlglot import exp  # slow to import, and most runs write no statements
 
         if "\0" in text or (self.quoting == "hive" and _HIVE_UNNAMEABLE.search(text)):
-            raise _unnameable(text)
+            raise self.refuse_name(text, column)
         return exp.to_identifier(text, quoted=True).sql(dialect=self.quoting)
 
-    def member(self, text: str) -> str:
+    def member(self, text: str, column: str) -> str:
         """Return the name of a struct member, quoted where the engine supports that."""
         if self.members is not None and not self.members.fullmatch(text):
-            raise _unnameable(text)
+            raise self.refuse_name(text, column)
         if self.quoting == "hive":
-            return self.name(text)
+            return self.name(text, column)
         from sqlglot import exp
 
         if exp.to_identifier(text).sql(dialect=self.quoting) != text:
-            raise _unnameable(text)
+            raise self.refuse_name(text, column)
         return text
 
+    def refuse_name(self, name: str, column: str) -> UnsupportedFeatureError:
+        """Return the error for a name that the engine cannot have."""
+        where = f" in column {column!r}" if column else ""
+        return _refuse(f"{self.engine} cannot have the name {name!r}{where}")
 
-def _unnameable(name: str) -> UnsupportedFeatureError:
+    def refuse_type(self, column: str, kind: DeltaType) -> UnsupportedFeatureError:
+        """Return the error for a column whose type the engine does not have."""
+        return _refuse(f"{self.engine} does not support the type of column {column!r}: {kind}")
+
+
+def _refuse(why: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"the name {name!r} is not possible in a statement of the engine of {option('ddl')}",
+        why,
         hint=f"Omit {option('ddl')}, and declare the table in the engine manually, without this "
         "column.",
     )
 
 
 _DIALECTS: Final = {
-    "athena": _Dialect(HIVE_TYPES, "hive", _escaped, members=_ATHENA_MEMBER, is_on_s3=True),
-    "hive": _Dialect(HIVE_TYPES, "hive", _escaped),
+    "athena": _Dialect(
+        "Athena", HIVE_TYPES, "hive", _escaped, members=_ATHENA_MEMBER, is_on_s3=True
+    ),
+    "hive": _Dialect("Hive", HIVE_TYPES, "hive", _escaped),
     # Of its CREATE statement, which Hive must run.
-    "trino": _Dialect(HIVE_TYPES, "hive", _escaped),
+    "trino": _Dialect("Hive", HIVE_TYPES, "hive", _escaped),
     "redshift": _Dialect(
-        _REDSHIFT_TYPES, "redshift", _doubled_with_backslashes, schema="spectrum.", is_on_s3=True
+        "Redshift",
+        _REDSHIFT_TYPES,
+        "redshift",
+        _doubled_with_backslashes,
+        schema="spectrum.",
+        is_on_s3=True,
     ),
 }
 
@@ -151,7 +168,7 @@ def render_ddl(
     root = f"{options.schemes.get(scheme, scheme)}{separator}{rest}"
     dialect = _DIALECTS[options.ddl]
     if dialect.is_on_s3 and not root.startswith("s3://"):
-        raise _unreadable(options.ddl, root)
+        raise _unreadable(dialect.engine, root)
     writer = _Writer(snapshot, root, dialect)
     is_trino = options.ddl == "trino"
     comments = list(writer.doubts()) if options.ddl == "athena" else []
@@ -181,17 +198,9 @@ def _commented(comments: Sequence[str], statement: str) -> str:
 def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
     scheme = root.partition(":")[0]
     return UnsupportedFeatureError(
-        f"{engine.capitalize()} reads tables on S3 only, and the manifests are under {root}",
+        f"{engine} reads tables on S3 only, and the manifests are under {root}",
         hint=f"If the same path exists on S3, replace {scheme} by s3 with {option('schemes')}. "
         f"Otherwise use {option('ddl', 'trino')} or {option('ddl', 'hive')}.",
-    )
-
-
-def _no_type(column: str, kind: DeltaType) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(
-        f"column {column!r} has a type that the engine of {option('ddl')} does not support: {kind}",
-        hint=f"Omit {option('ddl')}, and declare the table in the engine manually, without this "
-        "column.",
     )
 
 
@@ -305,5 +314,5 @@ class _Writer:
         return f"{self._dialect.name(field.name)} {self._type(field)}"
 
     def _type(self, field: Field) -> str:
-        dialect = self._dialect
-        return engine_type(field.type, field.name, dialect.types, dialect.member, _no_type)
+        it = self._dialect
+        return engine_type(field.type, field.name, it.types, it.member, it.refuse_type)

@@ -29,12 +29,12 @@ def engine_type(
     kind: DeltaType,
     column: str,
     names: Mapping[str, str],
-    member: Callable[[str], str],
+    member: Callable[[str, str], str],
     refuse: Callable[[str, DeltaType], UnsupportedFeatureError],
 ) -> str:
     """Return a type with the ``names`` of an engine.
 
-    ``member`` returns the name of a struct member as it is written in a type.
+    ``member`` returns the name of a member of a column as it is written in a type.
 
     Raises:
         UnsupportedFeatureError: that of ``refuse``, for a type that has no name.
@@ -44,7 +44,8 @@ def engine_type(
             types = (
                 engine_type(f.type, f"{column}.{f.name}", names, member, refuse) for f in fields
             )
-            pairs = (f"{member(f.name)}:{text}" for f, text in zip(fields, types, strict=True))
+            members = (member(f.name, column) for f in fields)
+            pairs = (f"{name}:{text}" for name, text in zip(members, types, strict=True))
             return f"struct<{','.join(pairs)}>"
         case ArrayType(element):
             return f"array<{engine_type(element, column, names, member, refuse)}>"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import Warn
+from deltactl.errors import Warn, join_reasons
 from deltactl.log.audit.path_texts import multiple_texts_mask
 from deltactl.log.commits.file_actions import ensure_complete, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -173,8 +173,10 @@ def find_candidates(
     _leave_two_texts(candidates, snapshot, log.warn)
     candidates.left_alone[f"not matched by {option('where')}"] = loaded.num_others
     if options.partitions is not None:
-        outside = _outside(candidates, snapshot, options.partitions)
+        outside, unknown = _outside(candidates, snapshot, options.partitions)
         candidates.leave(outside, "in a partition not chosen")
+        if unknown and names is None and options.where is None:
+            log.warn(f"no file is in the partition {join_reasons(unknown)}")
     _leave_untouched(candidates, log, snapshot, options)
     if options.skip_hot_ms is not None:
         times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
@@ -213,7 +215,7 @@ def _leave_untouched(
         return
     touched = find_touched(log, snapshot, since)
     if touched is not None:
-        outside = _outside(candidates, snapshot, touched)
+        outside, _ = _outside(candidates, snapshot, touched)
         candidates.leave(outside, f"in a partition not touched since version {since}")
 
 
@@ -230,13 +232,15 @@ def _find_since(log: DeltaLog, snapshot: Snapshot, options: OptimizeOptions) -> 
     return last.caught_up_version
 
 
-def _outside(candidates: Candidates, snapshot: Snapshot, directories: Set[str]) -> Flags:
-    """Return files of partitions that have none of these directories."""
+def _outside(
+    candidates: Candidates, snapshot: Snapshot, directories: Set[str]
+) -> tuple[Flags, list[str]]:
+    """Return the files that are in none of these partitions, and the partitions without a file."""
     fields, groups = snapshot.metadata.partition_fields, candidates.groups
     by_text = group_partitions(candidates.files["partition_values"], fields, by_text=True)
-    labels = [label in directories for label in by_text.labels()]
-    hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
+    labels = by_text.labels()
+    hit = np.asarray([label in directories for label in labels], dtype=np.bool_)[by_text.ids]
     # One partition may have several spellings.
     groups_hit = np.zeros(groups.num_groups, dtype=np.bool_)
     groups_hit[groups.ids[hit]] = True
-    return ~groups_hit[groups.ids]
+    return ~groups_hit[groups.ids], sorted(directories - set(labels))

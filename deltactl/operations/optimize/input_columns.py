@@ -173,8 +173,8 @@ def _ensure_none(path: str, suspects: Sequence[_Suspect]) -> None:
         raise SafetyError(
             f"{path!r} has a column {name!r} with values, which is not in the table's schema, and "
             f"lacks the column {column!r} of a type that fits: the values would be lost",
-            hint="Let the writer of the table correct the schema. `deltactl check` and "
-            "`deltactl describe-history` show the log.",
+            hint="Let the writer of the table correct the schema. `deltactl check TABLE` and "
+            "`deltactl describe-history TABLE` show the log.",
         )
 
 

@@ -84,10 +84,11 @@ def _describe_column(column: Field, *, is_like_hive: bool) -> Column:
     )
 
 
-def _member(name: str) -> str:
+def _member(name: str, column: str) -> str:
     if not _MEMBER.fullmatch(name):
         raise UnsupportedFeatureError(
-            f"a type in a catalog cannot have a member with the name {name!r}",
+            f"a type in a catalog cannot have a member with the name {name!r}, as in column "
+            f"{column!r}",
             hint="Add the table to the catalog manually, without this column.",
         )
     return name
@@ -111,7 +112,7 @@ def list_partitions(
     """
     report = generate_manifests(log, ManifestOptions(), context, dry_run=True)
     plan, fields = report.plan, snapshot.metadata.partition_fields
-    command = "Run `deltactl generate-manifest` on the table, then rerun."
+    command = "Run `deltactl generate-manifest TABLE`, then rerun."
     if missing := plan.count(NEW):
         count = format_count(missing, "manifest does", "manifests do")
         raise SafetyError(f"{count} not exist: engines would find no rows", hint=command)

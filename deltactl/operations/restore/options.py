@@ -46,7 +46,7 @@ class RestoreOptions:
                 f"{option('version')} and {option('timestamp')} cannot be combined"
                 if both
                 else f"restore needs {option('version')} or {option('timestamp')}",
-                hint="Give one of them; `deltactl describe-history` lists the versions.",
+                hint="Give one of them; `deltactl describe-history TABLE` lists the versions.",
             )
         if self.where is not None and self.allow_protocol_downgrade:
             raise UsageError(

@@ -13,6 +13,7 @@ from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.history.blame import find_changing
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
 from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing, needs_missing
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
@@ -35,7 +36,8 @@ class RestorePlan:
 
     ``added`` and ``removed`` are the files to add and to remove, rows of ``ADD_SCHEMA``; ``lost``
     are the files of the target that cannot be read, because of ``missing`` files. ``state`` is
-    ``None`` if only the files of some partitions are restored.
+    ``None`` if only the files of some partitions are restored; then ``undone`` are the later
+    versions that changed these partitions.
     """
 
     version: int
@@ -51,6 +53,7 @@ class RestorePlan:
     diff: VersionDiff = field(repr=False)
     files_after: int
     bytes_after: int
+    undone: tuple[int, ...] = ()
 
     @property
     def added_bytes(self) -> int:
@@ -146,6 +149,9 @@ def plan_restore(
         compare_snapshots(current, after, (removed, added), current.version, context.warn),
         num_files,
         size_bytes,
+        ()
+        if predicate is None or is_empty
+        else tuple(find_changing(versions.log, predicate, target.version + 1)),
     )
 
 

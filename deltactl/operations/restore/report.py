@@ -40,6 +40,7 @@ class RestoreReport(ShortRepr):
             "bytes_restored": plan.added_bytes,
             "files_removed": plan.removed.num_rows,
             "bytes_removed": plan.removed_bytes,
+            "versions_undone": list(plan.undone),
             "files_after": plan.files_after,
             "bytes_after": plan.bytes_after,
             "files_lost": plan.lost["path"].to_pylist(),

@@ -185,6 +185,6 @@ def resolve_retention(
             f"of {format_duration(table_ms)}. Versions inside the retention would become "
             "unreadable, and files of running writers could be removed",
             hint=f"Omit {option('retain')}. If nobody else writes to the table or reads old "
-            f"versions, rerun with {option('force_retention', True)}.",
+            f"versions, run vacuum with {option('force_retention', True)}.",
         )
     return Retention(retain_ms, table_ms, asked, now_ms - retain_ms, rule)

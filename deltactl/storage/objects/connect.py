@@ -6,12 +6,14 @@ other writers. And fsspec's cache of instances keeps credentials that deltactl c
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Any
+from inspect import signature
+from typing import Any, Final
 
 from deltactl.errors import DeltactlError, StorageError
 from deltactl.option_names import option
@@ -22,6 +24,15 @@ from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.providers import Access, Provider
 from deltactl.storage.secrets import load_nested, secret_values
 from deltactl.storage.vended import VENDED, VendedOptions
+from deltactl.suggest import with_suggestion
+
+_log: Final = logging.getLogger(__name__)
+_IGNORING: Final = ("s3fs", "gcsfs", "adlfs")
+_OTHER_OPTIONS: Final = frozenset({
+    RATE_OPTION, "profile", "region",
+    "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache",
+})  # fmt: skip
+"""Options that are not parameters of the packages: those of deltactl and of fsspec."""
 
 _services: dict[tuple[object, ...], ObjectService] = {}
 _lock = threading.Lock()
@@ -53,12 +64,23 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
             try:
                 module = import_module(f"deltactl.storage.objects.{provider.module}")
                 _services[key] = module.connect(uri, settings, Traffic(Pacer(rate)))
+                if provider.package in _IGNORING:
+                    _warn_of_unknown(provider.package, options, _services[key].file_system)
                 _services[key].opened_with = opened_with
             except (ImportError, DeltactlError):
                 raise
             except Exception as error:
                 raise _explain(error, f"{scheme}://{place}", provider.access, settings) from None
         return _services[key]
+
+
+def _warn_of_unknown(package: str, options: Iterable[str], file_system: object) -> None:
+    """Warn of options that the package ignores, for example because they are misspelled."""
+    makers = (vars(kind).get("__init__") for kind in type(file_system).__mro__)
+    known = _OTHER_OPTIONS.union(*(signature(maker).parameters for maker in makers if maker))
+    for name in sorted(set(options) - known):
+        message = f"the storage option {name} has no effect: {package} does not have it"
+        _log.warning("%s", with_suggestion(message, name, known))
 
 
 def _explain(

@@ -38,6 +38,7 @@ _PAGE_KEYS: Final = 1000  # the most that a request may ask for
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096
+_NO_CAUSE: Final = ("301", "400", "403")  # these statuses have several causes
 # For these codes, the other keys of a batch of deletes can have succeeded.
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
@@ -176,8 +177,7 @@ class S3Service(ObjectService):
     def etag_of(self, key: str) -> str:
         """Return the ETag of the content whose end was read last; if none, the current ETag."""
         if key not in self._etags:
-            bucket, _, name = key.partition("/")
-            self._note_etag(key, self.call("head_object", Bucket=bucket, Key=name)["ETag"])
+            self._note_etag(key, self._head(key)["ETag"])
         return self._etags[key]
 
     def download(self, key: str, path: str) -> None:
@@ -187,12 +187,23 @@ class S3Service(ObjectService):
 
     def stat(self, key: str) -> Entry | None:
         """Return facts of an object with one request; s3fs would also check for a directory."""
-        bucket, _, name = key.partition("/")
         try:
-            found = self.call("head_object", Bucket=bucket, Key=name)
+            found = self._head(key)
         except FileNotFoundError:
             return None
         return {**found, **_entry(key, found["ContentLength"], found["LastModified"])}
+
+    def _head(self, key: str) -> Mapping[str, Any]:
+        """Return the headers of an object."""
+        bucket, _, name = key.partition("/")
+        try:
+            headers: Mapping[str, Any] = self.call("head_object", Bucket=bucket, Key=name)
+        except OSError as error:
+            # The answer has no body, so no code: wrong and expired keys look like a missing right.
+            if error_code(error) in _NO_CAUSE:
+                self.read_range(key, 0, 1)
+            raise
+        return headers
 
     def facts_in(self, entry: Entry) -> StoredFacts:
         """Return size and ETag; the ETag is an MD5 unless the object has parts or another key."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deltactl.cli.signals import Cancellation
+from deltactl.operations.maintain.run import Maintenance
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.html_page import parse_page
@@ -161,6 +166,31 @@ def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, s
     assert ran.code == 2
     assert said in ran.err
     assert not (lake / "a" / commit_path(13)).exists()
+
+
+def test_metrics_of_tables_on_which_the_command_was_not_called(
+    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the exit status of the table in this run."""
+
+    given: list[Cancellation] = []
+
+    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
+        given.append(cancellation)
+        return nullcontext()
+
+    def expire(self: Maintenance, tables: Sequence[str]) -> Sequence[str]:
+        given[0].expired_ms = 1000
+        given[0].token.set()
+        return tables
+
+    target = lake / "deltactl.prom"
+    cli("maintain", "a", "absent", "--metrics", str(target), "--fail-fast", "-j", "1")
+    assert 'exit_status{table="absent"} 1' in target.read_text()
+    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
+    monkeypatch.setattr(Maintenance, "decide", expire)
+    cli("maintain", "a", "b", "--metrics", str(target), "--timeout", "1s")
+    assert re.findall(r"exit_status\{.* (\d+)", target.read_text()) == ["5", "5"]
 
 
 def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:

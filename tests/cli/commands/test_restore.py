@@ -50,6 +50,7 @@ def test_where_restores_only_matching_partitions(cli: RunCli, table: TableBuilde
     ran = cli("restore", "events", "--to-version", "1", "--where", "p = 'a'")
     assert ran.out.startswith("Restored version 1 where p = 'a' in version 4\n")
     assert "  deltactl restore events --to-version 3 --where \"p = 'a'\"\n" in ran.out
+    assert "\n  undoes       versions 3\n" in ran.out
     assert "RESTORE part" in cli("describe-history", "events").out
 
 

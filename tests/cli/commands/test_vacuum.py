@@ -93,8 +93,8 @@ def test_a_dry_run_shows_the_plan_and_removes_nothing(
         "  readable now          versions 0-2\n"
         "  would expire          versions 1\n"
         "  cost of keeping them  2 KiB\n"
-        "  version  size of files that only this version needs\n"
-        "        1                                       2 KiB\n"
+        "  version  size of files to remove that it needs\n"
+        "        1                                  2 KiB\n"
         "\n"
         "Nothing was changed. To do it:\n"
         "  deltactl vacuum events --include-unknown --mode full\n"
@@ -140,7 +140,7 @@ def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: Tabl
             f"error: the quarantined files of run {run} are kept: the latest version (5) "
             "needs 1 file that is only there, such as "
             f"{lost['path']!r}\nhint: Run `deltactl vacuum events --undo {run}`, which moves the "
-            "files back.\n",
+            "files back.\nnote: See `deltactl explain SAFETY`.\n",
         )
     assert cli("vacuum", "events", "--undo", run).code == 0
 

@@ -80,9 +80,12 @@ def test_a_checkpoint_that_breaks_further_in_is_left_aside(depth: Depth) -> None
     report = check(builder.store, depth=depth)
     assert codes(report) == ["CHECKPOINT_UNREADABLE"]
     assert report.counts.num_checked == 3  # by the commits
+    before = report.findings
     builder.forget_commits(5)
     report = check(builder.store, depth=depth)
     assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
+    repairs = [r["repair"].split()[0] for r in (*before.to_pylist(), *report.findings.to_pylist())]
+    assert repairs == ["deltactl", "cannot", "cannot"]
     assert report.version is None
 
 

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from deltactl import Table
-from deltactl.errors import AccessDeniedError, StorageError, TransientStorageError
+from deltactl.errors import (
+    AccessDeniedError,
+    CredentialsExpiredError,
+    CredentialsRefusedError,
+    StorageError,
+    TransientStorageError,
+)
 from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
@@ -168,3 +174,29 @@ def test_an_address_in_another_account_is_refused(server: ObjectServer) -> None:
     assert open_store("az://lake/t/%23x", server.options).read("a#1?x") == b"1"
     with pytest.raises(StorageError, match="storage account 'other'"):
         store.read("abfss://lake@other.dfs.core.windows.net/t/a")
+
+
+@ON_S3
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (403, "InvalidAccessKeyId", CredentialsRefusedError),
+        (400, "ExpiredToken", CredentialsExpiredError),
+        (403, "AccessDenied", AccessDeniedError),
+    ],
+)
+def test_the_cause_of_a_refused_head_is_asked_for(
+    server: ObjectServer,
+    root: str,
+    proxy: FaultProxy,
+    status: int,
+    code: str,
+    kind: type[StorageError],
+) -> None:
+    """The answer to HEAD has no body, so no code."""
+    store = open_store(root, dict(server.at(proxy.endpoint).options))
+    proxy.add(Rule(Answer(status, after=False, body=xml(code)), times=None))
+    with pytest.raises(StorageError) as caught:
+        store.stat_many(["x"])
+    assert type(caught.value) is kind
+    assert [request.method for request in proxy.requests if request.method != "HEAD"] == ["GET"]
