@@ -194,7 +194,7 @@ class Output:
         self.say("error", error.message, Tone.BAD)
         if error.hint:
             self.say("hint", error.hint, Tone.STRONG)
-        if not isinstance(error, UsageError | InterruptedRunError):
+        if error.code not in (UsageError.code, InterruptedRunError.code):
             self.say("note", f"See `deltactl explain {error.code}`.", Tone.FAINT)
 
     def warn(self, message: str) -> None:

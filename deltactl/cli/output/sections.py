@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Union
 
 from deltactl.units import format_age, format_size, format_timestamp
@@ -68,6 +69,13 @@ def list_versions(ranges: Iterable[VersionRange], more: str = _ALL) -> Listed:
     """Return ranges of versions, the newest first."""
     shown = [str(a) if a == b else f"{a}-{b}" for a, b in sorted(ranges, reverse=True)]
     return Listed(shown or ["none"], "versions " if shown else "", more=more)
+
+
+def list_single_versions(versions: Iterable[int], more: str = _ALL) -> Listed:
+    """Return versions, the newest first; those that follow each other as a range."""
+    runs = groupby(enumerate(sorted(versions)), lambda pair: pair[1] - pair[0])
+    ends = [[version for _, version in run] for _, run in runs]
+    return list_versions([(run[0], run[-1]) for run in ends], more)
 
 
 Fact = tuple[str, Line | Listed | None]

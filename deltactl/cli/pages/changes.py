@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Fact, Line, Section, Styled, Tone, list_versions
+from deltactl.cli.output.sections import Fact, Line, Section, Styled, Tone, list_single_versions
 from deltactl.cli.pages.history import (
     describe_commits,
     describe_partitions,
@@ -127,7 +127,7 @@ def _title(verb: str, plan: RestorePlan, tone: Tone = Tone.STRONG) -> tuple[Styl
 
 def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
     after = f"{format_count(plan.files_after, 'file')}, {format_size(plan.bytes_after)}"
-    undone = list_versions([(it, it) for it in plan.undone]) if plan.undone else None
+    undone = list_single_versions(plan.undone) if plan.undone else None
     facts = [("undoes", undone), ("table after", after)]
     yield from describe_diff(plan.diff, title, facts)
     missing = [(file.path, file.problem) for file in plan.missing]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.sections import (
@@ -15,7 +14,7 @@ from deltactl.cli.output.sections import (
     Table,
     Tone,
     list_rows,
-    list_versions,
+    list_single_versions,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import COLUMNS, as_text
@@ -209,11 +208,9 @@ def _describe_problems(rows: Sequence[Row]) -> Iterator[Section]:
     ]
     columns = [Column("version"), Column("problem", Kind.DETAIL)]
     yield from list_rows("! Problems", Tone.BAD, columns, broken, most=10)
-    lost = sorted(row["version"] for row in rows if not row["reconstructible"])
+    lost = [row["version"] for row in rows if not row["reconstructible"]]
     if lost:
-        runs = groupby(enumerate(lost), lambda pair: pair[1] - pair[0])
-        ends = [[version for _, version in run] for _, run in runs]
-        ranges = list_versions([(run[0], run[-1]) for run in ends], "--all -o csv lists all")
+        ranges = list_single_versions(lost, "--all -o csv lists all")
         reason = "some commits since version 0 or the previous checkpoint are missing or invalid"
         yield Section(
             Tone.CAUTION("x Versions that cannot be rebuilt"),

@@ -281,7 +281,7 @@ class _Run:
         codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
         names = {file for code, _, file, _ in self.findings.rows if code in codes}
         wrong = frozenset(it for it in self.log.checkpoints if it.names[0] in names)
-        return find_lost(self.log.listing, wrong)
+        return find_lost(self.log, wrong)
 
     def _report(
         self,

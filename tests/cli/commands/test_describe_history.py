@@ -321,6 +321,7 @@ def test_without_a_table_the_error_says_what_to_give(cli: RunCli, tmp_path: Path
     assert ran.err == (
         f"error: no Delta table at file://{tmp_path}/none: the directory is empty or missing\n"
         "hint: Give the directory that contains _delta_log.\n"
+        "note: See `deltactl explain NOT_A_TABLE`.\n"
     )
     in_json = cli("describe-history", str(tmp_path / "none"), "-o", "json")
     assert json.loads(in_json.out)["error"]["code"] == "NOT_A_TABLE"
