@@ -102,7 +102,8 @@ def _parse_address(uri: str) -> tuple[str, int]:
     host, _, port = uri.strip().removeprefix("thrift://").partition(":")
     if not host or "/" in host + port or (port and not port.isdigit()):
         raise UsageError(
-            f"{uri!r} is not the address of a Hive metastore", hint="Write thrift://HOST:PORT."
+            f"{uri.rpartition('@')[2]!r} is not the address of a Hive metastore",
+            hint="Write thrift://HOST:PORT, without a user.",
         )
     return host, int(port or _PORT)
 
@@ -118,7 +119,7 @@ class HiveCatalog:
 
     def find(self, name: TableName) -> TableAddress | None:
         """Return the table of a name; see ``Catalog.find``."""
-        with self._mapped(f"look {name} up"):
+        with self._mapped(f"look up {name}"):
             try:
                 found = self._get(name)
             except DeclaredError as error:
@@ -154,7 +155,7 @@ class HiveCatalog:
     def change(self, wanted: TableAddress, *, replace: bool) -> None:
         """Change a table; see ``Catalog.change``."""
         name = parse_name(wanted.name)
-        with self._mapped(f"look {name} up"):
+        with self._mapped(f"look up {name}"):
             before = self._get(name)
             known = _named(before, _TABLE)
             changed = _typed(write_table(wanted, known, replace=replace), _TABLE)
@@ -212,7 +213,7 @@ class HiveCatalog:
         except DeclaredError as error:
             raise StorageError(f"{self.title} refused to {what}: {error}") from error
         except OSError as error:
-            raise map_error(error, what, "", self.title) from error
+            raise map_error(error, f"{what} in", "", self.title) from error
         except _MALFORMED as error:
             raise StorageError(f"{self.title} answered in an unknown form to {what}") from error
 

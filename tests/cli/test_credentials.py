@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from deltactl.catalog.kinds import KINDS
 from deltactl.cli.command_table import COMMANDS
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
@@ -139,6 +140,41 @@ def test_no_run_repeats_a_credential_in_an_address(
         assert _MARK not in ran.out + ran.err
         assert _MARK not in cli(words[0], address, *words[2:], "-o", "json").out
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
+
+
+@pytest.mark.parametrize("at", ["127.0.0.1:9", f"user:{_MARK}@127.0.0.1:9"])
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("uc://main.sales.t", "host = 'http://{}'"),
+        ("glue://sales.t", "endpoint-url = 'http://{}'\nregion = 'us-east-1'\nkey = 'x'"),
+        ("hive://sales.t", "uris = 'thrift://{}'"),
+    ],
+)
+def test_no_setting_of_a_catalog_is_shown(
+    cli: RunCli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    address: str,
+    at: str,
+) -> None:
+    """Not even if it is wrong, or the catalog cannot be reached."""
+    scheme = name.partition("://")[0]
+    secrets = [it.key for it in KINDS[scheme].settings if it.is_secret]
+    lines = [address.format(at), *(f"{key} = '{_MARK}-{key}'" for key in secrets)]
+    file = tmp_path / "p.toml"
+    file.write_text("\n".join([f"[catalog.{scheme}]", *lines]))
+    words = ("maintain", name, "--policy", str(file), "--report", str(tmp_path / "r.html"))
+    for form in ([], ["-o", "json"], ["--log-format", "json"]):
+        ran = cli(*words, "-vvv", "--debug", *form)
+        assert ran.code != 0
+        assert _MARK not in ran.out + ran.err
+    monkeypatch.setenv("DELTACTL_CONFIG", str(file))
+    shown = cli("config")
+    assert f"catalog.{scheme}" in shown.out
+    assert _MARK not in shown.out + shown.err
+    assert {path for path, _ in find_marks(tmp_path)} <= {str(file)}
 
 
 @pytest.mark.spark

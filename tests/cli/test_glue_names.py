@@ -28,6 +28,7 @@ from deltactl.errors import (
     UsageError,
 )
 from tests.cli.conftest import RunCli
+from tests.support.fault_proxy import fault_proxy
 from tests.support.object_servers import S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 
@@ -171,6 +172,21 @@ def test_commands_and_the_library(glue: Glue, server: ObjectServer, cli: RunCli)
     assert Table("glue://123456789012/sales.orders").snapshot().version == 3
     ran = cli("maintain", "glue://sales.*", "glue://123456789012/sales.orders", "--dry-run")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("words", [("describe-detail",), ("check",), ("optimize",)])
+def test_a_name_costs_three_requests_at_most(
+    glue: Glue,
+    server: ObjectServer,
+    cli: RunCli,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    glue.add("sales.orders", location=write(server, "glue-counted"), parameters=SPARK)
+    with fault_proxy(server.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", proxy.endpoint)
+        assert cli(*words, NAME).code == 0
+    assert 1 <= len(proxy.requests) <= 3
 
 
 def test_errors(glue: Glue) -> None:
@@ -345,6 +361,10 @@ def test_register_manifests(glue: Glue, server: ObjectServer, cli: RunCli) -> No
         found = glue.client.get_partitions(DatabaseName="sales", TableName="listed")["Partitions"]
         return {tuple(it["Values"]): it["StorageDescriptor"]["Location"] for it in found}
 
+    def codes() -> set[str]:
+        found = json.loads(cli("check", name, "-o", "json").out)["result"]["findings"]
+        return {it["code"] for it in found}
+
     root = f"{place}/_symlink_format_manifest"
     assert partitions() == {
         ("2026-01-01",): f"{root}/day=2026-01-01", ("a b",): f"{root}/day=a b",
@@ -355,7 +375,9 @@ def test_register_manifests(glue: Glue, server: ObjectServer, cli: RunCli) -> No
     deltalake.DeltaTable(place, storage_options=options).delete("day = 'a b'")
     rows = pa.table({"Id": [3], "day": ["c"]})
     deltalake.write_deltalake(place, rows, mode="append", storage_options=options)
+    assert codes() == {"CATALOG_MANIFESTS"}
     assert cli("generate-manifest", place).code == 0
+    assert codes() == set()
     assert cli(*words, "--check").code == 3
     assert cli(*words, "--sync").code == 0
     assert set(partitions()) == {("2026-01-01",), ("c",)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from deltactl import Table
 from deltactl.catalog.base import TableAddress
 from deltactl.catalog.open import list_tables, locate
+from deltactl.catalog.thrift import call
 from deltactl.errors import (
     DeltactlError,
     NotATableError,
@@ -76,6 +78,21 @@ def test_tables_of_spark(folder: Path, address: str) -> None:
     managed = entry(f"hive://{address}/sales.managed")
     assert managed.table_type == "MANAGED_TABLE"
     assert Table("hive://sales.managed").scan().read_all().num_rows == 2
+
+
+@pytest.mark.parametrize("words", [("describe-detail",), ("check",), ("optimize", "--dry-run")])
+def test_a_name_costs_three_calls_at_most(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    called: list[str] = []
+
+    def count(address: tuple[str, int], method: str, *arguments: Any) -> Any:
+        called.append(method)
+        return call(address, method, *arguments)
+
+    monkeypatch.setattr("deltactl.catalog.hive.call", count)
+    assert cli(*words, "hive://sales.external").code == 0
+    assert 1 <= len(called) <= 3
 
 
 def test_commands(cli: RunCli) -> None:

@@ -57,7 +57,7 @@ def _describe(num_files: int, size_bytes: int) -> str:
     return f"{format_count(num_files, 'file')}, {format_size(size_bytes)}"
 
 
-def describe_convert(report: ConvertReport) -> Iterator[Section]:
+def describe_convert(report: ConvertReport, table: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
     if plan is None:
@@ -75,6 +75,9 @@ def describe_convert(report: ConvertReport) -> Iterator[Section]:
     columns = [Column("file", Kind.PATH, "path"), Column("reason", Kind.TEXT)]
     left_out = sorted(plan.left_out, key=lambda it: it.reason)
     yield from list_rows(f"Left out ({len(left_out):,})", Tone.STRONG, columns, left_out)
+    if not report.dry_run:
+        register = typed_command(["register", table, "glue://DATABASE.NAME"])
+        yield Section("To add it to a catalog (uc://, glue:// or hive://):", code=register)
 
 
 def _describe_unnamed(report: ConvertReport) -> str:

@@ -12,10 +12,13 @@ from enum import IntEnum
 from typing import Final
 
 from deltactl.catalog.base import TableAddress
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.run import generate_manifests
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import (
     COLUMN_MAPPING,
@@ -177,8 +180,10 @@ def check_location(log: DeltaLog, findings: Findings) -> bool:
     return log.exists
 
 
-def check_entry(log: DeltaLog, snapshot: Snapshot, findings: Findings) -> None:
-    """Compare id, columns and location of the entry of a catalog with the log."""
+def check_entry(
+    log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext
+) -> None:
+    """Compare id, columns, manifests and location of the entry of a catalog with the log."""
     entry = log.entry
     if entry is None:
         return
@@ -191,10 +196,25 @@ def check_entry(log: DeltaLog, snapshot: Snapshot, findings: Findings) -> None:
         )
     for problem in _column_problems(entry, snapshot.metadata.schema):
         findings.add("CATALOG_COLUMNS", problem, version=snapshot.version)
+    if entry.is_symlink and snapshot.version == log.latest_version:
+        _check_manifests(log, snapshot, findings, context)
     if entry.other_names:
         findings.add(
             "CATALOG_NAMES", f"{', '.join((entry.name, *entry.other_names))} have the same location"
         )
+
+
+def _check_manifests(
+    log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext
+) -> None:
+    options, problem = ManifestOptions(), f"they do not match version {snapshot.version}"
+    try:
+        report = generate_manifests(log, options, context, snapshot=snapshot, dry_run=True)
+        is_same = report.plan.is_empty
+    except (SafetyError, UnsupportedFeatureError) as error:
+        is_same, problem = False, error.message
+    if not is_same:
+        findings.add("CATALOG_MANIFESTS", problem, version=snapshot.version)
 
 
 def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:

@@ -106,7 +106,7 @@ class _Run:
         if readable is Readable.NOTHING:
             self.findings.note("files were not checked: the schema is invalid")
             return self._report(snapshot)
-        check_entry(self.log, snapshot, self.findings)
+        check_entry(self.log, snapshot, self.findings, self.context)
         self._limit_depth(readable)
         commits.check_times(snapshot.metadata)
         commits.check_partition_keys(snapshot.metadata)
