@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.output.page import Page
 from deltactl.cli.output.text import safe_text
+
+_WIDTH: Final = 120
 
 
 def render_failed_run(envelope: Envelope) -> str:
@@ -45,7 +49,10 @@ def _render_case(outcome: TableOutcome, command: str) -> str:
         inside += f"      <error type={_attribute(error.code)} message={message}>{hint}</error>\n"
     elif outcome.codes:
         for code in outcome.codes:
-            inside += f"      <failure type={_attribute(code)} message={message}></failure>\n"
+            found = "\n".join(_list_lines(outcome, code))
+            inside += (
+                f"      <failure type={_attribute(code)} message={message}>{found}</failure>\n"
+            )
     elif outcome.envelope.skipped is not None:
         inside += f"      <skipped message={_attribute(outcome.envelope.skipped)}/>\n"
     if outcome.envelope.warnings:
@@ -55,6 +62,13 @@ def _render_case(outcome: TableOutcome, command: str) -> str:
         f'    <testcase classname={kind} name={name} time="{outcome.seconds:.3f}">\n'
         f"{inside}    </testcase>\n"
     )
+
+
+def _list_lines(outcome: TableOutcome, code: str) -> Iterator[str]:
+    """Return what a page shows of the findings with a code."""
+    page = Page(_WIDTH)
+    page.show(section for section in outcome.sections() if section.finding == code)
+    return map(escape, page.plain_lines())
 
 
 def _attribute(text: str) -> str:

@@ -180,9 +180,7 @@ def check_location(log: DeltaLog, findings: Findings) -> bool:
     return log.exists
 
 
-def check_entry(
-    log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext
-) -> None:
+def check_entry(log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext) -> None:
     """Compare id, columns, manifests and location of the entry of a catalog with the log."""
     entry = log.entry
     if entry is None:

@@ -58,6 +58,15 @@ def test_junit_has_one_case_for_each_table(fake_cli: RunCli) -> None:
     assert all(float(case.get("time") or "x") >= 0 for case in suite)
 
 
+def test_junit_has_the_findings(cli: RunCli, tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    for path in (tmp_path / "t").glob("*.parquet"):
+        path.unlink()
+    failure = ElementTree.fromstring(cli("check", str(tmp_path / "t"), "-o", "junit").out)[0][0][0]  # noqa: S314
+    assert failure.get("type") == "FILE_MISSING"
+    assert (failure.text or "").count("problem: it is not in the store") == 3
+
+
 def test_one_table_has_the_same_forms(cli: RunCli, tmp_path: Path) -> None:
     make_table(tmp_path / "t")
     table = str(tmp_path / "t")

@@ -265,7 +265,9 @@ def test_every_code_is_provoked() -> None:
     elsewhere = {"ROW_IDS_MISSING", "ROW_IDS_OVERLAP", "ROW_IDS_MARK", "IDENTITY_MARK"}
     elsewhere |= {"COMMIT_TIME", "SCHEMA_INVALID", "PATH_ENCODING", "PATH_ENCODING_DOUBTFUL"}
     elsewhere |= {"ROWS_CHANGED"}  # test_proofs.py
-    elsewhere |= {f"CATALOG_{what}" for what in ("LOCATION", "ID", "COLUMNS", "NAMES")}  # tests/cli
+    elsewhere |= {
+        f"CATALOG_{what}" for what in ("LOCATION", "ID", "COLUMNS", "MANIFESTS", "NAMES")
+    }  # tests/cli
     assert {code for code, _, _ in DAMAGES} | elsewhere == load_findings().keys()
 
 
