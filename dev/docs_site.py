@@ -50,6 +50,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         *("reference/errors.md", "reference/json.md", "reference/python.md"),
         *(
             "schemas/README.md",
+            "where.md",
             "catalogs.md",
             "object-stores.md",
             "object-store-commits.md",

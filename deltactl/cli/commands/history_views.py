@@ -49,7 +49,7 @@ def show_blame(
     from deltactl.cli.pages.changes import describe_blame
     from deltactl.operations.history.blame import blame_partition
 
-    report = blame_partition(log, text, options)
+    report = blame_partition(log, text, options, now_ms)
     if report.oldest_version > 0:
         session.output.warn(
             f"the log no longer has the commits before version {report.oldest_version}. These "

@@ -130,7 +130,7 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
     return snapshot
 
 
-def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str) -> ClonePlan:
+def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str, now_ms: int) -> ClonePlan:
     """Choose the files, and their names in the target.
 
     Raises:
@@ -139,7 +139,7 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str) -> Clon
     """
     source, where = snapshot.store, None
     if options.where is not None:
-        where = parse_predicate(options.where, snapshot.metadata.partition_fields)
+        where = parse_predicate(options.where, snapshot.metadata.partition_fields, now_ms)
     files = pa.concat_tables(list(_choose_files(snapshot, where)))
     copies = COPY_SCHEMA.empty_table()
     if options.deep:

@@ -157,7 +157,8 @@ def _make_plan(
     source: DeltaLog, options: CloneOptions, context: RunContext
 ) -> tuple[Snapshot, ClonePlan]:
     snapshot = load_source(source, options)
-    return snapshot, plan_clone(snapshot, options, context.clock.new_id())
+    clock = context.clock
+    return snapshot, plan_clone(snapshot, options, clock.new_id(), clock.now_ms())
 
 
 def _spec(source: DeltaLog, target: DeltaLog, *, is_fresh: bool) -> CopySpec:

@@ -80,7 +80,10 @@ def sync_clone(
     """
     source, target = source_log.store, target_log.store
     files = AddedFiles(target, context.clock)
-    update, options = source_log.retry_after_cleanup(lambda: _plan(source_log, target_log, options))
+    now_ms = context.clock.now_ms()
+    update, options = source_log.retry_after_cleanup(
+        lambda: _plan(source_log, target_log, options, now_ms)
+    )
     plan, before = update.plan, update.current.version
     report = CloneReport(
         plan,
@@ -143,7 +146,7 @@ def _with_times(update: _Update, copied: Copied, *, full: bool) -> _Update:
 
 
 def _plan(
-    source: DeltaLog, target: DeltaLog, options: CloneOptions
+    source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
 ) -> tuple[_Update, CloneOptions]:
     target.update()
     target.ensure_exists()
@@ -151,23 +154,27 @@ def _plan(
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)
     snapshot = load_source(source, options)
-    options = _with_past_options(options, past, snapshot, target.store)
+    options = _with_past_options(options, past, snapshot, target.store, now_ms)
     _ensure_clone_of(current, snapshot, options)
     if not options.full:
         ensure_unchanged(target, current, past, snapshot)
-    plan = plan_clone(snapshot, options, current.metadata.id)
+    plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
     return _compare(current, snapshot, plan, past, options), options
 
 
 def _with_past_options(
-    options: CloneOptions, past: PastClone | None, source: Snapshot, target: Store
+    options: CloneOptions,
+    past: PastClone | None,
+    source: Snapshot,
+    target: Store,
+    now_ms: int,
 ) -> CloneOptions:
     """Return the options with the predicate and the properties of the clone."""
     if past is None:
         return options
     given = options.where
     if given is not None:  # as it is in commits: another spelling is the same predicate
-        given = parse_predicate(given, source.metadata.partition_fields).sql
+        given = parse_predicate(given, source.metadata.partition_fields, now_ms).sql
     if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "

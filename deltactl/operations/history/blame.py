@@ -35,7 +35,7 @@ Partition = Mapping[str, str | None]
 # Text that is not in a partition in the form of directory names: a space next to the first "=", a
 # value that begins with a quote, operators and keywords of SQL.
 _IS_PREDICATE: Final = re.compile(
-    r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|like|between)\s""", re.IGNORECASE
+    r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|r?like|between)\s""", re.IGNORECASE
 )
 _MAX_NEAREST: Final = 3
 
@@ -57,7 +57,9 @@ class BlameReport:
     unknown: tuple[UnknownValue, ...] = ()
 
 
-def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameReport:
+def blame_partition(
+    log: DeltaLog, text: str, selection: Selection, now_ms: int | None = None
+) -> BlameReport:
     """Find the commits of a selection that added or removed files of some partitions.
 
     Every selected commit in the log is read; only matching commits are kept in memory.
@@ -67,6 +69,7 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
         text: ``day=2024-01-31/region=eu``, in the form of directory names, or a predicate over
             partition columns as for ``optimize --where``.
         selection: the commits to search.
+        now_ms: the current time, which a predicate may contain.
 
     Raises:
         UsageError: the table is not partitioned by these columns.
@@ -76,7 +79,8 @@ def blame_partition(log: DeltaLog, text: str, selection: Selection) -> BlameRepo
     """
     commits = log.commit_files
     snapshot = _newest_snapshot(log)
-    asked = _parse_blame(text, snapshot.metadata.known_partition_fields, log.uri)
+    fields = snapshot.metadata.known_partition_fields
+    asked = _parse_blame(text, fields, log.uri, now_ms)
     blame = _Blame(asked)
     history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
     rows = blame.choose(history)
@@ -195,12 +199,14 @@ def parse_partition(text: str) -> dict[str, str | None]:
     return values
 
 
-def _parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
+def _parse_blame(
+    text: str, partition_fields: tuple[Field, ...], where: str, now_ms: int | None
+) -> BlameFilter:
     """Parse the value of ``--blame``: a partition in the form of directory names or a predicate."""
     if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
         from deltactl.operations.predicate.parse import parse_predicate
 
-        return _filter_by(parse_predicate(text, partition_fields), partition_fields)
+        return _filter_by(parse_predicate(text, partition_fields, now_ms), partition_fields)
     return _by_partition(parse_partition(text), partition_fields, where)
 
 

@@ -142,7 +142,8 @@ def plan_manifests(
     folders, num_files = lines.folders, lines.num_files
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
-    chosen = _choose_directories(log, snapshot, {*folders, *map(_folder_of, there)}, options)
+    named = {*folders, *map(_folder_of, there)}
+    chosen = _choose_directories(log, snapshot, named, options, context.clock.now_ms())
     wanted = [index for index, folder in enumerate(folders) if folder in chosen]
     wanted.sort(key=folders.__getitem__)
     kept = [index for index in wanted if _manifest_name(folders[index]) in there]
@@ -205,14 +206,14 @@ def _folder_of(name: str) -> str:
 
 
 def _choose_directories(
-    log: DeltaLog, snapshot: Snapshot, folders: Set[str], options: ManifestOptions
+    log: DeltaLog, snapshot: Snapshot, folders: Set[str], options: ManifestOptions, now_ms: int
 ) -> Set[str]:
     """Return the directories in ``folders`` that were requested."""
     chosen = folders
     if options.where is not None:
         from deltactl.operations.predicate.parse import parse_predicate
 
-        predicate = parse_predicate(options.where, snapshot.metadata.partition_fields)
+        predicate = parse_predicate(options.where, snapshot.metadata.partition_fields, now_ms)
         chosen = _matching(predicate, sorted(chosen), snapshot.metadata.partition_fields)
     if options.since is not None:
         touched = find_touched(log, snapshot, options.since)

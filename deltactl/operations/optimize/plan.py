@@ -125,7 +125,7 @@ def plan_optimize(
     fields = snapshot.metadata.known_partition_fields
     options = adapt_options(snapshot.metadata, options)
     request = resolve_request(snapshot, options)
-    predicate = None if options.where is None else parse_predicate(options.where, fields)
+    predicate = None if options.where is None else parse_predicate(options.where, fields, now_ms)
     if loaded is None:
         # The other files of a partition show its layout.
         wanted = None if request is None and options.keeps_layouts else names

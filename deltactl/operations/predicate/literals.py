@@ -1,13 +1,15 @@
 """Convert literals of a predicate to the type of a column.
 
-A literal is converted to the type of the column it is compared with, never the reverse: a value
-that the type cannot represent exactly is an error in the predicate.
+A literal is converted to the type of the column it is compared with, never the reverse. If it lies
+between two values of the type, it becomes the lower one, with a note of the side.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -21,9 +23,17 @@ LiteralKind: TypeAlias = Literal[
     "string", "number", "boolean", "date", "timestamp", "timestamp_ntz"
 ]
 
+Side: TypeAlias = Literal["at", "above", "below"]
+"""Where a literal is: at a value of the column's type, or next to it with no value between."""
+
 _LOCAL_TIME: Final = pa.timestamp("us")
 _INSTANT: Final = pa.timestamp("us", "UTC")
 _DAY_US: Final = 86_400_000_000
+_EXACT_DOUBLE: Final = 1 << 53
+_DOUBLE_DIGITS: Final = 15
+_DIGITS: Final = 60
+_PLAIN: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)\s*")
+_FLOOR: Final = Context(prec=200, rounding=ROUND_FLOOR)
 _ESCAPES: Final = str.maketrans(
     {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
 )
@@ -79,8 +89,6 @@ def _kinds_of(type: pa.DataType) -> tuple[LiteralKind, ...]:
 
 
 def _parse(text: str, kind: LiteralKind, type: pa.DataType) -> object:
-    if pt.is_integer(type) and kind == "number":
-        text = _integral(text)
     # A TIMESTAMP is a point in time, by its zone or in UTC; for a column without zone it is the
     # of UTC's clocks, as in a session of Spark in UTC.
     is_instant = kind == "timestamp" and pt.is_timestamp(type)
@@ -88,33 +96,62 @@ def _parse(text: str, kind: LiteralKind, type: pa.DataType) -> object:
     if parse is None or not text:
         raise ValueError(text)
     value = parse(text)
-    # The texts of partition values may contain a time that a date ignores; a literal may not.
-    if pt.is_date(type) and _microseconds(text) % _DAY_US:
-        raise ValueError(text)
     too_large = pt.is_floating(type) and math.isinf(pa.scalar(value, type).as_py())
     if too_large and "inf" not in text.lower():
         raise ValueError(text)
     return value
 
 
-def _integral(text: str) -> str:
-    """Return ``1.0`` and ``1e3`` in integer form, other strings unchanged."""
-    from decimal import Decimal
+def fit_constant(constant: Constant, type: pa.DataType) -> tuple[pa.Scalar, Side]:
+    """Return the nearest value of a type, :func:`comparable`, and where the literal is.
 
-    if text.lstrip("+-").isdigit():
-        return text
-    value = Decimal(text)
-    # Exponents can produce a number of any length.
-    if value.adjusted() > 18 or value != value.to_integral_value():
-        raise ValueError(text)
-    return str(int(value))
+    Raises:
+        ValueError: it cannot be compared with the type as Spark does.
+    """
+    value, side = _find_nearest(constant, type)
+    # Spark compares a FLOAT with numbers as a DOUBLE.
+    kind = pa.float64() if pt.is_floating(type) else type
+    return comparable(pa.array([value], kind))[0], side
 
 
-def _microseconds(text: str) -> int:
-    parse = text_parser(_LOCAL_TIME)
-    if parse is None:
-        raise ValueError(text)
-    return int(str(parse(text)))
+def _find_nearest(constant: Constant, type: pa.DataType) -> tuple[object, Side]:
+    text, kind = constant.text, constant.kind
+    if text is not None and kind == "number" and (pt.is_integer(type) or pt.is_decimal(type)):
+        return _round_down(text, type)
+    if text is not None and kind == "string" and pt.is_decimal(type) and _PLAIN.fullmatch(text):
+        if type.precision > _DOUBLE_DIGITS:
+            raise ValueError(text)  # Spark compares DOUBLE values
+        return _round_down(text.strip(), type)
+    if text is not None and kind in ("timestamp", "timestamp_ntz") and pt.is_date(type):
+        value = constant.as_value_of(_INSTANT if kind == "timestamp" else _LOCAL_TIME)
+        days, rest = divmod(int(str(value)), _DAY_US)
+        return days, "above" if rest else "at"
+    return constant.as_value_of(pa.float64() if pt.is_floating(type) else type), "at"
+
+
+def _round_down(text: str, type: pa.DataType) -> tuple[object, Side]:
+    """Return the greatest value of an integer or decimal type that is not above a number."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError as error:
+        raise ValueError(text) from error
+    if not number.is_finite() or ("e" in text.lower() and number.copy_abs() >= _EXACT_DOUBLE):
+        raise ValueError(text)  # Spark compares DOUBLE values, and they are not exact
+    digits, scale = (type.precision, type.scale) if pt.is_decimal(type) else (0, 0)
+    most = Decimal((1 << (type.bit_width - 1)) - 1)
+    least = -most - 1
+    if digits:
+        most = Decimal((0, (9,) * digits, -scale))
+        least = -most
+    found, side = most, "above"
+    if number < least:
+        found, side = least, "below"
+    elif number <= most:
+        tiny = number.adjusted() < -_DIGITS  # the number of its digits is not limited
+        number = Decimal((number.is_signed(), (1,), -_DIGITS)) if number and tiny else number
+        found = number.quantize(Decimal((0, (1,), -scale)), context=_FLOOR)
+        side = "at" if found == number else "above"
+    return (found if digits else int(found)), side  # type: ignore[return-value]
 
 
 def describe_type(type: pa.DataType) -> str:
@@ -128,21 +165,12 @@ def describe_type(type: pa.DataType) -> str:
     return names.get(str(type), str(type))
 
 
-def fit_constant(constant: Constant, type: pa.DataType, column: str) -> pa.Scalar:
-    """Return the literal as a value to compare ``column`` with; see :func:`comparable`.
-
-    Raises:
-        PredicateError: it does not fit the column's type.
-    """
-    try:
-        value = constant.as_value_of(type)
-    except ValueError:
-        raise PredicateError(
-            f"{_shorten(constant.sql)} is not a value of column {column!r}, which is of type "
-            f"{describe_type(type)}",
-            hint=_hint(type),
-        ) from None
-    return comparable(pa.array([value], type))[0]
+def ill_fitting(said: str, described: str, type: pa.DataType) -> PredicateError:
+    """Return the error for a literal that cannot be compared with a column or a function."""
+    return PredicateError(
+        f"{_shorten(said)} is not a value of {described}, which is of type {describe_type(type)}",
+        hint=_hint(type),
+    )
 
 
 def _hint(type: pa.DataType) -> str | None:

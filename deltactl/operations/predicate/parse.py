@@ -1,7 +1,7 @@
 """Parse predicates over partition columns (Spark SQL), and evaluate them with Arrow.
 
-A literal is converted to the type of the column it is compared with; timestamps without a zone are
-UTC; rows for which the result is unknown (NULL) do not match.
+Timestamps without a zone, and the current date, are in UTC; rows for which the result is unknown
+(NULL) do not match.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ class PartitionPredicate:
         return found
 
 
-def parse_predicate(text: str, partition_fields: tuple[Field, ...]) -> PartitionPredicate:
-    """Parse a predicate.
+def parse_predicate(
+    text: str, partition_fields: tuple[Field, ...], now_ms: int | None = None
+) -> PartitionPredicate:
+    """Parse a predicate. Without ``now_ms``, it may not contain the current time.
 
     Raises:
         PredicateError: it cannot be parsed, or uses something other than partition columns.
@@ -66,7 +68,7 @@ def parse_predicate(text: str, partition_fields: tuple[Field, ...]) -> Partition
     from deltactl.operations.predicate.reader import PredicateReader
     from deltactl.operations.predicate.sql import parse_condition, too_deep
 
-    reader = PredicateReader(StructType(partition_fields))
+    reader = PredicateReader(StructType(partition_fields), now_ms)
     try:
         term = reader.read(parse_condition(text))
     except RecursionError:

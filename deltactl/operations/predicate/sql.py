@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import sqlglot
 from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from deltactl.errors import PredicateError
@@ -25,9 +26,21 @@ QUOTING_HINT: Final = (
     "characters in backticks: `order date` >= '2024-01-31'."
 )
 FORMS_HINT: Final = (
-    "Compare partition columns with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE or "
-    "IS NULL. Join such conditions by AND, OR and NOT."
+    "Compare partition columns with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE, RLIKE "
+    "or IS NULL. Join such conditions by AND, OR and NOT."
 )
+_FUNCTIONS_HINT: Final = (
+    "Use only CURRENT_DATE, CURRENT_TIMESTAMP, DATE_ADD, DATE_SUB, ADD_MONTHS, YEAR, MONTH, DAY, "
+    "CAST, COALESCE, UPPER, LOWER, and dates plus or minus an INTERVAL or days."
+)
+_SHOWN_TOKENS: Final = 40
+
+
+class _Dialect(Spark):
+    """Spark 4: a quote in a string may also be doubled."""
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
 
 def parse_condition(text: str) -> Any:
@@ -38,7 +51,9 @@ def parse_condition(text: str) -> Any:
     """
     _ensure_one_shallow_condition(text)
     try:
-        return sqlglot.parse_one(text, into=exp.Condition, dialect="spark")
+        tree = sqlglot.parse_one(text, into=exp.Condition, dialect=_Dialect)
+        tree.meta["text"] = text
+        return tree
     except ParseError as error:
         where = next((e for e in error.errors if e.get("highlight")), None)
         near = f" near {where['highlight'][:80]!r}" if where else ""
@@ -48,7 +63,7 @@ def parse_condition(text: str) -> Any:
 def _ensure_one_shallow_condition(text: str) -> None:
     # The tokenizer does not recurse; the parser does.
     try:
-        kinds = [token.token_type for token in sqlglot.tokenize(text, dialect="spark")]
+        kinds = [token.token_type for token in sqlglot.tokenize(text, dialect=_Dialect)]
     except SqlglotError:
         raise PredicateError(
             "the predicate contains an unterminated quote or comment", hint=QUOTING_HINT
@@ -93,25 +108,29 @@ def spell_name(name: str) -> str:
 
 def refuse(node: Any) -> PredicateError:
     """Return the error for unsupported syntax."""
-    arithmetic = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe)
+    arithmetic = (
+        exp.Interval,
+        exp.Add,
+        exp.Sub,
+        exp.Mul,
+        exp.Div,
+        exp.Mod,
+        exp.IntDiv,
+        exp.Neg,
+        exp.DPipe,
+    )
     if isinstance(node, exp.Query | exp.Exists):
         return PredicateError(
             f"predicates cannot contain subqueries{quote_node(node)}", hint=FORMS_HINT
         )
     if isinstance(node, arithmetic):
         return PredicateError(
-            f"predicates cannot contain arithmetic{quote_node(node)}",
-            hint="Quote dates: '2024-01-31'; write other values as literals.",
-        )
-    if isinstance(node, exp.Concat):
-        return PredicateError(
-            f"there is no operator between two strings{quote_node(node)}",
-            hint="Write a quote inside a string as \\'.",
+            f"predicates cannot contain this arithmetic{quote_node(node)}",
+            hint="Quote dates: '2024-01-31'. Only dates and timestamps may have an INTERVAL added.",
         )
     if isinstance(node, exp.Func):
         return PredicateError(
-            f"predicates cannot contain functions{quote_node(node)}",
-            hint="Compare the column itself: date >= '2024-01-01' AND date < '2025-01-01'.",
+            f"predicates cannot contain this function{quote_node(node)}", hint=_FUNCTIONS_HINT
         )
     return PredicateError(
         f"the predicate contains unsupported syntax{quote_node(node)}", hint=FORMS_HINT
@@ -119,8 +138,34 @@ def refuse(node: Any) -> PredicateError:
 
 
 def quote_node(node: Any) -> str:
-    """Return a colon and the node's SQL, truncated."""
+    """Return a colon and the node as the user wrote it, truncated."""
+    text = quote(node)
+    return f": {text}" if text else ""
+
+
+def quote(node: Any) -> str:
+    """Return the node as the user wrote it, truncated; empty if it is too long to render."""
     if next(islice(node.walk(), _MAX_EXPLAINED, None), None) is not None:
         return ""
-    text = node.sql(dialect="spark")
-    return f": {text if len(text) <= _MAX_EXPLAINED else text[:_MAX_EXPLAINED] + '...'}"
+    text = _find_source(node) or node.sql(dialect="spark")
+    return text if len(text) <= _MAX_EXPLAINED else text[:_MAX_EXPLAINED] + "..."
+
+
+def _find_source(node: Any) -> str | None:
+    """Return the part of the text that parses to the node; ``None``: the text is long."""
+    text, wanted = node.root().meta.get("text", ""), node.sql(dialect="spark")
+    tokens = sqlglot.tokenize(text, dialect=_Dialect)
+    if len(tokens) > _SHOWN_TOKENS:
+        return None
+    for length in range(1, len(tokens) + 1):
+        for first, last in zip(tokens, tokens[length - 1 :], strict=False):
+            part = text[first.start : last.end + 1]
+            if part.count("(") != part.count(")"):
+                continue
+            try:
+                found = sqlglot.parse_one(part, into=exp.Condition, dialect=_Dialect)
+            except SqlglotError:
+                continue
+            if found.sql(dialect="spark") == wanted:
+                return str(part)
+    return None

@@ -5,17 +5,15 @@ Results are three-valued, as in SQL: null where unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from deltactl.errors import PredicateError
-from deltactl.operations.predicate.literals import Constant, comparable, describe_type
+from deltactl.operations.predicate.literals import Constant, Side, comparable
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
@@ -30,6 +28,29 @@ _KERNELS: Final[Mapping[Operator, str]] = {
 }
 
 
+class Operand(Protocol):
+    """What a condition compares with literals: a partition column, or a function of some."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """Return the type of the values."""
+        ...
+
+    @property
+    def sql(self) -> str:
+        """Return the operand in Spark's SQL."""
+        ...
+
+    @property
+    def described(self) -> str:
+        """Return how messages name it."""
+        ...
+
+    def values(self, rows: Rows) -> pa.Array:
+        """Return a value for each row."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A partition column of a predicate."""
@@ -38,6 +59,61 @@ class Column:
     physical_name: str
     type: pa.DataType
     sql: str
+
+    @property
+    def described(self) -> str:
+        """Return how messages name it."""
+        return f"column {self.name!r}"
+
+    def values(self, rows: Rows) -> pa.Array:
+        """Return the typed values."""
+        return rows.typed(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A literal among the operands of a function; ``value`` has the type."""
+
+    sql: str
+    type: pa.DataType
+    value: pa.Scalar
+
+    @property
+    def described(self) -> str:
+        """Return how messages name it."""
+        return self.sql
+
+    def values(self, rows: Rows) -> pa.Array:
+        """Return the literal for each row."""
+        return pa.repeat(self.value, len(rows.partition_values))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of operands, which ``apply`` computes for all rows at once."""
+
+    sql: str
+    type: pa.DataType
+    operands: tuple[Operand, ...]
+    apply: Callable[..., pa.Array] = field(repr=False, compare=False)
+
+    @property
+    def described(self) -> str:
+        """Return how messages name it."""
+        return self.sql
+
+    def values(self, rows: Rows) -> pa.Array:
+        """Return the results."""
+        return self.apply(*(it.values(rows) for it in self.operands))
+
+
+# With a literal above or below the value of the type that is next to it.
+_BESIDE: Final[Mapping[tuple[Side, Operator], Operator]] = {
+    ("above", "<"): "<=",
+    ("above", ">="): ">",
+    ("below", "<="): "<",
+    ("below", ">"): ">=",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,135 +168,97 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column compared with a literal; ``value`` is the literal in the column's type."""
+    """An operand compared with a literal; ``value`` is in the operand's type, see ``Side``."""
 
-    column: Column
+    operand: Operand
     operator: Operator
     constant: Constant
     value: pa.Scalar
+    side: Side = "at"
 
     @property
     def sql(self) -> str:
-        """Return column, operator and literal."""
-        return f"{self.column.sql} {self.operator} {self.constant.sql}"
+        """Return operand, operator and literal."""
+        return f"{self.operand.sql} {self.operator} {self.constant.sql}"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Return null where the column is null, except for ``<=>``."""
-        values = rows.typed(self.column)
-        if self.operator != "<=>":
-            if not self.value.is_valid:
-                return rows.repeat(None)
-            return pc.call_function(_KERNELS[self.operator], [comparable(values), self.value])
+        """Return null where the operand is null, except for ``<=>``."""
+        values = comparable(self.operand.values(rows))
         if not self.value.is_valid:
-            return pc.is_null(values)
-        return pc.fill_null(pc.equal(comparable(values), self.value), False)
+            return pc.is_null(values) if self.operator == "<=>" else rows.repeat(None)
+        if self.side != "at" and self.operator == "<=>":
+            return rows.repeat(False)
+        if self.side != "at" and self.operator in ("=", "!="):  # no value of the type is equal
+            unknown = pa.scalar(None, pa.bool_())
+            return pc.if_else(pc.is_null(values), unknown, self.operator == "!=")
+        operator = _BESIDE.get((self.side, self.operator), self.operator)
+        if operator == "<=>":
+            return pc.fill_null(pc.equal(values, self.value), False)
+        return pc.call_function(_KERNELS[operator], [values, self.value])
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A column in a list of literals; ``values`` are those except NULL, in the column's type."""
+    """An operand in a list of literals; ``values`` are those of the operand's type."""
 
-    column: Column
+    operand: Operand
     constants: tuple[Constant, ...]
     values: pa.Array
 
     @property
     def sql(self) -> str:
-        """Return ``column IN (literals)``."""
-        return f"{self.column.sql} IN ({', '.join(c.sql for c in self.constants)})"
+        """Return ``operand IN (literals)``."""
+        return f"{self.operand.sql} IN ({', '.join(c.sql for c in self.constants)})"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Return null where the column is null, or where only NULL in the list could match."""
-        values = comparable(rows.typed(self.column))
+        """Return null where the operand is null, or where only NULL in the list could match."""
+        values = comparable(self.operand.values(rows))
         found = pc.is_in(values, value_set=self.values)
         null = pa.scalar(None, pa.bool_())
-        if len(self.values) < len(self.constants):
+        if any(constant.text is None for constant in self.constants):
             return pc.if_else(found, found, null)
         return pc.if_else(pc.is_null(values), null, found)
 
 
 @dataclass(frozen=True, slots=True)
 class NullTest:
-    """``column IS NULL``."""
+    """``operand IS NULL``."""
 
-    column: Column
+    operand: Operand
 
     @property
     def sql(self) -> str:
         """Return the test."""
-        return f"{self.column.sql} IS NULL"
+        return f"{self.operand.sql} IS NULL"
 
     def evaluate(self, rows: Rows) -> pa.Array:
         """Return true or false for each row, never null."""
-        return pc.is_null(rows.typed(self.column))
+        return pc.is_null(self.operand.values(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A column LIKE a pattern; dates, integers and booleans as strings."""
+    """A text LIKE or RLIKE a pattern, which ``regex`` translates for RE2; ``None``: it is NULL."""
 
-    column: Column
+    operand: Operand
+    word: Literal["LIKE", "RLIKE"]
     pattern: Constant
-    escape: str
     regex: str | None
+    escape: str = "\\"
 
     @property
     def sql(self) -> str:
-        """Return ``column LIKE pattern``, with its escape character unless it is a backslash."""
-        text = f"{self.column.sql} LIKE {self.pattern.sql}"
+        """Return operand and pattern, with its escape character unless it is a backslash."""
+        text = f"{self.operand.sql} {self.word} {self.pattern.sql}"
         if self.escape == "\\":
             return text
         return f"{text} ESCAPE {Constant('string', self.escape).sql}"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Return null where the column or the pattern is null."""
+        """Return null where the text or the pattern is null."""
         if self.regex is None:
             return rows.repeat(None)
-        texts = rows.typed(self.column).cast(pa.string())
-        return pc.match_substring_regex(texts, self.regex)
-
-
-def build_likeness(column: Column, pattern: Constant, escape: str) -> Likeness:
-    """Return LIKE as a term.
-
-    Raises:
-        PredicateError: the pattern is invalid, or the column has no canonical string form.
-    """
-    kind = column.type
-    if not (pt.is_string(kind) or pt.is_date(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
-        raise PredicateError(
-            f"LIKE works on strings: column {column.name!r} is of type {describe_type(kind)}"
-        )
-    if pattern.text is None:
-        return Likeness(column, pattern, escape, None)
-    if pattern.kind != "string":
-        raise PredicateError(f"LIKE takes a string, not {pattern.sql}")
-    regex = rf"(?s)\A{_translate_pattern(pattern.text, escape)}\z"
-    try:
-        pc.match_substring_regex(pa.array([], pa.string()), regex)
-    except pa.ArrowInvalid as error:
-        raise PredicateError("the pattern of LIKE is too long") from error
-    return Likeness(column, pattern, escape, regex)
-
-
-def _translate_pattern(pattern: str, escape: str) -> str:
-    """Return a LIKE pattern as a regular expression of RE2."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character != escape and character in "%_":
-            parts.append(".*" if character == "%" else ".")
-            continue
-        literal = character if character != escape else next(characters, "")
-        if character == escape and literal not in ("%", "_", escape):
-            raise PredicateError(
-                f"in the LIKE pattern {pattern[:80]!r} the escape character {escape!r} is "
-                "not followed by %, _ or itself"
-            )
-        # By number, because RE2 and Python escape different characters.
-        plain = literal.isascii() and literal.isalnum()
-        parts.append(literal if plain else f"\\x{{{ord(literal):x}}}")
-    return "".join(parts)
+        return pc.match_substring_regex(self.operand.values(rows), self.regex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +302,9 @@ def sought_constants(term: Term) -> Iterator[tuple[Column, Sequence[Constant]]]:
         case Junction():
             for part in term.terms:
                 yield from sought_constants(part)
-        case Comparison(operator="=" | "<=>"):
-            yield term.column, [term.constant]
-        case Membership():
-            yield term.column, term.constants
+        case Comparison(operand=Column() as column, operator="=" | "<=>"):
+            yield column, [term.constant]
+        case Membership(operand=Column() as column):
+            yield column, term.constants
         case _:
             return

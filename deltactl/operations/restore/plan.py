@@ -112,7 +112,8 @@ def plan_restore(
     current, target = versions.current, versions.target
     predicate = None
     if options.where is not None:
-        predicate = parse_predicate(options.where, current.metadata.partition_fields)
+        fields, now_ms = current.metadata.partition_fields, context.clock.now_ms()
+        predicate = parse_predicate(options.where, fields, now_ms)
         _ensure_fits(current, target)
     removed, added = _different_files(current, target, predicate)
     is_same = not removed.num_rows and (
