@@ -16,7 +16,7 @@ from enum import Enum
 from deltactl.errors import SafetyError, UnsupportedFeatureError, join_reasons
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import is_decoded, is_variant, leaf_types
+from deltactl.protocol.schema import is_decoded
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     describe_mapping_mode,
@@ -60,10 +60,6 @@ def _enabled(key: str) -> Condition:
         return TableProperties(metadata.configuration).flag(key)
 
     return is_enabled
-
-
-def _has_variant(metadata: Metadata) -> bool:
-    return any(map(is_variant, leaf_types(metadata.schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +107,6 @@ def _iceberg(name: str, key: str) -> Feature:
         reason="if enabled, files must also satisfy the rules of Iceberg",
         active=_enabled(key),
         without_vectors=True,
-    )
-
-
-def _shredding(name: str) -> Feature:
-    """Only unshredded variants can be rewritten; without variant columns there are none."""
-    return Feature(
-        name,
-        reader=True,
-        allows=NO_REWRITE,
-        reason="if the table has a variant column: shredded files are read, but not written",
-        active=_has_variant,
     )
 
 
@@ -196,8 +181,8 @@ _ROWS = (
         also=("variantType-preview", "variantShredding", "variantShredding-preview"),
     ),
     Feature("variantType-preview", reader=True),
-    _shredding("variantShredding"),
-    _shredding("variantShredding-preview"),
+    Feature("variantShredding", reader=True),
+    Feature("variantShredding-preview", reader=True),
     _iceberg("icebergCompatV1", "delta.enableIcebergCompatV1"),
     _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
     _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),

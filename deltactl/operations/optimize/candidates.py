@@ -23,6 +23,7 @@ from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.option_names import option
 from deltactl.parquet.data_file import FLOAT_STATS
 from deltactl.protocol.arrow_schemas import array_of
+from deltactl.protocol.deletion_vectors import STORAGE_TYPES
 from deltactl.protocol.stats import num_records
 from deltactl.protocol.stats_columns import choose_stats_columns
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
@@ -59,9 +60,9 @@ class Candidates:
     """The considered files by partition, and the decision about each so far.
 
     ``mask`` are the files that may be rewritten; ``forced`` are rewritten in any case; ``settled``
-    are outputs for the same target size. Only files of the same ``shapes`` get into one bin.
-    ``row_groups``: the numbers of row groups that must be copied. ``left_alone`` counts the other
-    files by reason.
+    are outputs for the same target size. Only files of the same ``shapes`` get into one bin; those
+    of shape 0 are decoded, or copied as usual. ``row_groups``: how many must be copied of each
+    file. ``left_alone`` counts the other files by reason.
     """
 
     files: pa.Table
@@ -244,3 +245,19 @@ def _outside(
     groups_hit = np.zeros(groups.num_groups, dtype=np.bool_)
     groups_hit[groups.ids[hit]] = True
     return ~groups_hit[groups.ids], sorted(directories - set(labels))
+
+
+def suspect_mask(vectors: pa.ChunkedArray) -> Flags:
+    """Return a mask of the vectors of an unknown type, or with missing or negative numbers."""
+
+    def field(name: str) -> pa.ChunkedArray:
+        return pc.struct_field(vectors, name)
+
+    is_known = pc.is_in(field("storage_type"), value_set=pa.array(STORAGE_TYPES))
+    is_sound = pc.and_(
+        pc.greater_equal(field("size_bytes"), 0),
+        pc.greater_equal(pc.fill_null(field("offset"), 0), 0),
+    )
+    is_whole = pc.and_(field("path_or_inline_dv").is_valid(), field("cardinality").is_valid())
+    is_usable = pc.and_(pc.and_(is_known, is_whole), pc.fill_null(is_sound, False))
+    return np.asarray(pc.and_(vectors.is_valid(), pc.invert(is_usable))).astype(np.bool_)

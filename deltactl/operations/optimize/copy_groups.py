@@ -24,6 +24,8 @@ from deltactl.parquet.splice.copy_conditions import (
     GroupChoice,
     OutputSchema,
     choose_columns,
+    chunks_of,
+    codec_of,
 )
 from deltactl.parquet.splice.float_bounds import find_sampled, find_skipped_by
 from deltactl.parquet.splice.source import (
@@ -47,23 +49,31 @@ _FOOTERS_AHEAD: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CopyRule:
-    """The rule for copies: a row group has at least ``min_bytes`` of compressed pages."""
+    """The rule for copies: a row group has at least ``min_bytes`` of compressed pages.
+
+    ``only_copies``: whether no row group may be decoded, because ``undecoded`` columns are copied.
+    """
 
     target: OutputSchema
     min_bytes: int
     undecoded: UndecodedColumns = UndecodedColumns()
+    only_copies: bool = False
 
     def may_copy(self, file: DataFile) -> bool:
         """Return whether a file is large enough to have a row group that is copied."""
         return file.size_bytes >= self.min_bytes
 
     def of_file(self, source: Source) -> CopyRule:
-        """Return the rule for files that store the columns that are not decoded as this one.
+        """Return the rule for files that store columns that are not decoded in this way.
 
         Raises:
             DataFileError: see ``UndecodedColumns.find``.
         """
-        return replace(self, target=replace(self.target, undecoded=self.undecoded.find(source)))
+        found = self.undecoded.find(source)
+        names = {column.name for column in found}
+        decoded = [column for column in self.target.columns if column.name not in names]
+        target = replace(self.target, columns=decoded, undecoded=found)
+        return replace(self, target=target, min_bytes=0, only_copies=True)
 
     @property
     def shape(self) -> bytes:
@@ -76,13 +86,22 @@ class CopyRule:
         reasons = (choice.encoded.get(column.name) for column in self.target.undecoded)
         return next((reason for reason in reasons if reason is not None), None)
 
+    def has_other_codec(self, source: Source, group: Group) -> bool:
+        """Return whether a column that is not decoded has another codec than the output."""
+        codec = self.target.codec
+        return codec is not None and any(
+            codec_of(chunk) != codec
+            for column in self.target.undecoded
+            for chunk in chunks_of(group, source.columns[column.name])
+        )
+
     def ensure_copied(self, source: Source, steps: Sequence[Step]) -> None:
         """Raise an error if a step would decode or omit a column that is not decoded.
 
         Raises:
             DataFileError: a row group cannot be copied.
         """
-        if not self.undecoded.fields:
+        if not self.only_copies:
             return
         same = self.of_file(source).shape == self.shape
         if not same or any(
@@ -167,7 +186,7 @@ def plan_steps(
             # Rows that are encoded between two copies become a row group too.
             continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
             room -= not isinstance(step, Skip) and not continues
-            steps.append(_count(step, group, counts, rule.undecoded))
+            steps.append(_count(step, group, counts, rule))
     rule.ensure_copied(source, steps)
     return list(_join(_sample(steps, source, rule.target, None if deleted else source.floats)))
 
@@ -249,7 +268,7 @@ def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCount
     counts = RewriteCounts()
     try:
         source = open_source(store, file)
-        rule = rule.of_file(source)
+        rule = rule.of_file(source) if rule.only_copies else rule
         deleted = read_deletion_vector(store, file)
     except DataFileError:
         counts.encode(1, file.size_bytes, [CopyRefusal.INVALID])
@@ -257,7 +276,7 @@ def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCount
     for group in source.groups:
         found = classify(rule, source, group, deleted, room=ROOM_FOR_ROW_GROUPS)
         step = Copy(source, group, found, ()) if isinstance(found, GroupChoice) else found
-        _count(step, group, counts, rule.undecoded)
+        _count(step, group, counts, rule)
     return counts
 
 
@@ -303,7 +322,7 @@ def _prepare(
 
 
 def _count(
-    step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts, undecoded: UndecodedColumns
+    step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts, rule: CopyRule
 ) -> Step:
     match step:
         case Copy():
@@ -314,7 +333,7 @@ def _count(
                 for span in group.spans[column.first_leaf :][: len(column.leaves)]
             )
             counts.copy(group, copied, step.choice)
-            counts.copied_because.update([undecoded.explain()] if undecoded.fields else [])
+            counts.copied_because.update([rule.undecoded.explain()] if rule.only_copies else [])
             return step
         case Refusal():
             counts.encode(1, group.compressed_bytes, step.reasons)

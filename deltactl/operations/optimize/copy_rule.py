@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -10,8 +11,10 @@ import pyarrow as pa
 
 from deltactl.errors import DataFileError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize.candidates import Candidates
+from deltactl.numpy_types import Flags
+from deltactl.operations.optimize.candidates import Candidates, suspect_mask
 from deltactl.operations.optimize.copy_groups import CopyRule, Refusal, Skip, classify, open_source
+from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.undecoded import UndecodedColumns, adapt_options
 from deltactl.operations.row_proofs import stored_reader, stored_schema
@@ -25,6 +28,7 @@ from deltactl.parquet.splice.copy_conditions import CopyRefusal, OutputSchema
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, read_stored_columns
 from deltactl.parquet.writer import WriteOptions
 from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.schema import variant_groups
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
 from deltactl.storage.parallel import each_in_parallel
@@ -108,22 +112,48 @@ def separate_undecoded(
 ) -> None:
     """Exclude files that cannot be copied; files with other columns or types get other bins.
 
-    If a type of the table is not decoded, this reads the footers of all candidates.
+    If a type of the table is not decoded, or variants may be shredded, this reads the footers of
+    all candidates. Files without shredded variants are decoded, and files of other writers that
+    alone in their partition are shredded in their way.
     """
     rule = build_copy_rule(snapshot, options)
-    if rule is None or not rule.undecoded.fields:
+    if rule is None or not (rule.undecoded.fields or rule.undecoded.variants):
         return
-    rows = np.flatnonzero(candidates.mask)
+    suspect = suspect_mask(candidates.files["deletion_vector"])
+    if rule.undecoded.fields:
+        candidates.leave(suspect, "deletion vector not valid")
+    rows = np.flatnonzero(candidates.mask & ~suspect)  # their bins fail, with the reason
     files = iter_data_files(candidates.files.take(pa.array(rows)))
     judge = partial(_judge, snapshot.store, rule)
     shapes: dict[bytes | CopyRefusal, int] = {}
     for row, (shape, num_groups) in zip(rows, each_in_parallel(judge, files), strict=True):
-        candidates.shapes[row] = shapes.setdefault(shape, len(shapes))
+        candidates.shapes[row] = shapes.setdefault(shape, len(shapes) + 1)
         candidates.row_groups[row] = num_groups
+    if not rule.undecoded.fields:
+        _decode_others(candidates, shapes)
+        return
     for shape, number in shapes.items():
         if isinstance(shape, CopyRefusal):
             mask = candidates.mask & (candidates.shapes == number)
             candidates.leave(mask, f"cannot be copied: {shape} ({rule.undecoded.explain()})")
+
+
+def _decode_others(candidates: Candidates, shapes: Mapping[bytes | CopyRefusal, int]) -> None:
+    """Let files be decoded that do not stay shredded, because others are not alike."""
+    decoded = [n for shape, n in shapes.items() if isinstance(shape, CopyRefusal) or not shape]
+    _decode(candidates, np.isin(candidates.shapes, decoded))
+    keys = np.stack([candidates.groups.ids, candidates.shapes])
+    _, places, counts = np.unique(
+        keys[:, candidates.mask], axis=1, return_inverse=True, return_counts=True
+    )
+    alone = np.zeros(len(candidates.mask), np.bool_)
+    alone[candidates.mask] = counts[places.ravel()] == 1
+    is_ours = lookup_map(candidates.files["tags"], TARGET_TAG).is_valid()
+    _decode(candidates, alone & ~np.asarray(is_ours))
+
+
+def _decode(candidates: Candidates, mask: Flags) -> None:
+    candidates.shapes[mask] = candidates.row_groups[mask] = 0
 
 
 def _judge(store: Store, rule: CopyRule, file: DataFile) -> tuple[bytes | CopyRefusal, int]:
@@ -147,5 +177,7 @@ def _judge(store: Store, rule: CopyRule, file: DataFile) -> tuple[bytes | CopyRe
         if not isinstance(found, Skip):
             if (reason := rule.find_refusal(found)) is not None:
                 return reason, 0
+            if not rule.undecoded.fields and rule.has_other_codec(source, group):
+                return CopyRefusal.CODEC, 0
             num_groups += 1
     return rule.shape, num_groups

@@ -14,7 +14,7 @@ from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.numpy_types import Flags, Integers
+from deltactl.numpy_types import Integers
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.bins import bin_sizes, limit_bytes, pack_bins, rows_of
@@ -23,6 +23,7 @@ from deltactl.operations.optimize.candidates import (
     LoadedFiles,
     find_candidates,
     load_files,
+    suspect_mask,
 )
 from deltactl.operations.optimize.copy_rule import leave_lacking_defaults, separate_undecoded
 from deltactl.operations.optimize.exclusions import exclude_files
@@ -35,7 +36,7 @@ from deltactl.operations.optimize.undecoded import adapt_options
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.skipping.lookups import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
-from deltactl.protocol.deletion_vectors import STORAGE_TYPES, DeletionVector
+from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
 
@@ -47,7 +48,8 @@ class OptimizePlan:
     """The plan of an optimize. Pure: no I/O.
 
     ``files``: the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
-    ``num_records``, perhaps ``FLOAT_STATS``, and ``bin``, in the order of the output's rows.
+    ``num_records``, perhaps ``FLOAT_STATS``, ``only_copied`` (whether the bin has columns that are
+    not decoded) and ``bin``, in the order of the output's rows.
     ``partitions`` has one row for each partition with a bin: ``partition``, ``files_before``,
     ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files
     by reason.
@@ -189,6 +191,7 @@ def _bin_files(candidates: Candidates, bins: list[Integers]) -> pa.Table:
     rows = rows_of(bins)
     ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
     files = candidates.files.take(pa.array(rows, pa.int64()))
+    files = files.append_column("only_copied", pa.array(candidates.shapes[rows] > 0))
     return files.append_column("bin", pa.array(ids, pa.int64()))
 
 
@@ -225,7 +228,7 @@ def find_unusable(plan: OptimizePlan) -> Mapping[int, DeltactlError]:
     vectors = plan.files["deletion_vector"]
     if vectors.null_count == len(vectors):
         return {}
-    suspects = np.flatnonzero(_suspect_mask(vectors))
+    suspects = np.flatnonzero(suspect_mask(vectors))
     bins = plan.files["bin"].to_numpy()[suspects]
     found: dict[int, DeltactlError] = {}
     for number, row in zip(bins.tolist(), suspects.tolist(), strict=True):
@@ -257,22 +260,6 @@ def drop_bins(plan: OptimizePlan, numbers: Collection[int]) -> OptimizePlan:
             requests=tuple(layout.requests[n] for n in rest),
         )
     return replace(plan, files=files, layout=layout)
-
-
-def _suspect_mask(vectors: pa.ChunkedArray) -> Flags:
-    """Return a mask of the vectors of an unknown type, or with missing or negative numbers."""
-
-    def field(name: str) -> pa.ChunkedArray:
-        return pc.struct_field(vectors, name)
-
-    is_known = pc.is_in(field("storage_type"), value_set=pa.array(STORAGE_TYPES))
-    is_sound = pc.and_(
-        pc.greater_equal(field("size_bytes"), 0),
-        pc.greater_equal(pc.fill_null(field("offset"), 0), 0),
-    )
-    is_whole = pc.and_(field("path_or_inline_dv").is_valid(), field("cardinality").is_valid())
-    is_usable = pc.and_(pc.and_(is_known, is_whole), pc.fill_null(is_sound, False))
-    return np.asarray(pc.and_(vectors.is_valid(), pc.invert(is_usable))).astype(np.bool_)
 
 
 def expect_skipping(snapshot: Snapshot, plan: OptimizePlan) -> ExpectedSkipping | None:

@@ -42,9 +42,10 @@ from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, li
 from deltactl.protocol.paths import encode_path
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
 
-_ROW_TRACKING_KEYS = (
+_FILE_KEYS = (
     "delta.enableRowTracking",
     "delta.rowTrackingSuspended",
+    "delta.enableVariantShredding",
     *ROW_TRACKING_COLUMN_KEYS,
 )
 COMPACTED_INTO: Final = "compactedInto"
@@ -312,9 +313,7 @@ def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
     if before.partition_columns != after.partition_columns:
         return "another writer changed the partition columns"
     changed = [
-        key
-        for key in _ROW_TRACKING_KEYS
-        if before.configuration.get(key) != after.configuration.get(key)
+        key for key in _FILE_KEYS if before.configuration.get(key) != after.configuration.get(key)
     ]
     if changed:
         return f"another writer changed {', '.join(changed)}"

@@ -47,6 +47,8 @@ class RewriteCounts:
         self.bytes_encoded += other.bytes_encoded
         self.reasons.update(other.reasons)
         self.copied_because.update(other.copied_because)
+        if other.estimated_from is not None:
+            self.estimated_from = (self.estimated_from or 0) + other.estimated_from
 
     def encode(self, groups: int, size_bytes: int, reasons: Iterable[CopyRefusal]) -> None:
         """Count row groups that are encoded, for one or several reasons."""

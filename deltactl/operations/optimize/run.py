@@ -188,7 +188,11 @@ def _forecast(
         counts, reason = RewriteCounts(), CopyRefusal.of_all(options.codec_level)
         counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [reason])
         return counts
-    return forecast(snapshot.store, rule, plan.files)
+    only_copied = plan.files["only_copied"]
+    counts = forecast(snapshot.store, rule, plan.files.filter(pc.invert(only_copied)))
+    rule = replace(rule, min_bytes=0, only_copies=True)
+    counts.add(forecast(snapshot.store, rule, plan.files.filter(only_copied)))
+    return counts
 
 
 def _forecast_clusters(
@@ -358,6 +362,7 @@ def _build_task(
         files=tuple(iter_data_files(files)),
         partition_values=values,
         tags={TARGET_TAG: str(plan.target_bytes)},
+        only_copied=files["only_copied"][0].as_py(),
     )
 
 

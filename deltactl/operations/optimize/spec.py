@@ -60,7 +60,7 @@ def build_spec(
         storage_options=context.storage_options,
         run_id=run_id,
         reader=table_reader(snapshot),
-        explained=_explained(snapshot),
+        explained=explain_columns(snapshot),
         write_options=write_options,
         stats_columns=table_stats(snapshot),
         verify=options.verify,
@@ -80,11 +80,6 @@ def ensure_stored_columns(snapshot: Snapshot) -> None:
     """
     if not len(table_reader(snapshot).schema) and not UndecodedColumns.of(snapshot.metadata).fields:
         raise UnsupportedFeatureError("no column of the table is stored in its data files")
-
-
-def _explained(snapshot: Snapshot) -> frozenset[str] | None:
-    explained = explain_columns(snapshot)
-    return None if explained is None else explained | UndecodedColumns.of(snapshot.metadata).names
 
 
 def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:

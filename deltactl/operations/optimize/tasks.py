@@ -83,13 +83,17 @@ class RewriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """One bin: its files in order, and the output directory (with slash, or empty)."""
+    """One bin: its files in order, and the output directory (with slash, or empty).
+
+    ``only_copied``: whether it has columns that are not decoded, stored in the same way.
+    """
 
     number: int
     folder: str
     files: tuple[DataFile, ...]
     partition_values: Mapping[str, str | None]
     tags: Mapping[str, str]
+    only_copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +153,17 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
 
 def _spec_of_bin(store: Store, spec: RewriteSpec, task: RewriteTask) -> RewriteSpec:
     """Add the columns that are not decoded: all files of a bin store them in the same way."""
-    if spec.copy is None or not spec.copy.undecoded.fields:
+    if spec.copy is None or not (task.only_copied or spec.copy.undecoded.fields):
         return spec
     rule = spec.copy.of_file(open_source(store, task.files[0]))
-    options = replace(spec.write_options, undecoded=rule.target.undecoded)
-    return replace(spec, copy=rule, write_options=options)
+    names = {column.name for column in rule.target.undecoded}
+    return replace(
+        spec,
+        copy=rule,
+        reader=spec.reader.select(set(spec.reader.schema.names) - names),
+        write_options=replace(spec.write_options, undecoded=rule.target.undecoded),
+        explained=None if spec.explained is None else spec.explained | names,
+    )
 
 
 def name_output(spec: RewriteSpec, task: RewriteTask, attempt: int, file: str = "000") -> str:
@@ -322,7 +332,7 @@ def _rewrite_file(
 
 
 def _ensure_decoded(spec: RewriteSpec, file: DataFile) -> None:
-    if spec.copy is not None and spec.copy.undecoded.fields:
+    if spec.copy is not None and spec.copy.only_copies:
         raise DataFileError(f"{file.path!r} cannot be copied, and {spec.copy.undecoded.explain()}")
 
 

@@ -1,7 +1,9 @@
-"""Columns whose type is not decoded: the row groups of their files can only be copied.
+"""Columns that are copied as they are: of types that are not decoded, and shredded variants.
 
 Files that store such columns in different ways are never written into one file. Nothing is known
-about values: the log gets null counts, but no bounds.
+about values of a type that is not decoded: the log gets null counts, but no bounds. Variants can
+also be decoded, and written unshredded. They stay shredded only if ``delta.enableVariantShredding``
+is true: otherwise no new file may have shredded variants.
 """
 
 from __future__ import annotations
@@ -15,22 +17,31 @@ from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.stored_columns import StoredColumn
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.schema import Field, is_decoded
-from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.schema import Field, StructType, is_decoded
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 
 
 @dataclass(frozen=True, slots=True)
 class UndecodedColumns:
-    """The stored columns of a table whose type is not decoded, and how files are searched."""
+    """The stored columns of a table whose type is not decoded, and how files are searched.
+
+    ``variants``: the columns that stay shredded if all files of a bin are shredded in the same way.
+    """
 
     fields: tuple[Field, ...] = ()
     mapping_mode: str = "none"
+    variants: tuple[Field, ...] = ()
 
     @classmethod
     def of(cls, metadata: Metadata) -> UndecodedColumns:
         """Return those of a table."""
-        fields = (f for f in metadata.data_schema.fields if not is_decoded(f.type))
-        return cls(tuple(fields), metadata.column_mapping_mode)
+        stored = metadata.data_schema.fields
+        fields = tuple(f for f in stored if not is_decoded(f.type))
+        variants: tuple[Field, ...] = ()
+        if TableProperties(metadata.configuration).flag("delta.enableVariantShredding"):
+            variants = tuple(f for f in stored if f not in fields and _is_carried(f))
+        return cls(fields, metadata.column_mapping_mode, variants)
 
     @property
     def names(self) -> frozenset[str]:
@@ -40,16 +51,18 @@ class UndecodedColumns:
     def find(self, source: Source) -> tuple[StoredColumn, ...]:
         """Return the columns as a file stores them; those that it lacks are omitted.
 
+        Variants that are not shredded are omitted too.
+
         Raises:
             DataFileError: the file has a column under another name than the table.
         """
-        if not self.fields:
+        if not (self.fields or self.variants):
             return ()
         schema = source.metadata.schema.to_arrow_schema()
         present, matcher = FileFields(schema), Matcher(self.mapping_mode)
         ensure_field_ids(matcher, schema, source.name)
         found = []
-        for field in self.fields:
+        for field in (*self.fields, *self.variants):
             index = matcher.find(field, present)
             if index is None:
                 continue
@@ -58,11 +71,16 @@ class UndecodedColumns:
                     f"{source.name!r} has the column {field.name!r} under the name "
                     f"{present.names[index]!r}, which a copy would keep"
                 )
-            found.append(source.columns[field.physical_name])
+            stored = source.columns[field.physical_name]
+            if field in self.fields or any(b"typed_value" in leaf for leaf in stored.leaves):
+                found.append(stored)
         return tuple(found)
 
     def explain(self) -> str:
         """Return why row groups are copied."""
+        if not self.fields:
+            names = ", ".join(repr(field.name) for field in self.variants)
+            return f"variants are shredded: {names}"
         names = ", ".join(repr(field.name) for field in self.fields)
         if len(self.fields) == 1:
             return f"the type of column {names} is not decoded"
@@ -74,6 +92,12 @@ class UndecodedColumns:
             leaf if leaf.path[0] not in self.names else _counted(leaf) for leaf in stats.leaves
         ]
         return replace(stats, leaves=tuple(leaf for leaf in leaves if leaf is not None))
+
+
+def _is_carried(field: Field) -> bool:
+    """Return whether a column has variants, and its footers have all facts for the log."""
+    kinds = {leaf.kind for leaf in list_leaves(StructType((field,)))}
+    return "variant" in kinds and kinds.isdisjoint({"nested", "float"})
 
 
 def _counted(leaf: StatsLeaf) -> StatsLeaf | None:

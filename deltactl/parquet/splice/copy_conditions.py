@@ -58,7 +58,7 @@ class OutputSchema:
     ``complete``: columns that are copied only if they have no null (columns of row tracking).
     ``computed``: columns that input files may have, but whose values come from the log. ``codec``:
     the codec that chunks must have; ``None`` if any codec is allowed. ``undecoded``: columns that
-    can only be copied, because their type is not decoded.
+    are only copied, with any codec.
     """
 
     columns: Sequence[StoredColumn]
@@ -108,35 +108,26 @@ def _refuse(
     if stored is None:
         return CopyRefusal.ROW_IDS if wanted.name in target.complete else CopyRefusal.MISSING
     chunks = chunks_of(group, stored)
-    if wanted in target.undecoded:
-        return _refuse_undecoded(source, chunks, stored, wanted)
-    ids_differ = any(i is not None for i in wanted.ids) and wanted.ids != stored.ids
-    if stored.shape != wanted.shape or ids_differ:
+    is_undecoded = wanted in target.undecoded
+    if not (stored.elements == wanted.elements if is_undecoded else _is_alike(stored, wanted)):
         return CopyRefusal.TYPE
-    if target.codec is not None and any(codec_of(chunk) != target.codec for chunk in chunks):
+    codec = None if is_undecoded else target.codec
+    if codec is not None and any(codec_of(chunk) != codec for chunk in chunks):
         return CopyRefusal.CODEC
     if _is_from_defective_writer(source.created_by, chunks):
         return CopyRefusal.WRITER
     if wanted.name in target.complete and any(null_count(chunk) != 0 for chunk in chunks):
         return CopyRefusal.ROW_IDS
     leaves = target.by_column.get(wanted.name, ())
-    if not all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves):
+    is_described = all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves)
+    if not is_described or (is_undecoded and source.has_total_order):
         return CopyRefusal.STATISTICS
     return None
 
 
-def _refuse_undecoded(
-    source: Source, chunks: Sequence[ThriftStruct], stored: StoredColumn, wanted: StoredColumn
-) -> CopyRefusal | None:
-    """Return why a column that is not decoded cannot be copied.
-
-    Its codec does not matter, and the log gets no bounds of it.
-    """
-    if stored.elements != wanted.elements:
-        return CopyRefusal.TYPE
-    if _is_from_defective_writer(source.created_by, chunks):
-        return CopyRefusal.WRITER
-    return CopyRefusal.STATISTICS if source.has_total_order else None
+def _is_alike(stored: StoredColumn, wanted: StoredColumn) -> bool:
+    has_ids = any(number is not None for number in wanted.ids)
+    return stored.shape == wanted.shape and not (has_ids and stored.ids != wanted.ids)
 
 
 def chunks_of(group: Group, column: StoredColumn) -> Sequence[ThriftStruct]:

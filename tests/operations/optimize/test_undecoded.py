@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -250,3 +250,48 @@ def test_commands_that_read_no_rows_do_not_need_the_type(tmp_path: Path, feature
     with pytest.raises(UnsupportedFeatureError, match="column type 'point' is not supported"):
         table.scan()
     assert table.scan(columns=["id"]).read_all().num_rows == 12
+
+
+_NO_NAMES: Final = b"\1\0\0"
+
+
+def _write_variants(root: Path, *, may_shred: bool, wrong: bool = False) -> TableBuilder:
+    """Two files with numbers that are shredded, and one text that is not."""
+    builder = TableBuilder(
+        LocalStore(str(root)),
+        [Column("v", "variant")],
+        features=["variantType", "variantShredding"],
+        properties={"delta.enableVariantShredding": str(may_shred).lower()},
+    )
+    text: Row = {"metadata": _NO_NAMES, "value": b"\x05x", "typed_value": 1 if wrong else None}
+    number: Row = {"metadata": _NO_NAMES, "value": None, "typed_value": 7}
+    binary = pa.binary()
+    kind = pa.struct([("metadata", binary), ("value", binary), ("typed_value", pa.int64())])
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(pa.table({"v": pa.array([text, number, None], kind)}), root / name)
+        builder.commit(builder.adopt(name, stats='{"numRecords":3}'))
+    return builder
+
+
+@pytest.mark.parametrize("may_shred", [True, False])
+def test_variants_stay_shredded_only_if_the_table_allows_it(
+    tmp_path: Path, may_shred: bool
+) -> None:
+    builder = _write_variants(tmp_path, may_shred=may_shred)
+    rows = _table(builder).scan().read_all().to_pylist()
+    report = _optimize(builder) if may_shred else _table(builder).optimize()
+    assert _table(builder).scan().read_all().to_pylist() == rows
+    (output,) = _live(builder)
+    assert ("typed_value" in str(pq.read_schema(output))) == may_shred
+    assert report.rewritten is not None
+    assert bool(report.rewritten.copied_because) == may_shred
+    stats = json.loads(_table(builder).snapshot().files["stats"][0].as_py())
+    assert stats == {"numRecords": 6, "nullCount": {"v": 2}}
+
+
+def test_a_shredding_that_contradicts_itself_is_not_rebuilt(tmp_path: Path) -> None:
+    builder = _write_variants(tmp_path, may_shred=False, wrong=True)
+    before = _live(builder)
+    with pytest.raises(DataFileError, match="both value and typed_value"):
+        _table(builder).optimize()
+    assert _live(builder) == before

@@ -1,0 +1,118 @@
+"""Shredded variants of Delta on Spark are kept as they are, or written unshredded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.table import Table
+from tests.support.duckdb_delta import connect_duckdb
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+_SHREDDING: Final = "spark.sql.variant.forceShreddingSchemaForTest"
+_WRITING: Final = "spark.sql.variant.writeShredding.enabled"
+_ONE: Final = "a int, b struct<c string, d array<bigint>>"
+_OTHER: Final = "a string"
+# Fields that are missing, null, nested, or of another type than the shredding has.
+_VALUES: Final = (
+    '{"a": 1, "b": {"c": "x", "d": [1, 2]}}', '{"a": "no number", "rest": [null, true]}', "null",
+    '{"b": null}', '{"a": 2.5, "b": {"c": 7, "d": [1, "two"], "e": {}}}', "[1, 2]", None,
+)  # fmt: skip
+
+
+@pytest.fixture(params=["true", "false"])
+def table(
+    request: pytest.FixtureRequest, delta_spark: SparkSession, tmp_path: Path
+) -> tuple[Path, bool]:
+    """Three files with one shredding, and one with another."""
+    path = tmp_path / "t"
+    delta_spark.sql(
+        f"CREATE TABLE delta.`{path}` (id INT, v VARIANT) USING DELTA TBLPROPERTIES ("
+        "'delta.enableVariantShredding'='true', 'delta.enableDeletionVectors'='true')"
+    )
+    rows = [(n, text) for n, text in enumerate(_VALUES)]
+    try:
+        delta_spark.conf.set(_WRITING, "true")
+        for number, shredding in enumerate([_ONE, _ONE, _ONE, _OTHER]):
+            delta_spark.conf.set(_SHREDDING, shredding)
+            frame = delta_spark.createDataFrame(
+                [(10 * number + n, text) for n, text in rows], "id INT, text STRING"
+            ).coalesce(1)
+            frame.selectExpr("id", "parse_json(text) AS v").write.format("delta").mode(
+                "append"
+            ).save(str(path))
+    finally:
+        delta_spark.conf.unset(_SHREDDING)
+        delta_spark.conf.unset(_WRITING)
+    delta_spark.sql(
+        f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
+        f"('delta.enableVariantShredding'='{request.param}')"
+    )
+    return path, request.param == "true"
+
+
+def _read(spark: SparkSession, path: Path) -> tuple[list[str], list[str]]:
+    """Return what Spark and DuckDB read."""
+    spark.catalog.clearCache()
+    frame = spark.read.format("delta").load(str(path))
+    chosen = frame.selectExpr("id", "to_json(v) AS v")
+    duck = connect_duckdb().sql(f"SELECT id, v::VARCHAR FROM delta_scan('{path}')")
+    return sorted(map(str, chosen.collect())), sorted(map(str, duck.fetchall()))
+
+
+def _shapes(path: Path) -> list[bool]:
+    """Return for each live file whether it is shredded."""
+    files = Table(str(path)).snapshot().files["path"].to_pylist()
+    return sorted("typed_value" in str(pq.read_metadata(path / name).schema) for name in files)
+
+
+def _optimize(path: Path, **options: object) -> OptimizeReport:
+    chosen = OptimizeOptions(**{"verify": "full", **options})  # type: ignore[arg-type]
+    planned = Table(str(path)).optimize(chosen, dry_run=True)
+    done = Table(str(path)).optimize(chosen)
+    assert planned.rewritten is not None
+    assert done.rewritten is not None
+    assert planned.rewritten.copied_because == done.rewritten.copied_because
+    assert Table(str(path)).optimize(chosen, dry_run=True).plan.is_empty
+    return done
+
+
+def test_variants_with_the_same_shredding_stay_shredded(
+    delta_spark: SparkSession, table: tuple[Path, bool]
+) -> None:
+    path, may_shred = table
+    before = _read(delta_spark, path)
+    assert _shapes(path) == [True] * 4
+    report = _optimize(path)
+    assert _read(delta_spark, path) == before
+    assert report.rewritten is not None
+    if may_shred:  # the file with another shredding has no partner
+        assert report.rewritten.copied_because == {"variants are shredded: 'v'": 3}
+        assert _shapes(path) == [True, True]
+    else:
+        assert not report.rewritten.copied_because
+        assert _shapes(path) == [False]
+
+
+def test_deleted_rows_and_encoding_write_variants_unshredded(
+    delta_spark: SparkSession, table: tuple[Path, bool]
+) -> None:
+    path, may_shred = table
+    delta_spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    before = _read(delta_spark, path)
+    _optimize(path, max_deleted_rows_ratio=0)
+    assert _read(delta_spark, path) == before
+    assert _shapes(path) == ([False, True] if may_shred else [False])
+    if may_shred:
+        _optimize(path, rewrite="encode", target_bytes=10**6)
+        assert _read(delta_spark, path) == before
+        assert _shapes(path) == [False]
