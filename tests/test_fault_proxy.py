@@ -15,10 +15,12 @@ from tests.support.fault_proxy import (
     Answer,
     AnswerTwice,
     Cut,
+    Edited,
     Fault,
     FaultProxy,
     HalfBody,
     Late,
+    Meanwhile,
     Rule,
     SendTwice,
     SlowBody,
@@ -84,6 +86,7 @@ FAULTS: list[tuple[Fault, tuple[int, bytes] | None, int]] = [
     (HalfBody(), None, 1),
     (SendTwice(), (200, b"answer 2"), 2),
     (AnswerTwice(), (200, b"answer 1"), 1),
+    (Edited(lambda body: body[::-1]), (200, b"1 rewsna"), 1),
 ]
 
 
@@ -106,6 +109,16 @@ def test_a_fault_applies_to_one_request(
     assert put(proxy) == (200, f"answer {done + 1}".encode())
     assert [request.fault for request in proxy.requests] == [fault, None]
     assert [request.status for request in proxy.requests] == [200 if done else None, 200]
+
+
+def test_what_happens_before_a_request_reaches_the_server(
+    served: tuple[FaultProxy, list[tuple[str, bytes]]],
+) -> None:
+    proxy, reached = served
+    with counting_server() as (other, done):
+        proxy.add(Rule(Meanwhile(lambda: proxy.stand_before(other))))
+        assert put(proxy) == (200, b"answer 1")
+        assert (len(reached), len(done)) == (0, 1)
 
 
 def test_a_rule_names_requests(served: tuple[FaultProxy, list[tuple[str, bytes]]]) -> None:

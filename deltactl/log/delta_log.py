@@ -283,12 +283,13 @@ class DeltaLog:
     def list_from(self, version: int) -> LogListing:
         """List the files of a version and of later ones, as they are now."""
         listing, tail = self._list_once(version)
-        newest, latest = listing.latest_version, tail.latest_version
+        found = [each for each in (listing.latest_version, *tail.commits) if each is not None]
+        newest, latest = max(found, default=version - 1), tail.latest_version
         if latest is not None and newest != latest:
             # Commits were ratified and published meanwhile, or are not part of the table.
             listing, tail = self._list_once(version)
             latest = tail.latest_version
-            if newest is not None and latest is not None and newest > latest:
+            if latest is not None and newest > latest:
                 self.warn(
                     f"the log of {self.uri} has version {newest}, which the catalog did not "
                     f"ratify: versions after {latest} are ignored"

@@ -20,7 +20,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.open import open_store
 from deltactl.storage.vended import VendedOptions
 from tests.support.catalog_servers import UnityServer, unity_server
-from tests.support.duckdb_delta import connect_duckdb
+from tests.support.managed_tables import read_with_duckdb
 from tests.support.object_servers import AZURE_ACCOUNT, ObjectServer, ServerMissingError
 from tests.support.object_store_fixtures import choose_servers
 
@@ -30,7 +30,6 @@ COLUMNS = (("id", "long"), ("text", "string"))
 @pytest.fixture(scope="module")
 def unity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnityServer]:
     folder = tmp_path_factory.mktemp("unity")
-    (folder / "managed").mkdir()
     try:
         with unity_server(folder) as running:
             running.add_catalog("main", "sales")
@@ -115,7 +114,7 @@ def test_register(
     assert not register().existed
     assert register(check=True).is_done
     assert Table(str(name)).snapshot().version == 1
-    assert read_with_duckdb(unity.address, "registered") == [(0, "0"), (1, "1")]
+    assert read_with_duckdb(unity.address, "main.sales.registered") == [(0, "0"), (1, "1")]
     with pytest.raises(UsageError, match="manifests"):
         register(manifest=True)
     rows = pa.table({"id": [2], "text": ["2"], "more": [0.5]})
@@ -123,17 +122,3 @@ def test_register(
     log.update()
     with pytest.raises(UnsupportedFeatureError, match="no request that changes a table"):
         register(sync=True)
-
-
-def read_with_duckdb(address: str, table: str) -> list[tuple[object, ...]]:
-    """The rows of a table of ``main.sales``, which DuckDB finds in the catalog."""
-    connection = connect_duckdb("httpfs", "unity_catalog")
-    connection.execute(
-        f"CREATE SECRET (TYPE unity_catalog, TOKEN 'x', ENDPOINT '{address}', "
-        "AWS_REGION 'us-east-1')"
-    )
-    connection.execute(
-        "ATTACH 'main' AS main_of_unity (TYPE unity_catalog, DEFAULT_SCHEMA 'sales')"
-    )
-    found = connection.execute(f"SELECT * FROM main_of_unity.sales.{table} ORDER BY ALL")
-    return found.fetchall()

@@ -31,12 +31,11 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     """The searches that were asked for, by what they are: all stages but ``long``, or one."""
     models = (arguments.model,) if arguments.model else MODELS
     if arguments.only:
-        alone = SCENARIOS[arguments.only].only
-        chosen = [model for model in models if alone in (None, model)]
+        chosen = [model for model in models if SCENARIOS[arguments.only].is_for(model)]
         return {arguments.only: [job for model in chosen for job in _jobs_of_one(arguments, model)]}
     # The longest first: nobody should wait for one that was begun last.
     ordered = sorted(PAIRS, key=lambda s: (-s.weight, not s.shared_data))
-    each = [(s, model) for s in ordered for model in models if s.only in (None, model)]
+    each = [(s, model) for s in ordered for model in models if s.is_for(model)]
     pairs = [
         Job(s.name, model, faults)
         for s, model in each
@@ -45,7 +44,12 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     pairs += [Job(with_reader(s).name, model) for s, model in each if s.weight < 2]
     stages = {
         "two": pairs,
-        "three": [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models],
+        "three": [
+            Job(s.name, model)
+            for s in TRIPLES
+            for model in models
+            if s.is_for(model) and not s.shared_data
+        ],
         RANDOM: random_jobs(models, arguments.first_seed, arguments.random),
         LONG: [
             part
@@ -89,8 +93,12 @@ def random_jobs(models: Sequence[Model], first_seed: int, count: int) -> list[Jo
     """Schedules of three writers and a reader: each of all encounters takes the same seeds."""
     share = -(-count // (len(TRIPLES) * len(models)))
     seeds = range(first_seed, first_seed + share)
-    names = [with_reader(scenario).name for scenario in TRIPLES]
-    return [Job(name, model, 1, seeds) for name in names for model in models if share]
+    return [
+        Job(with_reader(scenario).name, model, 1, seeds)
+        for scenario in TRIPLES
+        for model in models
+        if share and scenario.is_for(model)
+    ]
 
 
 def _explore(name: str, jobs: Sequence[Job], say: Callable[[str], None]) -> int:

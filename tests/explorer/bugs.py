@@ -32,6 +32,7 @@ from deltactl.operations.optimize import rewrite_commit
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.restored_state import RestoreCommit
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum import horizon as vacuum_horizon
 from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.operations.vacuum import run as vacuum
@@ -102,14 +103,17 @@ def _hint_first() -> AbstractContextManager[object]:
     return patch.object(checkpoint, "write_checkpoint", too_early)
 
 
-def _forget_vectors() -> AbstractContextManager[object]:
+@contextmanager
+def _forget_vectors() -> Iterator[None]:
     def data_only(store: Store, files: pa.Table) -> pa.ChunkedArray:
         return locate(store, files["path"])
 
     def none(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.nulls(len(vectors), pa.string())])
 
-    return patch.multiple(vacuum_keep, file_names=data_only, vector_files=none)
+    forgetful = patch.multiple(vacuum_keep, file_names=data_only, vector_files=none)
+    with forgetful, patch.object(vacuum_horizon, "_ensure_expired"):  # which would find it out
+        yield
 
 
 @contextmanager

@@ -1,98 +1,95 @@
-"""Seed bugs in the order of ratification, publication, tail and listing."""
+"""Seed bugs in the order of ratification, publication, report, tail and listing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from unittest.mock import patch
 
-from deltactl.errors import StorageError
-from deltactl.log.committers.committer import CommitFacts, CommitTail
+from deltactl.catalog.managed import ManagedState, RatifiedCommit
+from deltactl.errors import ObjectExistsError
+from deltactl.log.committers.catalog_managed import CatalogManaged
+from deltactl.log.committers.committer import CommitFacts, CommitTail, create_file
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import LogListing, list_log
-from deltactl.log.writing.commit_base import CommitBase
-from deltactl.storage.store import FileInfo
 from tests.explorer.bug import Bug
-from tests.explorer.sim_catalog import (
-    CatalogCommitter,
-    Ratified,
-    encode_ratified,
-    ratified_name,
-    staged_name,
-)
-from tests.explorer.world import Call
+from tests.explorer.sim_catalog import staged_path
 from tests.support.table_builder import commit_path
 
 
-def _ratify_without_a_condition() -> AbstractContextManager[object]:
-    def ratify(self: CatalogCommitter, version: int, name: str, content: bytes) -> None:
-        data = self._worlds.keep(encode_ratified(name, len(content), published=False))
-        self._request(Call("put", ratified_name(version), data))
-
-    return patch.object(CatalogCommitter, "ratify", ratify)
-
-
 def _publish_first() -> AbstractContextManager[object]:
-    def commit(self: CatalogCommitter, version: int, content: bytes, facts: CommitFacts) -> None:
-        name = staged_name(version, self._clock.new_id())
-        self._store.put(name, content)
-        self._store.put_if_absent(commit_path(version), content)
-        self.ratify(version, name, content)
-        with suppress(StorageError):
-            self.publish(keep=1)
+    ask = CatalogManaged._ask
 
-    return patch.object(CatalogCommitter, "commit", commit)
+    def hasty(self: CatalogManaged, wanted: RatifiedCommit, facts: CommitFacts) -> None:
+        content = self._store.read(staged_path(wanted.file_name))
+        with suppress(ObjectExistsError):
+            create_file(self._store, commit_path(wanted.version), content)
+        ask(self, wanted, facts)
+
+    return patch.object(CatalogManaged, "_ask", hasty)
 
 
-def _mark_first() -> AbstractContextManager[object]:
-    publish = CatalogCommitter._publish
+def _report_first() -> AbstractContextManager[object]:
+    publish = CatalogManaged._publish
 
-    def hasty(self: CatalogCommitter, commit: Ratified) -> None:
-        self.mark(commit)
-        publish(self, commit)
+    def hasty(self: CatalogManaged, state: ManagedState) -> bool:
+        self._table.report_published(state.table_uuid, state.commits[-1].version)
+        return publish(self, state)
 
-    return patch.object(CatalogCommitter, "_publish", hasty)
+    return patch.object(CatalogManaged, "_publish", hasty)
+
+
+def _publish_backwards() -> AbstractContextManager[object]:
+    copy = CatalogManaged._copy
+
+    def backwards(self: CatalogManaged, commits: Sequence[RatifiedCommit]) -> None:
+        copy(self, commits[::-1])
+
+    return patch.object(CatalogManaged, "_copy", backwards)
+
+
+def _take_own_commit_for_lost() -> AbstractContextManager[object]:
+    return patch.object(CatalogManaged, "_has_won", lambda *args: False)
+
+
+def _trust_the_listing() -> AbstractContextManager[object]:
+    return patch.object(CatalogManaged, "find", lambda self, version: commit_path(version))
 
 
 def _list_first() -> AbstractContextManager[object]:
-    def list_from(self: DeltaLog, version: int) -> LogListing:
+    def list_once(self: DeltaLog, version: int) -> tuple[LogListing, CommitTail]:
         listing = list_log(self.store, version)
-        listing.add_tail(self._committer.tail(may_write=True))
-        return listing
+        return listing, self._committer.tail(may_write=True)
 
-    return patch.object(DeltaLog, "list_from", list_from)
+    return patch.object(DeltaLog, "_list_once", list_once)
 
 
 def _ignore_publication() -> AbstractContextManager[object]:
-    add_tail = LogListing.add_tail
+    tail = CatalogManaged.tail
 
-    def blind(self: LogListing, tail: CommitTail) -> None:
-        add_tail(self, CommitTail(tail.commits))
+    def blind(self: CatalogManaged, *, may_write: bool) -> CommitTail:
+        return replace(tail(self, may_write=may_write), published_through=None)
 
-    return patch.object(LogListing, "add_tail", blind)
-
-
-def _look_in_the_log_first() -> AbstractContextManager[object]:
-    def find(self: CommitBase, log: DeltaLog) -> FileInfo | None:
-        names = [log.commit_file(self.version), self.commit_file or ""]
-        found = (log.store.stat_many([name])[0] for name in names)
-        return next((info for info in found if info is not None), None)
-
-    return patch.object(CommitBase, "_find_commit", find)
+    return patch.object(CatalogManaged, "tail", blind)
 
 
 CATALOG_BUGS: Sequence[Bug] = (
-    Bug("a version ratified twice", _ratify_without_a_condition, "append against append",
-        "one winner per version", model="staged"),
-    Bug("a commit published before it is ratified", _publish_first, "append against append",
+    Bug("a commit published before it is ratified", _publish_first, "optimize against append",
         "only ratified commits are published", model="staged"),
-    Bug("a commit marked as published before its file exists", _mark_first, "append against append",
-        "items agree with the files", model="staged"),
-    Bug("the tail read after the listing", _list_first, "optimize against append", "no false alarm",
+    Bug("a report before the publication", _report_first, "optimize against append",
+        "a reported commit is published", model="staged"),
+    Bug("commits published from the newest on", _publish_backwards,
+        "optimize against a writer that never publishes", "commits are published in order",
         model="staged"),
+    Bug("the staged file of the winner deleted", _take_own_commit_for_lost,
+        "optimize against append", "a listed commit has its staged file", model="staged", faults=1,
+        kinds=frozenset({"lie"})),
+    Bug("a commit sought where the listing shows it", _trust_the_listing,
+        "optimize against append", "no false alarm", model="staged"),
+    Bug("the tail read after the listing", _list_first, "append, append and optimize",
+        "no false alarm", model="staged"),
     Bug("a checkpoint of a version that is not published", _ignore_publication,
         "checkpoint and cleanup against publication", "a checkpoint is of a published version",
-        model="staged"),
-    Bug("the published name of a commit looked up before the staged one", _look_in_the_log_first,
-        "optimize against publication", "no false alarm", model="staged"),
+        model="staged", faults=1, kinds=frozenset({"fail"})),
 )  # fmt: skip

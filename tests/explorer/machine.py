@@ -326,10 +326,10 @@ def _faults(call: Call) -> Iterator[str]:
         yield "tear"
     if call.op in MUTATING - {"open"}:
         yield "ambiguous"
-    if call.op == "create":
+    if call.op in ("create", "ratify"):
         yield "outage"
         yield "lie"
-    if call.op in ("create", "put", "update"):
+    if call.op in ("create", "put", "update", "ratify", "report"):
         yield "late"
 
 

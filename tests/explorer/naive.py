@@ -21,6 +21,7 @@ _CHECKPOINT = re.compile(
     rf"{LOG}/(\d{{20}})\.checkpoint(\.[0-9a-f-]{{36}}\.(json|parquet)|\.parquet)"
 )
 SIDECARS = f"{LOG}/_sidecars"
+STAGED = f"{LOG}/_staged_commits"
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 
 Read = Callable[[str], bytes]
@@ -65,23 +66,32 @@ def items(files: Mapping[str, Entry], data: Callable[[int], bytes]) -> Iterator[
 
 
 class Ratified(NamedTuple):
-    """A commit in the catalog. Names as a world has them."""
+    """A commit that a catalog ratified. Names as a world has them.
+
+    It is ``reported`` when the catalog was told that it is published.
+    """
 
     version: int
     commit: str
     staged: str
-    published: bool
+    reported: bool
 
 
 def ratified(files: Mapping[str, Entry], data: Callable[[int], bytes]) -> list[Ratified]:
-    """All commits that the catalog of a world knows, in order."""
-    found = []
-    for name, entry in files.items():
-        if name.startswith(CATALOG):
-            body, version = json.loads(data(entry.data)), int(name.rpartition("/")[2])
-            commit = f"{LOG}/{version:020d}.json"
-            found.append(Ratified(version, commit, body["name"], body["published"]))
-    return sorted(found)
+    """All commits that the catalog of a world ratified, in order."""
+    entry = files.get(CATALOG)
+    if entry is None:
+        return []
+    known = json.loads(data(entry.data))
+    return [
+        Ratified(
+            it["version"],
+            f"{LOG}/{it['version']:020d}.json",
+            f"{STAGED}/{it['name']}",
+            it["version"] <= known["reported"],
+        )
+        for it in known["commits"]
+    ]
 
 
 def parse_lines(data: bytes) -> list[Action]:

@@ -18,7 +18,7 @@ from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, 
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
-from tests.explorer.sim_catalog import CatalogCommitter, CatalogStore
+from tests.explorer.sim_catalog import CatalogStore, SimCatalog
 from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
 from tests.explorer.world import Call, Reply, Violation, Worlds
@@ -137,7 +137,8 @@ def _store_for(
     rules = worlds.rules
     reached: Store = refuse_changes(store) if program.only_looks else store
     if rules.has_catalog:
-        return CatalogStore(reached, CatalogCommitter(reached, worlds, ask, clock))
+        catalog = SimCatalog(worlds, ask)
+        return CatalogStore(reached, catalog, clock, only_looks=program.only_looks)
     if rules.has_items and not program.only_looks:
         return agreeing_store(store, worlds, ask, clock)
     return reached

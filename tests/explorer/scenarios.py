@@ -51,17 +51,22 @@ class Scenario:
     ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. The more
     states, the more ``weight``: from 1 on nothing goes wrong on ``dynamodb``, from 2 on ``link``,
     and from 3 on it is not searched on ``dynamodb``. ``--stage long`` is for what is left out.
-    With an ``only`` it is searched on this model alone.
+    With an ``only`` it is searched on this model alone; ``unmanaged``: a catalog allows it not.
     """
 
     name: str
-    scene: Callable[[], Scene]
+    scene: Callable[..., Scene]
     programs: Sequence[Make]
     shared_data: bool = False
     tick_ms: int = 0
     ticks_after: int = 0
     weight: int = 0
     only: Model | None = None
+    unmanaged: bool = False
+
+    def is_for(self, model: Model) -> bool:
+        """Whether it is searched on a model."""
+        return self.only in (None, model) and not (self.unmanaged and model == "staged")
 
     @property
     def _twins(self) -> frozenset[int]:
@@ -69,8 +74,9 @@ class Scenario:
 
     def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
         """The machine that explores this; ``kinds`` of faults: all that the model has."""
-        scene = self.scene()
         worlds = Worlds(rules := Rules(model))
+        features = ("catalogManaged", "inCommitTimestamp") if rules.has_catalog else ()
+        scene = self.scene(*features)
         programs = [make(scene) for make in self.programs]
         files = scene.stored_in(worlds)
         setting = Setting(
@@ -167,6 +173,7 @@ CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True))
 V2_CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True, kind="v2"))
 APPEND = _fixed(writers.append)
 PUBLICATION = _fixed(writers.publish)
+LAZY_APPEND = _fixed(lambda: writers.lazily(writers.append(3)))
 IN_BATCHES = _fixed(lambda: tested.optimize(OptimizeOptions(commit_every_bytes=1), batches=2))
 
 
@@ -186,8 +193,8 @@ def _restore(version: int) -> Make:
     return lambda scene: tested.restore(scene, version)
 
 
-def _timed() -> Scene:
-    return small_files("inCommitTimestamp")
+def _timed(*features: str) -> Scene:
+    return small_files(*{"inCommitTimestamp", *features})
 
 
 FOREIGN: Mapping[str, Make] = {
@@ -208,8 +215,8 @@ FOREIGN: Mapping[str, Make] = {
 }
 
 
-def _with_vectors() -> Scene:
-    return small_files(**{"delta.enableDeletionVectors": "true"})
+def _with_vectors(*features: str) -> Scene:
+    return small_files(*features, **{"delta.enableDeletionVectors": "true"})
 
 
 # Who changes inputs of an optimize that may write deletion vectors.
@@ -224,8 +231,8 @@ CHANGING: Mapping[str, Make] = {
 }
 
 
-def _tracked() -> Scene:
-    return small_files("rowTracking")
+def _tracked(*features: str) -> Scene:
+    return small_files("rowTracking", *features)
 
 
 PAIRS: Sequence[Scenario] = (
@@ -264,7 +271,7 @@ PAIRS: Sequence[Scenario] = (
     ),
     Scenario("vacuum against vacuum", one_due, (FULL, FULL), shared_data=True, weight=3),
     *(
-        Scenario(f"restore against {name}", one_back, (_restore(2), make))
+        Scenario(f"restore against {name}", one_back, (_restore(2), make), unmanaged=True)
         for name, make in (
             ("append", APPEND),
             ("delete", _delete("other")),
@@ -276,10 +283,19 @@ PAIRS: Sequence[Scenario] = (
         )
     ),
     Scenario(
-        "restore against vacuum full", one_back, (_restore(2), FULL), shared_data=True, weight=1
+        "restore against vacuum full",
+        one_back,
+        (_restore(2), FULL),
+        shared_data=True,
+        weight=1,
+        unmanaged=True,
     ),
     Scenario(
-        "restore against checkpoint and cleanup", long_log, (_restore(4), CHECKPOINT), weight=1
+        "restore against checkpoint and cleanup",
+        long_log,
+        (_restore(4), CHECKPOINT),
+        weight=1,
+        unmanaged=True,
     ),
     *(
         Scenario(f"clone against {name}", small_files, (CLONE, make))
@@ -320,10 +336,18 @@ PAIRS: Sequence[Scenario] = (
         Scenario(f"{name} against publication", scene, (make, PUBLICATION), only="staged")
         for name, scene, make in (
             ("append", small_files, APPEND),
-            ("optimize", _timed, OPTIMIZE),
-            ("restore", one_back, _restore(2)),
+            ("optimize", small_files, OPTIMIZE),
             ("checkpoint and cleanup", long_log, CHECKPOINT),
         )
+    ),
+    *(
+        Scenario(
+            f"{name} against a writer that never publishes",
+            small_files,
+            (make, LAZY_APPEND),
+            only="staged",
+        )
+        for name, make in (("append", APPEND), ("optimize", OPTIMIZE))
     ),
     *(
         Scenario(name, scene, (FULL, CHECKPOINT), shared_data=True, weight=weight)
@@ -344,6 +368,11 @@ TRIPLES: Sequence[Scenario] = (
     Scenario("optimize, append and checkpoint", long_log, (OPTIMIZE, APPEND, CHECKPOINT)),
     Scenario("append, append and optimize", small_files,
         (APPEND, _fixed(lambda: writers.append(2)), OPTIMIZE)),
+    *(
+        Scenario(f"optimize, {name} and a writer that never publishes", small_files,
+            (OPTIMIZE, make, LAZY_APPEND), only="staged")
+        for name, make in (("append", APPEND), ("optimize", OPTIMIZE))
+    ),
 )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from tests.explorer import naive
 from tests.explorer.invariants import Promise
 from tests.explorer.programs import program_id
-from tests.explorer.sim_catalog import encode_ratified, ratified_name, staged_name
-from tests.explorer.world import Entry, Worlds
+from tests.explorer.sim_catalog import StagedCommit, encode_known
+from tests.explorer.world import CATALOG, Entry, Worlds
 from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     START_MS,
@@ -42,17 +42,16 @@ class Scene:
         return {**files, **(self._staged(worlds) if worlds.rules.has_catalog else {})}
 
     def _staged(self, worlds: Worlds) -> dict[str, Entry]:
-        """A next version that changes nothing, and is not published yet."""
+        """A next version that changes nothing, and is not published yet; and the catalog."""
         data, ms = self.files[commit_path(self.version)]
         (info,) = (it["commitInfo"] for it in naive.parse_lines(data) if "commitInfo" in it)
-        if "inCommitTimestamp" in info:
-            info = {**info, "inCommitTimestamp": info["inCommitTimestamp"] + 1}
+        info = {**info, "inCommitTimestamp": info["inCommitTimestamp"] + 1}
         version, content = self.version + 1, encode_lines([{"commitInfo": info}])
-        name = staged_name(version, program_id(-1, 0))
-        ratified = encode_ratified(name, len(content), published=False)
+        staged = StagedCommit(version, f"{version:020d}.{program_id(-1, 0)}.json", len(content), ms)
+        known = encode_known(self.version, staged)
         return {
-            name: Entry(worlds.keep(content), ms),
-            ratified_name(version): Entry(worlds.keep(ratified), ms),
+            staged.info.name: Entry(worlds.keep(content), ms),
+            CATALOG: Entry(worlds.keep(known), ms),
         }
 
 
@@ -118,12 +117,12 @@ def small_files(*features: str, **properties: str) -> Scene:
     return past.scene(promise, first=first, second=second, other=other)
 
 
-def one_back() -> Scene:
+def one_back(*features: str) -> Scene:
     """A file and a deletion vector that version 2 needs, and that are not due for a vacuum yet.
 
     A file that nobody names is due.
     """
-    past = _Past("deletionVectors")
+    past = _Past("deletionVectors", *features)
     first, second, other = past.append(60, "a", "a", "b")
     past.ago(50, lambda: past.builder.delete_rows(first, [0]))
     past.ago(3, lambda: past.builder.remove(second))
@@ -133,9 +132,9 @@ def one_back() -> Scene:
     return past.scene(promise, first=first, other=other)
 
 
-def one_due() -> Scene:
+def one_due(*features: str) -> Scene:
     """One live file with a deletion vector, and one that was removed long ago."""
-    past = _Past("deletionVectors")
+    past = _Past("deletionVectors", *features)
     first, gone = past.append(60, "a", "a")
     past.ago(50, lambda: past.builder.delete_rows(first, [0]))
     past.ago(40, lambda: past.builder.remove(gone))
@@ -143,17 +142,17 @@ def one_due() -> Scene:
     return past.scene(promise, first=first)
 
 
-def two_bins() -> Scene:
+def two_bins(*features: str) -> Scene:
     """Two files in each of the partitions a and b: two bins, and so two batches."""
-    past = _Past("deletionVectors")
+    past = _Past("deletionVectors", *features)
     first, second, third, fourth = past.append(60, "a", "a", "b", "b")
     promise = Promise(0, past.builder.version, NOW - 7 * DAY)
     return past.scene(promise, first=first, second=second, third=third, other=fourth)
 
 
-def old_log() -> Scene:
+def old_log(*features: str) -> Scene:
     """Versions of long ago without a checkpoint: one of them all makes all commits superfluous."""
-    past = _Past("deletionVectors")
+    past = _Past("deletionVectors", *features)
     first, second, other = past.append(90, "a", "a", "b")
     past.ago(70, lambda: past.builder.delete_rows(first, [0]))
     past.append(60, "c")
@@ -162,12 +161,12 @@ def old_log() -> Scene:
     return past.scene(promise, first=first, second=second, other=other)
 
 
-def long_log() -> Scene:
+def long_log(*features: str) -> Scene:
     """Checkpoints with sidecars at versions 1 and 3, 80 and 60 days old; five versions.
 
     Log cleanup keeps what was current 30 days ago: version 4, and so the checkpoint at 3.
     """
-    past = _Past("deletionVectors", "v2Checkpoint")
+    past = _Past("deletionVectors", "v2Checkpoint", *features)
     first, second, gone, other = past.append(90, "a", "a", "a", "b")
     past.ago(80, lambda: past.builder.checkpoint(1, "v2-json", parts=1))
     past.ago(70, lambda: past.builder.delete_rows(first, [0]))
@@ -180,13 +179,13 @@ def long_log() -> Scene:
     return past.scene(promise, first=first, second=second, other=other)
 
 
-def short_log() -> Scene:
+def short_log(*features: str) -> Scene:
     """What log cleanup may meet, each once: a commit, a checkpoint and a sidecar that are due.
 
     Version 3 was current 30 days ago, and stands on the checkpoint at 2. A file removed long ago is
     due for a vacuum.
     """
-    past = _Past("deletionVectors", "v2Checkpoint")
+    past = _Past("deletionVectors", "v2Checkpoint", *features)
     first, second, gone = past.append(90, "a", "a", "a")
     past.ago(80, lambda: past.builder.checkpoint(1, "v2-json", parts=1))
     past.builder.forget_commits(1)
@@ -197,9 +196,9 @@ def short_log() -> Scene:
     return past.scene(promise, first=first, second=second)
 
 
-def quiet_log() -> Scene:
+def quiet_log(*features: str) -> Scene:
     """The same later, and nothing since: a checkpoint makes due the one that everybody reads."""
-    past = _Past("deletionVectors", "v2Checkpoint")
+    past = _Past("deletionVectors", "v2Checkpoint", *features)
     first, second, gone = past.append(90, "a", "a", "a")
     _delete_and_checkpoint(past, first, gone)
     past.builder.forget_commits(2)

@@ -1,166 +1,183 @@
-"""A simulated catalog that decides commits: a ratified commit is a file of the world.
+"""A simulated catalog that decides commits, and a store for writers that ask it.
 
 A commit is put as ``_delta_log/_staged_commits/N.UUID.json``. It is the next version when the
-catalog has ratified it, and later somebody publishes it: copies it to ``_delta_log/N.json``. Each
-request to the catalog is one call, and so a scheduling point: ``read`` and ``tail`` look at
-ratified commits, ``create`` ratifies one, ``update`` says that it is published. Source:
-PROTOCOL.md, "Catalog-managed tables".
+catalog has ratified it, and later somebody publishes it: copies it to ``_delta_log/N.json``, and
+then reports this to the catalog, which forgets its staged file. What the catalog knows is one file
+of the world, and each request one call, and so a scheduling point. Source: PROTOCOL.md,
+"Catalog-managed tables".
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from deltactl.catalog.managed import (
+    BacklogFullError,
+    ManagedState,
+    RatifiedCommit,
+)
 from deltactl.clock import Clock
 from deltactl.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
+    SafetyError,
     StorageError,
     TransientStorageError,
+    ignore_warning,
 )
-from deltactl.log.committers.committer import CommitFacts, CommitTail
+from deltactl.log.committers.committer import Permission
+from deltactl.log.committers.open import open_managed
+from deltactl.log.delta_log import DeltaLog
+from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_version
 from deltactl.storage.store import FileInfo, Store
-from tests.explorer.world import CATALOG, COMMIT, Call, Reply, Worlds
+from tests.explorer.world import CATALOG, Call, Reply, Worlds
 from tests.support.forwarding import ForwardingStore
 from tests.support.table_builder import commit_path
 
 
-def staged_name(version: int, identifier: str) -> str:
-    return f"{LOG_DIR}/{STAGED_COMMITS_DIR}/{version:020d}.{identifier}.json"
-
-
-def ratified_name(version: int) -> str:
-    """Where a world keeps what the catalog knows of a version."""
-    return f"{CATALOG}/{version:020d}"
-
-
-def encode_ratified(staged: str, size: int, *, published: bool) -> bytes:
-    return json.dumps({"name": staged, "size": size, "published": published}).encode()
-
-
-class Ratified(NamedTuple):
-    """A commit that the catalog knows."""
+class StagedCommit(NamedTuple):
+    """A commit as a catalog knows it."""
 
     version: int
-    staged: FileInfo
-    published: bool
+    name: str
+    size: int
+    modified_ms: int
+
+    @property
+    def info(self) -> FileInfo:
+        return FileInfo(staged_path(self.name), self.size, self.modified_ms)
 
 
-class CatalogCommitter:
-    """Ratifies commits, and publishes those before its own."""
+class Known(NamedTuple):
+    """The answer of a catalog: its latest version, and commits that are not reported."""
 
-    fails_for_good = False
+    latest: int
+    commits: Sequence[StagedCommit]
 
-    def __init__(
-        self, store: Store, worlds: Worlds, ask: Callable[[Call], Reply], clock: Clock
-    ) -> None:
-        self._store, self._worlds, self._ask, self._clock = store, worlds, ask, clock
 
-    def tail(self, *, may_write: bool) -> CommitTail:
-        staged = {it.version: it.staged for it in self._ratified() if not it.published}
-        return CommitTail(staged, min(staged) - 1 if staged else None)
+def staged_path(name: str) -> str:
+    return f"{LOG_DIR}/{STAGED_COMMITS_DIR}/{name}"
 
-    def ensure_can_commit(self) -> None:
-        """All writers ask the catalog."""
 
-    def commit(self, version: int, content: bytes, facts: CommitFacts) -> None:
-        name = staged_name(version, self._clock.new_id())
-        self._store.put(name, content)
-        self.ratify(version, name, content)
-        with suppress(StorageError):  # the next writer does it
-            self.publish(keep=1)
+def encode_known(published: int, *commits: StagedCommit) -> bytes:
+    """What a catalog knows of a table; see ``naive.ratified``."""
+    latest = max((it.version for it in commits), default=published)
+    known = [it._asdict() for it in commits]
+    return json.dumps({"latest": latest, "reported": published, "commits": known}).encode()
 
-    def ratify(self, version: int, name: str, content: bytes) -> None:
-        data = self._worlds.keep(encode_ratified(name, len(content), published=False))
-        self._request(Call("create", ratified_name(version), data))
 
-    def publish(self, *, keep: int = 0, removes: bool = False) -> None:
-        """Publish all but the newest commits; remove their staged files if asked for."""
-        staged = [it for it in self._ratified() if not it.published]
-        for it in staged[: len(staged) - keep]:
-            self._publish(it)
-            if removes:
-                self._store.delete_many([it.staged.name])
+class SimCatalog:
+    """The requests to a catalog."""
 
-    def _publish(self, commit: Ratified) -> None:
-        with suppress(ObjectExistsError):
-            self._store.put_if_absent(
-                commit_path(commit.version), self._store.read(commit.staged.name)
-            )
-        self.mark(commit)
+    def __init__(self, worlds: Worlds, ask: Callable[[Call], Reply]) -> None:
+        self._worlds, self._ask = worlds, ask
 
-    def mark(self, commit: Ratified) -> None:
-        """Tell the catalog that a commit is published."""
-        said = encode_ratified(commit.staged.name, commit.staged.size_bytes, published=True)
-        name = ratified_name(commit.version)
-        self._request(Call("update", name, self._worlds.keep(said), commit.staged.name))
-
-    def find(self, version: int) -> str:
-        try:
-            data = self._request(Call("read", ratified_name(version))).value
-        except ObjectNotFoundError:
-            return commit_path(version)
+    def load(self) -> Known:
+        data = self._request(Call("read", CATALOG)).value
         assert isinstance(data, int)
-        body = json.loads(self._worlds.data(data))
-        return commit_path(version) if body["published"] else str(body["name"])
+        known = json.loads(self._worlds.data(data))
+        commits = [StagedCommit(**it) for it in known["commits"]]
+        return Known(known["latest"], [it for it in commits if it.version > known["reported"]])
 
-    def _ratified(self) -> list[Ratified]:
-        found = self._request(Call("tail", CATALOG)).value
-        assert isinstance(found, tuple)
-        bodies = [(json.loads(self._worlds.data(data)), ms) for data, ms in found]
-        return [
-            Ratified(
-                int(body["name"].rpartition("/")[2].partition(".")[0]),
-                FileInfo(body["name"], body["size"], ms),
-                body["published"],
-            )
-            for body, ms in bodies
-        ]
+    def ratify(self, commit: StagedCommit) -> bool:
+        """Ask for a next version; return ``False`` if too many are not published.
+
+        Raises:
+            ObjectExistsError: the version exists.
+            StorageError: there was no answer.
+        """
+        data = self._worlds.keep(json.dumps(commit._asdict()).encode())
+        return self._request(Call("ratify", CATALOG, data)).error != "backlog"
+
+    def report(self, version: int) -> None:
+        """Say that commits up to a version are published."""
+        self._request(Call("report", CATALOG, other=str(version)))
 
     def _request(self, call: Call) -> Reply:
         reply = self._ask(call)
         match reply.error:
-            case "":
+            case "" | "backlog":
                 return reply
-            case "missing":
-                raise ObjectNotFoundError(f"{call.name} is not there")
             case "exists":
-                raise ObjectExistsError(f"{call.name} exists")
-        raise TransientStorageError(f"{call.op} of {call.name} failed on purpose")
+                raise ObjectExistsError("the version exists")
+            case "refused":
+                raise SafetyError("the catalog refused the request")
+        raise TransientStorageError(f"{call.op} failed on purpose")
+
+
+class SimManagedTable:
+    """The same requests as the code under test sends them."""
+
+    catalog = "the catalog"
+
+    def __init__(self, requests: SimCatalog) -> None:
+        self._requests = requests
+
+    def load(self) -> ManagedState:
+        known = self._requests.load()
+        commits = [
+            RatifiedCommit(it.version, it.name, it.size, it.modified_ms, it.modified_ms)
+            for it in known.commits
+        ]
+        allowed = frozenset(permission.value for permission in Permission)
+        return ManagedState("uuid", known.latest, tuple(commits), allowed)
+
+    def add_commit(
+        self, table_uuid: str, commit: RatifiedCommit, domains: Sequence[DomainMetadata]
+    ) -> None:
+        asked = StagedCommit(
+            commit.version, commit.file_name, commit.size_bytes, commit.modified_ms
+        )
+        if not self._requests.ratify(asked):
+            raise BacklogFullError("too many commits are not published")
+
+    def report_published(self, table_uuid: str, version: int) -> None:
+        self._requests.report(version)
 
 
 class CatalogStore(ForwardingStore):
-    """The store of a table whose writers and readers ask a catalog.
+    """The store of a table whose writers ask a catalog.
 
-    A plain writer lists the log, reads and puts commits by it, as by any store.
+    A plain writer lists the log, reads and puts commits by it, as by any store. Each of them
+    publishes the commits before its own; if it is ``lazy``, only what the catalog wants.
     """
 
-    def __init__(self, inner: Store, committer: CatalogCommitter) -> None:
+    def __init__(
+        self, inner: Store, catalog: SimCatalog, clock: Clock, *, only_looks: bool
+    ) -> None:
         super().__init__(inner)
-        self.inner, self.committer = inner, committer
+        self.inner, self.catalog, self._clock = inner, catalog, clock
+        self.only_looks, self.lazy = only_looks, False
+        self._names: dict[int, str] = {}
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        tail = self.committer.tail(may_write=True)
-        names = {info.name: info for info in self.inner.list_from(prefix, start)}
-        for version, info in tail.commits.items():
-            names.setdefault(commit_path(version), replace(info, name=commit_path(version)))
-        return iter([names[name] for name in sorted(names)])
+        ratified = self.catalog.load().commits
+        found = {info.name: info for info in self.inner.list_from(prefix, start)}
+        versions = ((commit_version(name), name) for name in found)
+        self._names |= {version: name for version, name in versions if version is not None}
+        for it in ratified:
+            name = commit_path(it.version)
+            found[name] = replace(it.info, name=name)
+            self._names[it.version] = it.info.name
+        return iter([found[name] for name in sorted(found)])
 
     def read(self, name: str) -> bytes:
         """A commit by the name that it will have."""
-        match = COMMIT.fullmatch(name)
-        if match is None:
+        version = commit_version(name)
+        if version is None:
             return self.inner.read(name)
-        found = self.committer.find(int(match[1]))
+        if version not in self._names:
+            ratified = {it.version: it.info.name for it in self.catalog.load().commits}
+            self._names[version] = ratified.get(version, name)
         try:
-            return self.inner.read(found)
+            return self.inner.read(self._names[version])
         except ObjectNotFoundError:  # published, and removed where it was
-            if found == name:
+            if self._names[version] == name:
                 raise
             return self.inner.read(name)
 
@@ -168,5 +185,32 @@ class CatalogStore(ForwardingStore):
         version = commit_version(name)
         if version is None:
             self.inner.put_if_absent(name, data)
-        else:
-            self.committer.commit(version, data, CommitFacts("id"))
+            return
+        staged = StagedCommit(
+            version, f"{version:020d}.{self._clock.new_id()}.json", len(data), self._clock.now_ms()
+        )
+        self.inner.put(staged.info.name, data)
+        while not self.catalog.ratify(staged):
+            self.publish()
+        if not self.lazy:
+            with suppress(StorageError):  # the next writer does it
+                self.publish(keep=1)
+
+    def open_log(self) -> DeltaLog:
+        """The log, as the code under test opens it."""
+        table = SimManagedTable(self.catalog)
+        managed = open_managed(self.inner, table, ignore_warning, published_only=False)
+        return DeltaLog(self.inner, ignore_warning, managed=managed, read_only=self.only_looks)
+
+    def publish(self, *, keep: int = 0, removes: bool = False) -> None:
+        """Publish all but the newest commits; remove their staged files if asked for."""
+        ratified = self.catalog.load().commits
+        chosen = ratified[: len(ratified) - keep]
+        for it in chosen:
+            # Whoever removed a staged file has published it.
+            with suppress(ObjectExistsError, ObjectNotFoundError):
+                self.inner.put_if_absent(commit_path(it.version), self.inner.read(it.info.name))
+        if chosen:
+            self.catalog.report(chosen[-1].version)
+        if removes:
+            self.inner.delete_many([it.info.name for it in chosen])

@@ -132,6 +132,8 @@ def agreeing_store(
 
 def log_of(store: Store) -> DeltaLog:
     """The log of a table, with commits decided as its store says."""
-    if isinstance(store, AgreeingStore | CatalogStore):
+    if isinstance(store, CatalogStore):
+        return store.open_log()
+    if isinstance(store, AgreeingStore):
         return DeltaLog(store.inner, ignore_warning, committer=store.committer)
     return DeltaLog(store, ignore_warning)

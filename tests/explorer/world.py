@@ -5,18 +5,22 @@ A world is a number; equal contents have equal numbers, so that states of a sear
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 LOG: Final = "_delta_log"
 ITEMS: Final = "dynamodb:"
 CATALOG: Final = "catalog:"
+"""What a catalog knows of the table, as JSON: see ``sim_catalog``."""
 DECISIONS: Final = (ITEMS, CATALOG)
 """Below these names is what decides commits: in no directory, so that no listing shows it."""
 CLONE: Final = "clone:"
 """Below it are the files of a clone of the table, at an address of its own."""
+MOST_UNPUBLISHED: Final = 2
+"""So many commits a catalog keeps before it refuses more of them."""
 COMMIT: Final = re.compile(rf"{LOG}/(\d{{20}})\.json")
 
 Model = Literal["link", "conditional", "dynamodb", "staged", "plain"]
@@ -38,7 +42,8 @@ class Violation(BaseException):
 class Call(NamedTuple):
     """One request. ``data`` is the number of a content, ``other`` a second name or a start.
 
-    An ``update`` replaces what is there and has the text ``other`` in it.
+    An ``update`` replaces what is there and has the text ``other`` in it. ``ratify`` asks a catalog
+    to accept a commit, ``report`` tells it the version up to which commits are published.
     """
 
     op: str
@@ -65,7 +70,11 @@ OK: Final = Reply("")
 MISSING: Final = Reply("missing")
 EXISTS: Final = Reply("exists")
 FAILED: Final = Reply("failed")
-MUTATING: Final = frozenset({"open", "output", "put", "create", "update", "delete", "move"})
+BACKLOG: Final = Reply("backlog")
+REFUSED: Final = Reply("refused")
+MUTATING: Final = frozenset(
+    {"open", "output", "put", "create", "update", "delete", "move", "ratify", "report"}
+)
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,11 @@ class Worlds:
                 return OK, self.world({n: e for n, e in files.items() if n != call.name})
             case "move":
                 return self._move(world, call)
+            case "ratify" | "report":
+                assert entry is not None
+                reply, known = self._decide(call, json.loads(self._data[entry.data]))
+                data = self.keep(json.dumps(known).encode())
+                return reply, self.world({**files, call.name: Entry(data, entry.modified_ms)})
             case "create" if entry is not None and not self.rules.overwrites_commits:
                 return EXISTS, world
             case "update" if entry is None or call.other.encode() not in self._data[entry.data]:
@@ -202,16 +216,28 @@ class Worlds:
                 return Reply("", files[found[-1][0]].data if found else None)
             case "list" | "walk":
                 return self.listing(call, files)
-            case "tail":
-                names = sorted(name for name in files if name.startswith(f"{call.name}/"))
-                return Reply("", tuple((files[n].data, files[n].modified_ms) for n in names))
         raise AssertionError(f"no such call: {call.op}")
 
     def _ensure_commit_stays(self, call: Call, entry: Entry | None) -> None:
         if COMMIT.fullmatch(call.name) and entry is not None and entry.data != call.data:
             raise Violation("one winner per version", f"{call.name} was overwritten")
-        if call.name.startswith(CATALOG) and entry is not None and call.op != "update":
-            raise Violation("one winner per version", f"{call.name} was ratified again")
+
+    def _decide(self, call: Call, known: dict[str, Any]) -> tuple[Reply, dict[str, Any]]:
+        """The answer of a catalog, and what it knows then."""
+        if call.op == "report":
+            version = int(call.other)
+            if version > known["latest"]:
+                return REFUSED, known
+            return OK, {**known, "reported": max(version, known["reported"])}
+        commit = json.loads(self._data[call.data])
+        if commit["version"] <= known["latest"]:
+            return EXISTS, known
+        if commit["version"] > known["latest"] + 1:
+            return REFUSED, known
+        if known["latest"] - known["reported"] >= MOST_UNPUBLISHED:
+            return BACKLOG, known
+        commits = [*known["commits"], commit]
+        return OK, {**known, "latest": commit["version"], "commits": commits}
 
     def _move(self, world: int, call: Call) -> tuple[Reply, int]:
         files = dict(self._worlds[world])

@@ -12,6 +12,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -252,10 +253,21 @@ def publish() -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         assert isinstance(store, CatalogStore)
-        store.committer.publish(removes=True)
+        store.publish(removes=True)
         return Outcome("done")
 
     return Program("publication", run, counted=False, max_commits=0)
+
+
+def lazily(program: Program) -> Program:
+    """The same writer, that publishes only what the catalog wants to be published."""
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        assert isinstance(store, CatalogStore)
+        store.lazy = True
+        return program.run(store, clock)
+
+    return replace(program, name=f"{program.name}, lazily", run=run)
 
 
 def _without(ids: Sequence[int]) -> Callable[[Rows], Rows]:

@@ -1,7 +1,8 @@
 """Another writer deletes and updates rows of a table while optimize runs on it, round after round.
 
 ``make races`` runs 30 rounds each beside Delta on Spark, which writes deletion vectors, on a local
-disk and on MinIO, and beside delta-rs, which rewrites files, on MinIO.
+disk, on MinIO, and on a table whose commits a Unity Catalog decides, and beside delta-rs, which
+rewrites files, on MinIO.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -23,11 +25,21 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.storage.open import open_store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.catalog_servers import UnityServer, unity_server
 from tests.support.delta_spark import delta_session, find_jars
+from tests.support.fault_proxy import FaultProxy, Meanwhile, Rule, fault_proxy
 from tests.support.forwarding import ForwardingStore
+from tests.support.managed_tables import (
+    ADD_COMMIT,
+    LOAD,
+    ManagedTable,
+    permitting,
+    read_with_duckdb,
+)
 from tests.support.object_servers import ObjectServer, delta_rs_options, minio
 from tests.support.spark_on_s3 import find_s3_jars, s3_settings
 from tests.support.table_builder import Column, TableBuilder
+from tests.support.unity_spark import find_unity_jars, with_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,33 +71,53 @@ class Side(Protocol):
     def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
         """Return a condition, and the ids that it means."""
 
+    def opened(self, writer: Writer, commits: int) -> Table:
+        """The table; before its first commit, the writer commits so many times."""
+
     def verify(self, model: Model) -> None:
         """Compare what others read with the model."""
 
 
-class SparkSide:
+class OnStore:
+    """A table whose commits are decided by its store."""
+
+    uri: str
+    options: Mapping[str, str]
+
+    def opened(self, writer: Writer, commits: int) -> Table:
+        """See ``Side``."""
+        store = Waiting(open_store(self.uri, self.options), writer, commits)
+        return Table(self.uri, storage_options=self.options, store=store)
+
+
+class SparkSide(OnStore):
     """Delta on Spark, with deletion vectors, row tracking and a change feed."""
 
     def __init__(
-        self, spark: SparkSession, uri: str, options: Mapping[str, str] = _NO_OPTIONS
+        self,
+        spark: SparkSession,
+        uri: str,
+        options: Mapping[str, str] = _NO_OPTIONS,
+        *,
+        name: str = "",
     ) -> None:
+        """Create the table; Spark finds it by its ``name``, or by its path."""
         self.uri, self.options, self._spark = uri, options, spark
         self._first_change, self._rows_before = 1, set[tuple[int, int]]()
         self._address = uri.replace("s3://", "s3a://")
+        self._name = name or f"delta.`{self._address}`"
         spark.sql(
-            f"CREATE TABLE delta.`{self._address}` (id BIGINT, v BIGINT, s STRING) USING delta "
+            f"CREATE TABLE {self._name} (id BIGINT, v BIGINT, s STRING) USING delta "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
             "'delta.enableRowTracking' = 'true', 'delta.enableChangeDataFeed' = 'true')"
         )
 
     def append(self, first: int) -> None:
         frame = self._spark.range(first, first + FILES * ROWS, 1, FILES)
-        frame = frame.selectExpr("id", "0L AS v", "'x' || id AS s")
-        frame.write.format("delta").mode("append").save(self._address)
+        frame.selectExpr("id", "0L AS v", "'x' || id AS s").writeTo(self._name).append()
 
     def change(self, condition: str, *, delete: bool) -> None:
-        table = f"delta.`{self._address}`"
-        what = f"DELETE FROM {table}" if delete else f"UPDATE {table} SET v = v + 1"
+        what = f"DELETE FROM {self._name}" if delete else f"UPDATE {self._name} SET v = v + 1"
         self._spark.sql(f"{what} WHERE {condition}")
 
     def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
@@ -93,13 +125,16 @@ class SparkSide:
         return f"id % 97 = {key}", [number for number in model.rows if number % 97 == key]
 
     def verify(self, model: Model) -> None:
-        query = f"SELECT id, v, _metadata.row_id AS r FROM delta.`{self._address}`"
+        query = f"SELECT id, v, _metadata.row_id AS r FROM {self._name}"
         found = self._spark.sql(query).collect()
         moved = [row for row in found if model.row_ids.setdefault(row["id"], row["r"]) != row["r"]]
         assert not moved, moved[:5]
         assert len({row["r"] for row in found}) == len(found), "two rows have one row id"
         _compare("Spark", found, model)
         self._verify_changes(model)
+        self._verify_others(model)
+
+    def _verify_others(self, model: Model) -> None:
         with self._local_table() as path:
             _compare("DuckDB", rows_with_duckdb(path), model)
             _compare("delta-rs", rows_with_delta_rs(path), model)
@@ -124,7 +159,7 @@ class SparkSide:
         Of all versions it would take longer with every round.
         """
         feed = self._spark.read.format("delta").option("readChangeFeed", "true")
-        changes = feed.option("startingVersion", self._first_change).load(self._address)
+        changes = feed.option("startingVersion", self._first_change).table(self._name)
         sums = changes.selectExpr(
             "id",
             "v",
@@ -142,7 +177,51 @@ class SparkSide:
         self._rows_before = rows
 
 
-class DeltaRsSide:
+class ManagedSide(SparkSide):
+    """Delta on Spark on a managed table of a Unity Catalog; deltactl asks through a proxy."""
+
+    def __init__(self, spark: SparkSession, server: UnityServer, proxy: FaultProxy) -> None:
+        self._table, self._proxy = ManagedTable(server, "main.default.races"), proxy
+        proxy.add(permitting("DATA_REORGANIZATION"))
+        super().__init__(
+            with_catalog(spark, "main", server.address),
+            f"uc://{self._table.name}",
+            {"databricks_host": proxy.endpoint, "databricks_token": "not-checked"},
+            name=self._table.name,
+        )
+
+    def opened(self, writer: Writer, commits: int) -> Table:
+        """See ``Side``."""
+
+        def wait() -> None:
+            for _ in range(commits):
+                writer.wait_for_a_commit()
+
+        self._proxy.add(Rule(Meanwhile(wait), "POST", LOAD, ADD_COMMIT))
+        return Table(self.uri, storage_options=self.options)
+
+    @property
+    def lost(self) -> int:
+        """How many commits of deltactl came too late for their version."""
+        commits = self._proxy.find("POST", LOAD, ADD_COMMIT)
+        return sum(request.status == HTTPStatus.CONFLICT for request in commits)
+
+    def _verify_others(self, model: Model) -> None:
+        found = read_with_duckdb(self._table.server.address, self._table.name)
+        _compare("DuckDB", [{"id": row[0], "v": row[1]} for row in found], model)
+        self._verify_history()
+
+    def _verify_history(self) -> None:
+        """No version is missing, to us nor to Spark; each is published at last."""
+        latest = self._table.load()["latest-table-version"]
+        ours = Table(self.uri, storage_options=self.options).history()["version"].to_pylist()
+        theirs = self._spark.sql(f"DESCRIBE HISTORY {self._name}").select("version").collect()
+        versions = list(range(latest, -1, -1))
+        assert ours == versions, ours
+        assert [row["version"] for row in theirs] == versions
+
+
+class DeltaRsSide(OnStore):
     """delta-rs on an S3 server: it writes the rows of a file that are left to a new file."""
 
     def __init__(self, server: ObjectServer) -> None:
@@ -263,10 +342,8 @@ def race(side: Side, number: int, model: Model) -> OptimizeReport:
     side.append(first)
     model.rows |= dict.fromkeys(range(first, first + FILES * ROWS), 0)
     writer = Writer(side, model, number)
-    store = Waiting(open_store(side.uri, side.options), writer, 1 + number % 3)
     with writer.beside():
-        table = Table(side.uri, storage_options=side.options, store=store)
-        report = table.optimize(OptimizeOptions())
+        report = side.opened(writer, 1 + number % 3).optimize(OptimizeOptions())
     side.verify(model)
     checked = Table(side.uri, storage_options=side.options).check(CheckOptions(depth=Depth.DATA))
     assert not checked.findings.num_rows, checked.findings.to_pylist()
@@ -317,6 +394,19 @@ def _beside_spark_on_minio(scratch: Path, rounds: range) -> None:
         race_often(SparkSide(spark, f"{server.bucket}/races", server.options), rounds)
 
 
+def _beside_spark_on_unity(scratch: Path, rounds: range) -> None:
+    jars = find_unity_jars(find_jars())
+    with (
+        unity_server(scratch) as server,
+        fault_proxy(server.address) as proxy,
+        delta_session(scratch, jars) as spark,
+    ):
+        server.add_catalog("main", "default")
+        side = ManagedSide(spark, server, proxy)
+        race_often(side, rounds)
+        print(f"{side.lost} commits came too late for their version", file=sys.stderr)
+
+
 def _beside_delta_rs(scratch: Path, rounds: range) -> None:
     with minio(scratch) as server:
         race_often(DeltaRsSide(server), rounds)
@@ -325,6 +415,7 @@ def _beside_delta_rs(scratch: Path, rounds: range) -> None:
 _RUNS: Final = {
     "spark": _beside_spark,
     "spark-minio": _beside_spark_on_minio,
+    "spark-unity": _beside_spark_on_unity,
     "delta-rs-minio": _beside_delta_rs,
 }
 

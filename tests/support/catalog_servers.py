@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -44,6 +46,12 @@ class UnityServer:
         answer = self._pool.request("POST", f"{self.address}{_API}{path}", json=body)
         assert answer.status < 300, answer.data
         return dict(answer.json())
+
+    def delta(self, method: str, path: str, **body: Any) -> tuple[int, Any]:
+        """Send a request of the Delta API; return the status and the JSON of the answer."""
+        url = f"{self.address}{_API}/delta/v1{path}"
+        answer = self._pool.request(method, url, json=body or None)
+        return answer.status, json.loads(answer.data or b"null")
 
     def add_catalog(self, catalog: str, schema: str) -> None:
         """Create a catalog and a schema in it."""
@@ -89,8 +97,10 @@ class UnityServer:
 
 
 @contextmanager
-def unity_server(folder: Path) -> Iterator[UnityServer]:
+def unity_server(folder: Path, *, is_kept: bool = False) -> Iterator[UnityServer]:
     """Start the server with an empty catalog in memory.
+
+    With ``is_kept`` the catalog is in the folder, for the next server there.
 
     Raises:
         ServerMissingError: it was not built.
@@ -99,16 +109,19 @@ def unity_server(folder: Path) -> Iterator[UnityServer]:
     if not program.exists():
         raise ServerMissingError("no Unity Catalog server: make catalog-servers builds it")
     key = base64.b64encode(b"k" * 32).decode()
+    database, config = folder / "unity.db", folder / "uc.yaml"
+    (folder / "managed").mkdir(exist_ok=True)
 
     def command(port: int) -> list[str | Path]:
-        config = folder / "uc.yaml"
         config.write_text(
             f"host: 127.0.0.1\nport: {port}\n"
-            'backend: {engine: sqlite, path: ":memory:"}\n'
+            f"backend: {{engine: sqlite, path: '{database if is_kept else ':memory:'}'}}\n"
             f"encryption: {{active: {{id: dev, key: {key}}}}}\n"
             f"local_storage: {{allowed-roots: [{folder}]}}\n"
             f"managed_storage_root: {(folder / 'managed').as_uri()}\n"
         )
+        if is_kept and not database.exists():
+            subprocess.run([program, "migrate", "-c", config], check=True, capture_output=True)
         return [program, "serve", "-c", config, "--no-ui"]
 
     with serve(command, folder / "log") as address:

@@ -20,6 +20,7 @@ import pytest
 from deltactl.engine.spark.session import stop_session
 from tests.support.maven import Artifact, UnreachableError, ensure_jars
 from tests.support.spark_servers import JAVA_OPTIONS, worker_environ
+from tests.support.unity_spark import find_unity_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,10 +117,17 @@ def delta_session(
 
 @pytest.fixture(scope="session")
 def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of Delta on Spark; the test is skipped where there can be none."""
+    """A session of Delta on Spark; the test is skipped where there can be none.
+
+    ``with_catalog`` lets it find tables of a Unity Catalog, where there is a Java compiler.
+    """
     try:
-        find_jars()
+        jars = find_jars()
     except (UnreachableError, subprocess.TimeoutExpired):
         pytest.skip(UNREACHABLE)
-    with delta_session(tmp_path_factory.mktemp("spark")) as spark:
+    try:
+        further = find_unity_jars(jars)
+    except (UnreachableError, subprocess.TimeoutExpired):
+        further = []
+    with delta_session(tmp_path_factory.mktemp("spark"), further) as spark:
         yield spark

@@ -78,7 +78,23 @@ class AnswerTwice:
     """The client gets the answer twice on one connection, which then ends."""
 
 
-Fault = Cut | Answer | Late | Held | SlowBody | HalfBody | SendTwice | AnswerTwice
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """The server's answer; ``act`` is called before the server gets the request."""
+
+    act: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The server's answer with another body."""
+
+    edit: Callable[[bytes], bytes]
+
+
+Fault = (
+    Cut | Answer | Late | Held | SlowBody | HalfBody | SendTwice | AnswerTwice | Meanwhile | Edited
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +158,7 @@ class FaultProxy:
         ``one_write_at_a_time`` lends a server whose conditional writes are not atomic what it
         lacks: no two requests other than GET and HEAD are with it at once.
         """
-        address = urlsplit(upstream)
-        assert address.hostname is not None
-        self.upstream = (address.hostname, address.port or 80)
+        self.stand_before(upstream)
         self.endpoint = ""
         self.stopping = threading.Event()
         self.released = threading.Event()
@@ -154,6 +168,12 @@ class FaultProxy:
         self._quotas: list[_Quota] = []
         self._requests: list[Request] = []
         self._dropped_headers: set[str] = set()
+
+    def stand_before(self, upstream: str) -> None:
+        """Forward requests to a server from now on."""
+        address = urlsplit(upstream)
+        assert address.hostname is not None
+        self.upstream = (address.hostname, address.port or 80)
 
     @property
     def requests(self) -> list[Request]:
@@ -271,6 +291,9 @@ class _Handler(BaseHTTPRequestHandler):
             case SendTwice():
                 proxy._forward(request, self.path)
                 reply = proxy._forward(request, self.path)
+            case Meanwhile(act):
+                act()
+                reply = proxy._forward(request, self.path)
             case _:
                 reply = proxy._forward(request, self.path)
         proxy._remember(request, fault, None if reply is None else reply.status)
@@ -307,6 +330,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(reply)
                 self._send(reply)
                 self._hang_up()
+            case Edited(edit):
+                self._send(_Reply(reply.status, reply.headers, edit(reply.body)))
             case _:
                 self._send(reply)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from tests.support.maven import CACHE, Artifact, UnreachableError, ensure_jars
+from tests.support.java_jars import compile_jar
+from tests.support.maven import Artifact, ensure_jars
 from tests.support.object_servers import S3_ENVIRON
 
 # The version of the Hadoop client in PySpark 4.2.0, and of the SDK that its S3A names.
@@ -41,7 +38,7 @@ def find_s3_jars(delta_jars: Sequence[Path]) -> list[Path]:
         UnreachableError: they cannot be fetched, or there is no Java compiler.
     """
     found = ensure_jars(f"hadoop-aws-{_HADOOP}", _ARTIFACTS)
-    return [*found, _log_store(delta_jars)]
+    return [*found, compile_jar(_SOURCE, delta_jars)]
 
 
 def s3_settings(endpoint: str) -> Mapping[str, str]:
@@ -55,25 +52,3 @@ def s3_settings(endpoint: str) -> Mapping[str, str]:
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
     }
-
-
-def _log_store(delta_jars: Sequence[Path]) -> Path:
-    """Compile the log store once for each version of its source."""
-    home = CACHE / f"conditional-log-store-{sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
-    jar = home / "log-store.jar"
-    if jar.exists():
-        return jar
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None or not (shutil.which("javac") and shutil.which("jar")):
-        raise UnreachableError
-    spark_jars = Path(spec.origin).parent / "jars"
-    path = ":".join([*map(str, delta_jars), f"{spark_jars}/*"])
-    classes = home / "classes"
-    classes.mkdir(parents=True, exist_ok=True)
-    _run("javac", "-d", classes, "-cp", path, _SOURCE)
-    _run("jar", "--create", "--file", jar, "-C", classes, ".")
-    return jar
-
-
-def _run(*command: str | Path) -> None:
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=240)

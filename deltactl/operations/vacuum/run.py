@@ -60,6 +60,7 @@ def vacuum_table(
         DeltactlError: nothing could be removed.
     """
     store = log.store
+    log.ensure_allowed(Permission.CLEAN_DATA)
     snapshot, plan_by, plan = log.retry_after_cleanup(
         lambda: _make_plan(log, options, orphans, context)
     )
@@ -81,7 +82,6 @@ def vacuum_table(
         return VacuumReport(plan, context.engine.name, dry_run=dry_run)
     if refusal is not None:
         raise refusal
-    log.ensure_allowed(Permission.CLEAN_DATA)
     if confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was removed")
     if context.is_cancelled:
