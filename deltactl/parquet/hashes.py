@@ -210,7 +210,8 @@ def _mix(words: Hashes, factor: np.uint64 | Hashes) -> Hashes:
 def _sum_strings(offsets: Integers, data: Bytes) -> Hashes:
     """Return a word for each string in a buffer; ``offsets`` says where strings begin and end."""
     lengths = np.diff(offsets)
-    if int(lengths.min()) < _WORD and int(offsets[-1]) + _WORD > len(data):
+    shortest = int(lengths.min())
+    if shortest < _WORD and int(offsets[-1]) + _WORD > len(data):
         first = int(offsets[0])
         data = np.concatenate([data[first : int(offsets[-1])], np.zeros(_WORD, np.uint8)])
         offsets = offsets - first
@@ -224,12 +225,12 @@ def _sum_strings(offsets: Integers, data: Bytes) -> Hashes:
         words[long] += _hash_long(offsets[long], offsets[long + 1], data)
         counts[long] = 0
     starts, least, most = offsets[:-1], int(counts.min()), int(counts.max())
+    last_words = np.maximum(lengths - _WORD, 0)
     for number in range(1, most + 1):
         # The last word of strings of ``number`` words, and an earlier word of longer ones.
         rows = slice(None) if least >= number else np.flatnonzero(counts >= number)
-        left = lengths[rows] - _WORD * number
-        found = view[starts[rows] + np.maximum(_WORD * (number - 1) + np.minimum(left, 0), 0)]
-        if number == 1:
+        found = view[starts[rows] + np.minimum(last_words[rows], _WORD * (number - 1))]
+        if number == 1 and shortest < _WORD:
             found &= _MASKS[np.minimum(lengths[rows], _WORD)]
         words[rows] += _mix(found, powers[number])
     return words

@@ -77,6 +77,7 @@ class Planner:
     clones: tuple[CloneNote, ...]
     events: EventCollector
     orphans: Orphans = "keep"
+    listing: Listing | None = None  # of the files; all plans use the same one
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -124,7 +125,6 @@ class Planner:
         later = replace(
             self,
             retention=by_clock,
-            options=replace(self.options, dump_listing=None),
             context=replace(self.context, warn=lambda _: None),
         ).plan()
         count = later.files.num_rows + later.left_over - plan.files.num_rows - plan.left_over
@@ -255,6 +255,11 @@ class Planner:
         return self.log.first_rebuildable(self.snapshot.segment.checkpoint)
 
     def _list(self, hidden: HiddenRule) -> Listing:
+        if self.listing is None:
+            self.listing = self._read_listing(hidden)
+        return self.listing
+
+    def _read_listing(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
             # Readers of other formats are slow to import.
             from deltactl.operations.vacuum.inventory import read_inventory
