@@ -77,7 +77,9 @@ class Planner:
     clones: tuple[CloneNote, ...]
     events: EventCollector
     orphans: Orphans = "keep"
-    listing: Listing | None = None  # of the files; all plans use the same one
+    # Read once for all plans.
+    listing: Listing | None = None
+    converted: bool | None = None
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -340,7 +342,9 @@ class Planner:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""
         if self.orphans == "keep":
             return UNATTENDED
-        return CONVERTED if was_converted(self.snapshot, scan) else None
+        if self.converted is None:
+            self.converted = was_converted(self.snapshot, scan)
+        return CONVERTED if self.converted else None
 
     def _tombstones(self) -> Iterator[pa.ChunkedArray]:
         for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
