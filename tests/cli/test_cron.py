@@ -54,6 +54,14 @@ def test_the_line_of_the_readme_prints_nothing_until_something_fails(lake: Path)
     assert failed.err.startswith(f"error: {lake}/b: _delta_log/00000000000000000001.json, line 1: ")
 
 
+def test_a_working_directory_that_was_deleted(lake: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    command = f"mkdir {home}; cd {home}; rmdir {home}; {sys.prefix}/bin/deltactl check {lake}/a"
+    ran = run_by_cron(lake, command)
+    assert ran.code == 2
+    assert ran.err.startswith("error: the working directory cannot be read: No such file or")
+
+
 @pytest.mark.parametrize(
     ("command", "prints"),
     [

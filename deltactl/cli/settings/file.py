@@ -123,7 +123,14 @@ class Settings:
 
     @cached_property
     def _files(self) -> list[ConfigSource]:
-        paths = find_config_files(self._environ, Path.cwd())
+        try:
+            here = Path.cwd()
+        except OSError as error:
+            raise UsageError(
+                f"the working directory cannot be read: {error.strerror}",
+                hint="Change to another directory, then rerun.",
+            ) from error
+        paths = find_config_files(self._environ, here)
         return [load_config_file(path, self._commands) for path in paths]
 
     def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:

@@ -1,0 +1,58 @@
+"""`deltactl register` from the shell: outputs and exit statuses. The catalogs have other tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import RunCli
+from tests.cli.fleet.test_run import make_table
+from tests.support.unity_stub import UnityStub, unity_stub
+
+NAME = "uc://main.sales.t"
+
+
+@pytest.fixture
+def unity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityStub]:
+    monkeypatch.chdir(tmp_path)
+    make_table(tmp_path / "t")
+    with unity_stub(tokens={"a-token"}) as stub:
+        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
+        monkeypatch.setenv("DATABRICKS_TOKEN", "a-token")
+        yield stub
+
+
+def test_a_table_is_registered_once(cli: RunCli, unity: UnityStub, tmp_path: Path) -> None:
+    ran = cli("register", "t", NAME, "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{NAME} would be created in Unity Catalog")
+    assert f"\n  location  file://{tmp_path}/t\n" in ran.out
+    assert ran.out.endswith(f"To do it:\n  deltactl register t {NAME}\n")
+    assert cli("register", "t", NAME, "--check").code == 3
+    assert not [it for it in unity.requests if not it.startswith("GET ")]
+    ran = cli("register", "t", NAME, "-o", "json")
+    assert (ran.code, json.loads(ran.out)["status"]) == (0, "done"), ran.err
+    ran = cli("register", "t", NAME)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{NAME} is up to date in Unity Catalog")
+    assert cli("register", "t", NAME, "--check").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("t", "main.sales.t"), 2, "uc://"),
+        (("none", NAME), 1, "no Delta table at"),
+        (("t", "uc://main.sales.*"), 2, "uc://main.sales.*"),
+    ],
+)
+def test_what_is_refused(
+    cli: RunCli, unity: UnityStub, words: tuple[str, ...], code: int, says: str
+) -> None:
+    ran = cli("register", *words)
+    assert ran.code == code
+    assert says in ran.err + ran.out
+    assert not [it for it in unity.requests if not it.startswith("GET ")]
