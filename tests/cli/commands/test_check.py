@@ -60,7 +60,8 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
         "FILE_MISSING (1): queries that need the file fail\n"
         "  f\\x1b[31m00002.parquet\n"
         "      problem: it is not in the store\n"
-        "      repair: cannot be repaired: restore f\\x1b[31m00002.parquet from a backup\n"
+        "      repair: cannot be repaired: restore f\\x1b[31m00002.parquet from a backup.\n"
+        "              `deltactl explain FILE_MISSING` says what else helps\n"
         "\n"
     )
     assert " ".join(ran.out.split("\n\n")[2].split()) == (
@@ -99,7 +100,8 @@ def test_the_repair_of_a_file_in_quarantine_is_the_undo_of_its_vacuum(
     found = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
     assert {it["file"]: it["repair"] for it in found if it["code"] == "FILE_MISSING"} == {
         MISSING: f"deltactl vacuum {table.store.uri} --undo {run}",
-        lost: f"cannot be repaired: restore {lost} from a backup",
+        lost: f"cannot be repaired: restore {lost} from a backup. `deltactl explain FILE_MISSING` "
+        "says what else helps",
     }
 
 

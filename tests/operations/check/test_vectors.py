@@ -120,7 +120,7 @@ def test_a_vector_in_a_file_is_found_under_that_file(code: str, damage: Any, pro
     assert (found["code"], found["file"]) == (code, name)
     assert found["problem"].startswith(f"the deletion vector of {FIRST} ")
     assert problem in found["problem"]
-    assert found["repair"] == f"cannot be repaired: restore {name} from a backup"
+    assert found["repair"].startswith(f"cannot be repaired: restore {name} from a backup")
 
 
 @pytest.mark.parametrize("kind", ["u", "p", "i"])
