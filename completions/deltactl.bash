@@ -298,6 +298,7 @@ _deltactl() {
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
         convert:--name) kind=nothing ;;
+        convert:--description) kind=nothing ;;
         convert:--engine) kind=choices values='auto spark local' ;;
         convert:--spark-threshold) kind=nothing ;;
         convert:--master) kind=nothing ;;
@@ -334,8 +335,8 @@ _deltactl() {
             generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            clone) values='--deep --version --timestamp --where --property --sync --full --published-only --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            clone) values='--deep --version --timestamp --where --property --sync --replace --full --published-only --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --description --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             explain) values='-q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
             config) values='--command --storage-option -q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
         esac

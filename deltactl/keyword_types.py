@@ -55,6 +55,7 @@ class CloneKeywords(TypedDict, total=False):
     where: str | None
     properties: Mapping[str, str] | Sequence[str]
     sync: bool
+    replace: bool
     full: bool
     published_only: bool
     note: bool
@@ -69,6 +70,7 @@ class ConvertKeywords(TypedDict, total=False):
     column_mapping: bool
     properties: Mapping[str, str] | Sequence[str]
     name: str | None
+    description: str | None
 
 
 class HistoryKeywords(TypedDict, total=False):

@@ -59,7 +59,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "changes.md",
     ),
     "Understand": (
-        *("consistency.md", "security.md", "architecture.md", "contributing.md", "messages.md"),
+        *("consistency.md", "security.md", "architecture.md", "contributing.md"),
         "@decisions",
     ),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deltactl.cli.output.sections import Column, Fact, Kind, Section, Tone, list_rows
 from deltactl.cli.pages.detail import list_columns
 from deltactl.cli.parsing.argv import typed_command
+from deltactl.protocol.column_names import format_column
 from deltactl.protocol.schema import render_type
 from deltactl.units import format_count, format_size
 
@@ -100,7 +101,10 @@ def _describe_schema(plan: ConvertPlan) -> Section:
         )
         for field in plan.metadata.schema.fields
     ]
-    note = ["Use --partition-by to set the types of partition columns."]
+    asked = ", ".join(
+        f"{format_column([f.name])} {render_type(f.type)}" for f in partitioning.fields
+    )
+    note = [f'Use --partition-by "{asked}" to set the types of partition columns.']
     return list_columns(rows, "-o json lists all", note if partitioning.guessed else ())
 
 

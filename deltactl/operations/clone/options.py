@@ -44,6 +44,11 @@ class CloneOptions:
         "given with --version",
         is_basic=True,
     )
+    replace: bool = selection_option(
+        False,
+        "With --shallow: replace an existing clone of the same source in a new version, as CREATE "
+        "OR REPLACE TABLE of Delta on Spark does",
+    )
     full: bool = selection_option(
         False,
         "With --sync: also update the clone if another writer changed it, or if the source was "
@@ -70,8 +75,13 @@ class CloneOptions:
             raise UsageError(
                 f"{option('sync')} needs {option('deep')}: {option('sync')} keeps the files that "
                 "an earlier run copied, and a shallow clone has no copied files",
-                hint="To update a shallow clone, delete it and clone again. To update a deep "
+                hint=f"To update a shallow clone, use {option('replace', True)}. To update a deep "
                 f"clone, add {option('deep', True)}.",
+            )
+        if self.replace and self.deep:
+            raise UsageError(
+                f"{option('replace')} is for shallow clones",
+                hint=f"To replace a deep clone, use {option('sync', True)} {option('full', True)}.",
             )
         if self.full and not self.sync:
             raise UsageError(

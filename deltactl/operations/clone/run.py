@@ -93,6 +93,10 @@ def clone_table(
             spec=replace(_spec(source_log, target_log, is_fresh=False), replaces=options.full),
             dry_run=dry_run,
         )
+    if target_log.exists and options.replace:
+        from deltactl.operations.clone.replace import replace_clone
+
+        return replace_clone(source_log, target_log, options, context, dry_run=dry_run)
     snapshot, plan = source_log.retry_after_cleanup(
         lambda: _make_plan(source_log, options, context)
     )
@@ -181,6 +185,8 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             needed = f"{option('deep', True)} {option('sync', True)}"
             hint = f"Add {needed} to bring this clone up to the source's version."
+        elif past is not None and not plan.deep and past.source_table_id == plan.source_table_id:
+            hint = f"Add {option('replace', True)} to replace this clone."
         raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:
         target.delete_many([PROGRESS_FILE])

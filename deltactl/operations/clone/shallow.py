@@ -90,12 +90,19 @@ def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:
 
 @contextmanager
 def with_clone_note(
-    snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
+    snapshot: Snapshot,
+    target: Store,
+    plan: ClonePlan,
+    context: RunContext,
+    *,
+    leave: bool,
+    is_new: bool = True,
 ) -> Iterator[tuple[str, ...]]:
     """Write notes of the clone to the tables that own its files.
 
     Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
-    in the context, delete these notes; otherwise delete the notes of other clones at the address.
+    in the context, delete these notes if the clone ``is_new``: one that existed still needs them.
+    Otherwise delete the notes of other clones at the address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
@@ -115,7 +122,7 @@ def with_clone_note(
     except KEEPS_FILES:
         raise
     except DeltactlError:  # no other: after it, there is certainly no commit
-        for store in started:
+        for store in started if is_new else ():
             _drop(store, note)
         raise
     for store in {id(it): it for it in (snapshot.store, *owners)}.values():

@@ -51,8 +51,8 @@ from deltactl.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
-class _Update:
-    """The changes of a sync: files to add and to remove, and the new state of the target."""
+class Update:
+    """What a sync or a replacement adds and removes, and the new state of the target."""
 
     current: Snapshot
     plan: ClonePlan
@@ -98,7 +98,7 @@ def sync_clone(
         bytes_removed=sum_sizes(update.removed),
     )
     if not update.is_empty:
-        _ensure_may_remove(update)
+        ensure_may_remove(update)
     if dry_run:
         return replace(report, version_after=before) if update.is_empty else report
     target_log.ensure_can_commit()
@@ -122,8 +122,8 @@ def sync_clone(
             RestoreCommit(
                 description=describe_clone(plan, options.properties, context, counts, removed),
                 read_version=before,
-                ensure=_ensure_may_write,
-                added=_without_versions(update.added),
+                ensure=ensure_may_write,
+                added=without_versions(update.added),
                 removed=update.removed,
                 state=update.state,
                 txn=clone_txn(plan, context.clock.now_ms()),
@@ -134,7 +134,7 @@ def sync_clone(
     return replace(report, version_after=after.version)
 
 
-def _with_times(update: _Update, copied: Copied, *, full: bool) -> _Update:
+def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
     """Return the update with the times of the source files; if ``full``, also of replaced files."""
     added = with_times(update.added, update.plan.copies, copied)
     if full:
@@ -147,7 +147,7 @@ def _with_times(update: _Update, copied: Copied, *, full: bool) -> _Update:
 
 def _plan(
     source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
-) -> tuple[_Update, CloneOptions]:
+) -> tuple[Update, CloneOptions]:
     target.update()
     target.ensure_exists()
     current = target.snapshot()
@@ -159,7 +159,8 @@ def _plan(
     if not options.full:
         ensure_unchanged(target, current, past, snapshot)
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
-    return _compare(current, snapshot, plan, past, options), options
+    update = compare(current, snapshot, plan, past, full=options.full)
+    return replace(update, is_empty=update.is_empty and not options.full), options
 
 
 def _with_past_options(
@@ -220,21 +221,23 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
         )
 
 
-def _compare(
+def compare(
     current: Snapshot,
     source: Snapshot,
     plan: ClonePlan,
     past: PastClone | None,
-    options: CloneOptions,
-) -> _Update:
+    *,
+    full: bool,
+) -> Update:
+    """Return the differences; unless ``full``, a clone of the same version is not compared."""
     state = _state(current, source, plan)
     same = is_same_state(state, current)
     is_known = past is not None and past.source_version == plan.version
-    if same and is_known and not options.full:
+    if same and is_known and not full:
         # An optimize of the clone may have moved rows: they are still the rows of the source.
         empty = plan.files.slice(0, 0)
         plan = replace(plan, copies=_copies_for(plan, current, empty))
-        return _Update(current, plan, empty, empty, state, is_empty=True)
+        return Update(current, plan, empty, empty, state, is_empty=True)
     theirs, ours = _keys(plan.files), _keys(current.files)
     added = plan.files.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
     removed = current.files.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
@@ -242,13 +245,13 @@ def _compare(
     same_files = pc.is_in(file_keys(removed), value_set=file_keys(added))
     removed = removed.filter(pc.invert(same_files))
     is_empty = same and is_known and not added.num_rows and not removed.num_rows
-    return _Update(
+    return Update(
         current,
         replace(plan, copies=_copies_for(plan, current, added)),
         added,
         removed,
         state,
-        is_empty=is_empty and not options.full,
+        is_empty,
     )
 
 
@@ -295,7 +298,8 @@ def _raised_mark(current: Snapshot, source: Snapshot) -> tuple[DomainMetadata, .
     return (mark,)
 
 
-def _ensure_may_remove(update: _Update) -> None:
+def ensure_may_remove(update: Update) -> None:
+    """Refuse to remove files of a clone with ``delta.appendOnly``."""
     if update.removed.num_rows and TableProperties(update.state.metadata.configuration).flag(
         "delta.appendOnly"
     ):
@@ -307,11 +311,12 @@ def _ensure_may_remove(update: _Update) -> None:
         )
 
 
-def _ensure_may_write(base: CommitBase) -> None:
+def ensure_may_write(base: CommitBase) -> None:
+    """Refuse a table with a feature that forbids it."""
     ensure_supported(base.protocol, base.metadata, Operation.CLONE)
 
 
-def _without_versions(added: pa.Table) -> pa.Table:
+def without_versions(added: pa.Table) -> pa.Table:
     """Return files with the version of the sync as row commit version."""
     position = added.schema.get_field_index("default_row_commit_version")
     nothing = pa.nulls(added.num_rows, pa.int64())

@@ -158,7 +158,7 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
             )
         if first == "_spark_metadata":
             raise SafetyError(
-                f"{where} was written by a Spark stream: {name!r} lists the valid files",
+                f"{where} was written by a Spark stream: {first!r} lists the valid files",
                 hint="Copy the data with Spark to another directory, and convert the copy. Or, if "
                 "every data file is valid, delete _spark_metadata. A file that it does not list "
                 "may contain duplicate rows.",

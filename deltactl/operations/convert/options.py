@@ -18,6 +18,7 @@ _TYPES: Final[Mapping[str, str]] = {
     **{name: name for name in ("string", "boolean", "float", "double", "date")},
     **{name: name for name in ("byte", "short", "integer", "long")},
     **{name: name for name in ("timestamp", "timestamp_ntz", "binary")},
+    # Of Spark's SQL.
     "tinyint": "byte",
     "smallint": "short",
     "int": "integer",
@@ -25,9 +26,31 @@ _TYPES: Final[Mapping[str, str]] = {
     "real": "float",
     "bool": "boolean",
     "varchar": "string",
+    "char": "string",
+    "timestamp_ltz": "timestamp",
+    # Of Arrow, which delta-rs takes.
+    "int8": "byte",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "float32": "float",
+    "float64": "double",
+    "utf8": "string",
+    "large_string": "string",
+    "string_view": "string",
+    "large_binary": "binary",
+    "date32": "date",
+    "date32[day]": "date",
+    "timestamp[us]": "timestamp_ntz",
+    "timestamp[us,tz=utc]": "timestamp",
 }
-_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
-_COLUMN: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([^)]*\))?))?")
+_LENGTH: Final = re.compile(r"(?<=char)\([0-9]+\)$")
+_DECIMAL: Final = re.compile(
+    r"(?:decimal|decimal128|dec|numeric)\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)"
+)
+_COLUMN: Final = re.compile(
+    r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([^)]*\)|\s*\[[^]]*\])?))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +88,9 @@ class ConvertOptions:
         is_repeated=True,
     )
     name: str | None = selection_option(None, "Name of the table", metavar="TEXT", is_basic=True)
+    description: str | None = selection_option(
+        None, "Description of the table", metavar="TEXT", is_basic=True
+    )
 
     def __post_init__(self) -> None:
         ensure_declared(self)
@@ -109,13 +135,13 @@ def to_partition_columns(columns: str | Sequence[PartitionColumn]) -> tuple[Part
 
 
 def _parse_type(text: str) -> PrimitiveType:
-    folded = "".join(text.lower().split())
+    folded = _LENGTH.sub("", "".join(text.lower().split()))
     if (known := _TYPES.get(folded)) is not None:
         return PrimitiveType(known)
-    if folded in ("decimal", "numeric"):
+    if folded in ("decimal", "dec", "numeric"):
         return PrimitiveType("decimal(10,0)")
     if match := _DECIMAL.fullmatch(folded):
-        precision, scale = int(match[1]), int(match[2])
+        precision, scale = int(match[1]), int(match[2] or 0)
         if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
             return PrimitiveType(f"decimal({precision},{scale})")
     raise UsageError(

@@ -222,6 +222,7 @@ def _describe(
         partition_columns=tuple(f.name for f in partitioning.fields),
         configuration=configuration,
         name=options.name,
+        description=options.description,
         created_time_ms=now_ms,
     )
     return choose_protocol(features), metadata

@@ -42,7 +42,7 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
         "  id      long\n"
         "  v       string\n"
         "  day     date    partition, type guessed\n"
-        "  Use --partition-by to set the types of partition columns.\n"
+        '  Use --partition-by "day date" to set the types of partition columns.\n'
         "\n"
         "Left out (2)\n"
         "  file                      reason\n"

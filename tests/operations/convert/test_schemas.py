@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl import convert
+from deltactl import Table, convert
 from deltactl.errors import UsageError, ignore_warning
 from deltactl.operations.convert.options import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import ConvertOptions
@@ -163,6 +163,34 @@ def test_types_of_some_columns_may_be_left_to_guess(tmp_path: Path) -> None:
         PartitionColumn("p", PrimitiveType("string")),
         PartitionColumn("q"),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("INT", "integer"),
+        ("varchar(10)", "string"),
+        ("CHAR (3)", "string"),
+        ("dec(5)", "decimal(5,0)"),
+        ("Decimal128(10, 2)", "decimal(10,2)"),
+        ("timestamp_ltz", "timestamp"),
+        ("int64", "long"),
+        ("date32[day]", "date"),
+        ("timestamp[us]", "timestamp_ntz"),
+        ("timestamp[us, tz=UTC]", "timestamp"),
+        ("large_string", "string"),
+    ],
+)
+def test_types_are_spelled_as_in_spark_and_arrow(text: str, kind: str) -> None:
+    found = parse_partition_by(f"p {text}, q")
+    assert [it.type for it in found] == [PrimitiveType(kind), None]
+
+
+def test_a_table_has_a_name_and_a_description(tmp_path: Path) -> None:
+    write(tmp_path, "1.parquet", {"id": [1]})
+    convert(str(tmp_path), ConvertOptions(name="events", description="what happened"))
+    metadata = Table(str(tmp_path)).snapshot().metadata
+    assert (metadata.name, metadata.description) == ("events", "what happened")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""``clone --shallow --replace``: a new version of a shallow clone that refers to other files."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from deltactl.errors import SafetyError
+from deltactl.log.commits.file_actions import sum_sizes
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.added_files import AddedFiles
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.after_commit import run_after_commit
+from deltactl.operations.clone.commits import clone_txn, describe_clone, find_past_clone
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.plan import load_source, plan_clone
+from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.shallow import (
+    ensure_addresses,
+    ensure_no_vacuum,
+    ensure_present,
+    warn_of_vacuum,
+    with_clone_note,
+)
+from deltactl.operations.clone.sync import (
+    Update,
+    compare,
+    ensure_may_remove,
+    ensure_may_write,
+    without_versions,
+)
+from deltactl.operations.missing_files import find_missing_again
+from deltactl.operations.restored_state import RestoreCommit
+from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
+from deltactl.protocol.features import Operation, ensure_supported
+
+
+def replace_clone(
+    source_log: DeltaLog,
+    target_log: DeltaLog,
+    options: CloneOptions,
+    context: RunContext,
+    *,
+    dry_run: bool,
+) -> CloneReport:
+    """Plan and, unless ``dry_run``, commit a replacement of the clone; its versions stay.
+
+    Raises:
+        SafetyError: the target is not a shallow clone of this source.
+        ConflictError: another writer changed the target; the clone is unchanged.
+        DeltactlError: as for ``clone_table``.
+    """
+    target = target_log.store
+    snapshot, update = source_log.retry_after_cleanup(
+        lambda: _plan(source_log, target_log, options, context.clock.now_ms())
+    )
+    plan, current = update.plan, update.current
+    report = CloneReport(
+        plan,
+        target.uri,
+        context.engine.name,
+        context.engine.reason,
+        current.version,
+        dry_run=dry_run,
+        is_done=update.is_empty,
+        files_added=update.added.num_rows,
+        files_removed=update.removed.num_rows,
+        bytes_removed=sum_sizes(update.removed),
+    )
+    if update.is_empty:
+        return dataclasses.replace(report, version_after=current.version)
+    ensure_addresses(source_log.store)
+    warn_of_vacuum(context)
+    ensure_may_remove(update)
+    if dry_run:
+        ensure_present(snapshot, plan, context)
+        return report
+    target_log.ensure_can_commit()
+    with with_clone_note(
+        snapshot, target, plan, context, leave=options.note, is_new=False
+    ) as notes:
+        if options.note:
+            ensure_no_vacuum(source_log, plan)
+        files = AddedFiles(target, context.clock, looks_again=False)
+        ensure_present(snapshot, plan, context)
+        files.listed()
+        removed = (report.files_removed, report.bytes_removed)
+        after = context.transaction(target_log, CommitBase.of(current), files).commit(
+            RestoreCommit(
+                description=describe_clone(plan, options.properties, context, removed=removed),
+                read_version=current.version,
+                ensure=ensure_may_write,
+                added=without_versions(update.added),
+                removed=update.removed,
+                state=update.state,
+                txn=clone_txn(plan, context.clock.now_ms()),
+                done="replaced",
+            )
+        )
+    run_after_commit(target_log, current, after, context)
+    # A vacuum of another tool does not read the note.
+    done = "the clone was replaced"
+    gone = find_missing_again(snapshot.store, plan.files, context, done, target.uri)
+    return dataclasses.replace(report, version_after=after.version, notes=notes, gone=gone)
+
+
+def _plan(
+    source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
+) -> tuple[Snapshot, Update]:
+    target.update()
+    target.ensure_exists()
+    current, snapshot = target.snapshot(), load_source(source, options)
+    ensure_supported(current.protocol, current.metadata, Operation.CLONE)
+    past = find_past_clone(target)
+    if past is None or past.deep or past.source_table_id != snapshot.metadata.id:
+        hint = "Choose an empty directory for the clone."
+        if past is not None and past.deep:
+            hint = f"Use {option('deep', True)} {option('sync', True)}: it is a deep clone."
+        raise SafetyError(
+            f"the log of {target.uri} does not say that it is a shallow clone of {source.uri}",
+            hint=hint,
+        )
+    plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
+    # All files are compared, whatever other writers did to the clone.
+    return snapshot, compare(current, snapshot, plan, past, full=True)
