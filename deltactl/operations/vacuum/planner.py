@@ -78,7 +78,7 @@ class Planner:
     events: EventCollector
     orphans: Orphans = "keep"
     # Read once for all plans.
-    listing: Listing | None = None
+    all_files: Listing | None = None
     converted: bool | None = None
 
     def plan(self) -> VacuumPlan:
@@ -257,9 +257,9 @@ class Planner:
         return self.log.first_rebuildable(self.snapshot.segment.checkpoint)
 
     def _list(self, hidden: HiddenRule) -> Listing:
-        if self.listing is None:
-            self.listing = self._read_listing(hidden)
-        return self.listing
+        if self.all_files is None:
+            self.all_files = self._read_listing(hidden)
+        return self.all_files
 
     def _read_listing(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
