@@ -51,6 +51,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         *(
             "schemas/README.md",
             "where.md",
+            "differences.md",
             "catalogs.md",
             "object-stores.md",
             "object-store-commits.md",
