@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -19,8 +19,9 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.arrow_schemas import partition_type
-from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
+from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID, partition_type
+from deltactl.protocol.features import ROW_TRACKING, has_feature, stores_partitions
+from deltactl.protocol.iceberg import ROW_TRACKING_IDS, compatible_version
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
 from deltactl.protocol.schema import StructType, is_decoded
@@ -75,7 +76,7 @@ def proven_mask(adds: pa.Table) -> Flags:
 
 def stored_schema(metadata: Metadata, protocol: Protocol) -> StructType:
     """Return the columns of files: partition columns last, and only if the table requires them."""
-    if not has_feature(protocol, MATERIALIZE_PARTITION_COLUMNS):
+    if not stores_partitions(protocol, metadata):
         return metadata.data_schema
     return StructType((*metadata.data_schema.fields, *metadata.partition_fields))
 
@@ -112,9 +113,16 @@ def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
         metadata.partition_fields,
         metadata.column_mapping_mode,
         naming="physical",
-        extra=tuple(pa.field(name, pa.int64()) for name in extra),
+        extra=tuple(_extra_fields(metadata, extra)),
         for_rewrite=True,
     )
+
+
+def _extra_fields(metadata: Metadata, names: Sequence[str]) -> Iterator[pa.Field]:
+    version = compatible_version(metadata)
+    for name, number in zip(names, ROW_TRACKING_IDS, strict=False):
+        ids = {PARQUET_FIELD_ID: str(number)} if version is not None and version >= 3 else None
+        yield pa.field(name, pa.int64(), metadata=ids)
 
 
 class FileDigester:

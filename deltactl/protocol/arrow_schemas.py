@@ -24,6 +24,7 @@ from deltactl.protocol.schema import (
     decimal_digits,
     is_decoded,
     is_void,
+    nested_ids,
 )
 
 Naming: TypeAlias = Literal["logical", "physical"]
@@ -194,7 +195,23 @@ def _physical_field(f: Field) -> pa.Field:
     metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
     # Stored columns are always optional, because older rows may not have columns that were added
     # later.
-    return pa.field(f.physical_name, arrow_type(f.type, "physical"), metadata=metadata)
+    kind = _with_nested_ids(arrow_type(f.type, "physical"), f.physical_name, nested_ids(f))
+    return pa.field(f.physical_name, kind, metadata=metadata)
+
+
+def _with_nested_ids(kind: pa.DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
+    """Return a list or map type with the field ids of its elements, keys and values."""
+
+    def place(member: pa.Field, name: str) -> pa.Field:
+        place = f"{path}.{name}"
+        inner = member.with_type(_with_nested_ids(member.type, place, ids))
+        return inner.with_metadata({PARQUET_FIELD_ID: str(ids[place])}) if place in ids else inner
+
+    if not ids:
+        return kind
+    if pa.types.is_map(kind):
+        return pa.map_(place(kind.key_field, "key"), place(kind.item_field, "value"))
+    return pa.list_(place(kind.value_field, "element")) if pa.types.is_list(kind) else kind
 
 
 # If pandas is installed, Arrow imports it before it looks at a Python value or a NumPy array. This

@@ -15,6 +15,7 @@ from enum import Enum
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, join_reasons
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.iceberg import VERSION_KEYS, iceberg_problems
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import is_decoded
 from deltactl.protocol.schema_rules import (
@@ -82,6 +83,7 @@ class Feature:
         also: names of other features that can replace this feature.
         binds_new_files: whether files that were written without the feature can violate its rules.
         without_vectors: whether tables with the feature must not get new deletion vectors.
+        stores_partitions: whether data files must contain the partition columns.
     """
 
     name: str
@@ -98,15 +100,15 @@ class Feature:
     also: tuple[str, ...] = ()
     binds_new_files: bool = False
     without_vectors: bool = False
+    stores_partitions: bool = False
 
 
 def _iceberg(name: str, key: str) -> Feature:
     return Feature(
         name,
-        allows=NO_REWRITE,
-        reason="if enabled, files must also satisfy the rules of Iceberg",
         active=_enabled(key),
         without_vectors=True,
+        stores_partitions=True,
     )
 
 
@@ -140,7 +142,9 @@ CATALOG_MANAGED = tuple(
     )
     for name in ("catalogManaged", "catalogOwned-preview")
 )
-MATERIALIZE_PARTITION_COLUMNS = Feature("materializePartitionColumns", binds_new_files=True)
+MATERIALIZE_PARTITION_COLUMNS = Feature(
+    "materializePartitionColumns", binds_new_files=True, stores_partitions=True
+)
 
 _ROWS = (
     APPEND_ONLY,
@@ -183,10 +187,9 @@ _ROWS = (
     Feature("variantType-preview", reader=True),
     Feature("variantShredding", reader=True),
     Feature("variantShredding-preview", reader=True),
-    _iceberg("icebergCompatV1", "delta.enableIcebergCompatV1"),
-    _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
-    _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),
+    *(_iceberg(f"icebergCompatV{version}", key) for version, key in VERSION_KEYS.items()),
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
+    _iceberg("icebergWriterCompatV3", "delta.enableIcebergWriterCompatV3"),
     *CATALOG_MANAGED,
     _refused("coordinatedCommits-preview", "commits go through a coordinator"),
     _refused("redirectReaderWriter-preview", _REDIRECT, reader=True),
@@ -267,6 +270,12 @@ def forbids_vectors(metadata: Metadata) -> bool:
     return any(row.without_vectors and row.active(metadata) for row in REGISTRY.values())
 
 
+def stores_partitions(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether new data files must contain the partition columns."""
+    rows = (REGISTRY[name] for name in list_features(protocol) & REGISTRY.keys())
+    return any(row.stores_partitions and row.active(metadata) for row in rows)
+
+
 def may_have_new_types(protocol: Protocol) -> bool:
     """Return whether a feature of the table can have types that deltactl does not support."""
     features = list_features(protocol)
@@ -301,9 +310,10 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     problem = describe_mapping_mode(metadata)
     if problem is not None and operation in _READING:
         blockers.append(problem)
-    if operation is Operation.REWRITE and has_feature(protocol, MATERIALIZE_PARTITION_COLUMNS):
+    if operation is Operation.REWRITE and stores_partitions(protocol, metadata):
+        blockers += iceberg_problems(metadata)
         blockers += [
-            f"{MATERIALIZE_PARTITION_COLUMNS.name} with the type of column {column.name!r}"
+            f"partition columns in data files with the type of column {column.name!r}"
             for column in metadata.known_partition_fields
             if not is_decoded(column.type)
         ]

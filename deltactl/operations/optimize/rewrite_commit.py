@@ -38,7 +38,14 @@ from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA, STRING_MAP
-from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, list_features
+from deltactl.protocol.features import (
+    REGISTRY,
+    Operation,
+    ensure_supported,
+    list_features,
+    stores_partitions,
+)
+from deltactl.protocol.iceberg import compatible_version
 from deltactl.protocol.paths import encode_path
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
 
@@ -132,6 +139,8 @@ class BinCommitter:
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - list_features(self._origin.protocol)
         reason = find_conflict(self._origin.metadata, self._metadata, gained)
+        if _iceberg_rules(base) != _iceberg_rules(self._origin):
+            reason = "another writer changed the Iceberg compatibility"
         if reason is not None:
             raise explain_conflict([reason] * len(bins))
         verdicts = self._concurrent.judge(
@@ -147,6 +156,12 @@ class BinCommitter:
         """Take commits of other writers."""
         self._metadata = concurrent.non_file_actions.metadata or self._metadata
         self._concurrent.rebase(concurrent)
+
+
+def _iceberg_rules(state: CommitBase | Snapshot) -> int | None:
+    """Return the version of Iceberg compatibility that new files follow."""
+    applies = stores_partitions(state.protocol, state.metadata)
+    return compatible_version(state.metadata) if applies else None
 
 
 @dataclass(slots=True)

@@ -53,6 +53,7 @@ from deltactl.option_names import option
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import CopyRefusal, codec_of
 from deltactl.protocol.arrow_schemas import partition_type
+from deltactl.protocol.iceberg import VERSION_TAG, compatible_version
 from deltactl.protocol.partitions import format_partition_values, lookup_map
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel, run_together
@@ -136,6 +137,11 @@ def try_optimize(
     run_together(store, [abort_uploads, ensure_can_commit])
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
     report, after = execute_optimize(log, snapshot, plan, options, context)
+    if report.versions and (formats := snapshot.properties.uniform_formats):
+        context.warn(
+            f"the metadata of {formats} refer to the old files until the next conversion: vacuum "
+            "no file of the last version before that"
+        )
     if report.versions and not report.interrupted:
         run_after_commit(log, snapshot, after, context)
     return report
@@ -361,9 +367,14 @@ def _build_task(
         folder=f"{folder}/" if folder else "",
         files=tuple(iter_data_files(files)),
         partition_values=values,
-        tags={TARGET_TAG: str(plan.target_bytes)},
+        tags={TARGET_TAG: str(plan.target_bytes), **_iceberg_tags(snapshot)},
         only_copied=files["only_copied"][0].as_py(),
     )
+
+
+def _iceberg_tags(snapshot: Snapshot) -> Mapping[str, str]:
+    version = compatible_version(snapshot.metadata)
+    return {} if version is None else {VERSION_TAG: str(version)}
 
 
 def _output_folder(spec: RewriteSpec, snapshot: Snapshot, values: Mapping[str, str | None]) -> str:
