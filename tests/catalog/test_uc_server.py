@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import deltalake
@@ -19,24 +18,12 @@ from deltactl.operations.register.run import RegisterReport, register_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.open import open_store
 from deltactl.storage.vended import VendedOptions
-from tests.support.catalog_servers import UnityServer, unity_server
+from tests.support.catalog_servers import UnityServer
 from tests.support.managed_tables import read_with_duckdb
-from tests.support.object_servers import AZURE_ACCOUNT, ObjectServer, ServerMissingError
+from tests.support.object_servers import AZURE_ACCOUNT, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 
 COLUMNS = (("id", "long"), ("text", "string"))
-
-
-@pytest.fixture(scope="module")
-def unity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnityServer]:
-    folder = tmp_path_factory.mktemp("unity")
-    try:
-        with unity_server(folder) as running:
-            running.add_catalog("main", "sales")
-            running.add_folder(folder)
-            yield running
-    except ServerMissingError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture
