@@ -96,7 +96,7 @@ class DeltaLog:
         self.store, self.warn = store, warn
         self.reader = CommitReader(store)
         self._committer = managed or committer or PutIfAbsent(store)
-        self._managed = managed
+        self.managed = managed
         self._is_read_only, self.published_only = read_only, published_only
         self.is_published_only = False  # whether newer commits may exist; known after a read
         self.storage_options: Mapping[str, str] = {}
@@ -348,7 +348,7 @@ class DeltaLog:
         Raises:
             UnsupportedFeatureError: a catalog decides them, or does not.
         """
-        if self._is_decided_by_catalog(protocol) != (self._managed is not None):
+        if self._is_decided_by_catalog(protocol) != (self.managed is not None):
             raise self._wrong_way()
 
     def _is_decided_by_catalog(self, protocol: Protocol) -> bool:
@@ -376,16 +376,16 @@ class DeltaLog:
             UnsupportedFeatureError: it is not allowed.
             StorageError: this is not known.
         """
-        if self._managed is not None and not (self._is_read_only and permission):
-            self._managed.ensure_allowed(permission)
+        if self.managed is not None and not (self._is_read_only and permission):
+            self.managed.ensure_allowed(permission)
 
-    def is_allowed(self, permission: Permission) -> bool:
+    def is_allowed(self, permission: Permission | None) -> bool:
         """Return whether no catalog decides commits, or it allows a kind of maintenance.
 
         Raises:
             StorageError: this is not known.
         """
-        return self._managed is None or permission in self._managed.allowed
+        return self.managed is None or permission in self.managed.allowed
 
     def ensure_complete(self) -> None:
         """Raise an error if a catalog may know newer commits than those that were read.
@@ -398,7 +398,7 @@ class DeltaLog:
 
     def _note_protocol(self, protocol: Protocol) -> None:
         """Refuse to read a table without its catalog, or warn."""
-        if self._managed is not None or not self._is_decided_by_catalog(protocol):
+        if self.managed is not None or not self._is_decided_by_catalog(protocol):
             return
         if not self.published_only:
             raise self._wrong_way()
@@ -411,7 +411,7 @@ class DeltaLog:
             self.is_published_only = True
 
     def _wrong_way(self) -> UnsupportedFeatureError:
-        if self._managed is not None:
+        if self.managed is not None:
             return UnsupportedFeatureError(
                 f"the catalog decides the commits of {self.uri}, but the log has no catalogManaged",
                 hint="Let the catalog repair the table. Nothing was committed.",
@@ -574,7 +574,7 @@ class DeltaLog:
             keep=keep,
         )
         is_said = self.entry is not None and self.entry.is_catalog_managed
-        if self._managed is None and (is_said or history.uses_in_commit_timestamps):
+        if self.managed is None and (is_said or history.uses_in_commit_timestamps):
             with suppress(CorruptLogError, StorageError):  # a history shows damaged logs, too
                 self.snapshot()  # only tables with such timestamps can have catalogManaged
         return history

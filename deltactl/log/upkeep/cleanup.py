@@ -129,7 +129,7 @@ def plan_cleanup(
     wanted = [
         v
         for v in sorted(found, reverse=True)
-        if v <= min(boundary, log.published_version)
+        if v <= min(boundary, log.published_version, _before_listed(listing))
         and v in times
         and (up_to is None or v == up_to)
         and times[v] == listing.commits[v].modified_ms  # it does not depend on earlier commits
@@ -230,6 +230,15 @@ def _choose_base(
 
 def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:
     return tuple(files[found] for found in sorted(files) if found < version)
+
+
+def _before_listed(listing: LogListing) -> int:
+    """Return the latest version of which a catalog names no staged file that is the commit.
+
+    Readers must read the file that the catalog names, even if the commit is published.
+    """
+    staged = [v for v, info in listing.commits.items() if STAGED_COMMITS_DIR in info.name]
+    return min(staged) - 1 if staged else max(listing.commits, default=-1)
 
 
 def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:

@@ -215,6 +215,22 @@ def _check_manifests(
         findings.add("CATALOG_MANIFESTS", problem, version=snapshot.version)
 
 
+def check_catalog_commits(log: DeltaLog, now_ms: int, findings: Findings) -> None:
+    """Compare what a catalog ratified with the log, if it decides the commits."""
+    if log.managed is None:
+        return
+    from deltactl.log.audit.catalog_commits import compare_commits
+
+    found = compare_commits(log.store, log.managed, now_ms)
+    for code, problems in (
+        ("COMMIT_NOT_RATIFIED", found.wrong),
+        ("COMMITS_NOT_PUBLISHED", found.waiting),
+        ("STAGED_NOT_RATIFIED", found.lost),
+    ):
+        for problem in problems:
+            findings.add(code, problem.text, version=problem.version, file=problem.file)
+
+
 def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:
     if [column[:2] for column in entry.columns] in ([], [_DUMMY]):
         return []

@@ -36,6 +36,7 @@ from deltactl.operations.check.path_encoding.pairs import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
 from deltactl.operations.check.protocol import (
     Readable,
+    check_catalog_commits,
     check_empty_schema,
     check_entry,
     check_location,
@@ -107,6 +108,7 @@ class _Run:
             self.findings.note("files were not checked: the schema is invalid")
             return self._report(snapshot)
         check_entry(self.log, snapshot, self.findings, self.context)
+        check_catalog_commits(self.log, self.context.clock.now_ms(), self.findings)
         self._limit_depth(readable)
         commits.check_times(snapshot.metadata)
         commits.check_partition_keys(snapshot.metadata)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
+from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.maintain.actions import Action, Effect, TableFacts, TableSubject
@@ -46,6 +47,14 @@ _UPKEEP: Final[dict[ActionName, Callable[[TableSubject], list[Action]]]] = {
     "vacuum": find_vacuum,
 }
 
+_NEEDS: Final[dict[ActionName, Permission | None]] = {
+    "log-cleanup": Permission.CLEAN_LOG,
+    "manifest": None,  # no catalog can allow it
+    "optimize": Permission.REORGANIZE_DATA,
+    "vacuum": Permission.CLEAN_DATA,
+}
+"""What a catalog that decides commits must allow."""
+
 _OVER: Final = "over the budget"
 _LEAST_SECONDS: Final = 1e-9
 
@@ -67,10 +76,25 @@ def observe_table(
     Raises:
         DeltactlError: there is no table, its log is damaged, or the store failed.
     """
+    policy = _allowed_policy(log, policy, context)
     before = requests_sent().total
     observation = log.retry_after_cleanup(lambda: _look(table, log, policy, context))
     observation.facts.requests = requests_sent().total - before
     return observation
+
+
+def _allowed_policy(log: DeltaLog, policy: MaintainPolicy, context: RunContext) -> MaintainPolicy:
+    """Return the policy without the actions that a catalog does not allow."""
+    denied = {
+        name
+        for name, permission in _NEEDS.items()
+        if name in policy.actions and not log.is_allowed(permission)
+    }
+    if not denied:
+        return policy
+    names = ", ".join(sorted(denied))
+    context.warn(f"not planned, because the catalog of {log.uri} does not allow it: {names}")
+    return replace(policy, actions=[name for name in policy.actions if name not in denied])
 
 
 def _look(table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext) -> Observation:

@@ -268,6 +268,7 @@ def test_every_code_is_provoked() -> None:
     elsewhere |= {
         f"CATALOG_{what}" for what in ("LOCATION", "ID", "COLUMNS", "MANIFESTS", "NAMES")
     }  # tests/cli
+    elsewhere |= {"COMMIT_NOT_RATIFIED", "COMMITS_NOT_PUBLISHED", "STAGED_NOT_RATIFIED"}
     assert {code for code, _, _ in DAMAGES} | elsewhere == load_findings().keys()
 
 
