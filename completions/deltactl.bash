@@ -149,6 +149,7 @@ _deltactl() {
         checkpoint:--version) kind=nothing ;;
         checkpoint:--kind) kind=choices values='auto classic v2' ;;
         checkpoint:--compat) kind=choices values='default spark plain' ;;
+        checkpoint:--compact-log) kind=nothing ;;
         checkpoint:--if-needed) kind=nothing ;;
         checkpoint:--engine) kind=choices values='auto spark local' ;;
         checkpoint:--spark-threshold) kind=nothing ;;

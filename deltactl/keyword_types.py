@@ -42,7 +42,7 @@ class CheckpointKeywords(TypedDict, total=False):
     cleanup: bool
     cleanup_only: bool
     if_enabled: bool
-    compact_log: bool
+    compact_log: bool | str
     need: Need | Sequence[str] | None
 
 

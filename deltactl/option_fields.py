@@ -56,7 +56,8 @@ class Option:
     Those without ``has_flag`` are settings only.
     ``--help`` shows those that most people need (``is_basic``), ``--help-all`` and the manual all.
     ``table_property`` applies if nothing else sets the value. ``alone_with``: the option starts
-    another task, and no other options of the command may be given with it.
+    another task, and no other options of the command may be given with it. ``bare`` is the value of
+    an option without a value.
     """
 
     help: str
@@ -76,6 +77,7 @@ class Option:
     is_for_one_table: bool = False
     table_property: str | None = None
     alone_with: Collection[str] | None = None
+    bare: str | None = None
 
 
 def _field_of(make: Callable[P, Option], **fixed: Any) -> Callable[Concatenate[T, P], T]:

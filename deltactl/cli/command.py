@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from inspect import signature
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,22 @@ class Command(TyperCommand):
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
         with stdout_errors():
             try:
-                return super().parse_args(ctx, args)
+                return super().parse_args(ctx, list(self._with_bare_values(args)))
             except typer.TyperException as error:
                 name = option_without_value(error)
                 if name is None:
                     raise
                 raise _missing_value(ctx, name) from error
+
+    def _with_bare_values(self, args: Sequence[str]) -> Iterator[str]:
+        """Yield the words; an option that no value of it follows gets the one without a value."""
+        bare = {name: it for it in self.declared.values() if it.option.bare for name in it.names}
+        for word, following in zip_longest(args, args[1:], fillvalue=""):
+            option = bare.get(word)
+            if option is None or option.accepts(following):
+                yield word
+            else:
+                yield f"{word}={option.option.bare}"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text: examples first, options by group."""

@@ -169,6 +169,14 @@ class Declared:
         converter = find_converter(self.hint)
         return value if converter is None else converter(value)
 
+    def accepts(self, text: str) -> bool:
+        """Return whether a text is a value of the option."""
+        try:
+            self.convert(text)
+        except UsageError:
+            return False
+        return True
+
     def parse(self, setting: Setting) -> Any:
         """Return the value of the field for a setting.
 

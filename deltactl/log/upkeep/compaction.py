@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import ObjectExistsError, VerificationError
+from deltactl.errors import ObjectExistsError, UsageError, VerificationError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.committers.committer import create_file
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import file_lines, line
@@ -24,34 +26,72 @@ from deltactl.storage.store import FileInfo
 _FEWEST_COMMITS = 2  # a compacted file of one commit would save no request
 
 
-def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The commits of a log compaction file, and their reconciled actions."""
+
+    first: int
+    last: int
+    tail: Tail = field(repr=False)
+
+
+def plan_compaction(
+    log: DeltaLog, snapshot: Snapshot, versions: tuple[int, int] | None
+) -> Compaction | None:
+    """Return what to compact: these versions, or the commits after the checkpoint if it is useful.
+
+    Return ``None`` if this was done, or if they have no actions to keep, such as commits of a
+    vacuum: readers would treat an empty file as truncated.
+
+    Raises:
+        VersionNotFoundError: the versions are not in the log.
+        UsageError: they are after the version of the snapshot.
+        LogGapError: some of them are not.
+    """
+    if versions is None:
+        versions, tail = _after_checkpoint(snapshot), snapshot.tail
+    else:
+        for version in versions:
+            log.ensure_has(version)
+        if versions[1] > snapshot.version:  # its commit may not be published yet
+            raise UsageError(
+                f"the commits {versions[0]} to {versions[1]} cannot be compacted: the checkpoint "
+                f"is of version {snapshot.version}",
+                hint=f"Give a range that ends at version {snapshot.version} or before.",
+            )
+        keys = snapshot.metadata.partition_keys
+        tail = log.replay(range(versions[0], versions[1] + 1), keys)
+    if (
+        versions is None
+        or versions in log.compacted_files
+        or next(_compacted_lines(tail, ()), None) is None
+    ):
+        return None
+    return Compaction(*versions, tail)
+
+
+def _after_checkpoint(snapshot: Snapshot) -> tuple[int, int] | None:
     """Return the first and last commit after the checkpoint, if it is useful to compact them.
 
-    Return ``None`` if fewer than two of these commits are in no log compaction file yet. Also
-    return ``None`` if they have no actions to keep, such as commits of a vacuum: readers would
-    treat an empty file as truncated.
+    Return ``None`` if fewer than two of these commits are in no log compaction file yet.
     """
     first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
     if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
         return None
-    changes = next(_compacted_lines(snapshot.tail, ()), None)
-    return None if changes is None else (first, last)
+    return first, last
 
 
-def write_compaction(snapshot: Snapshot) -> FileInfo | None:
-    """Write the commits after the snapshot's checkpoint as one file, and read the file back.
+def write_compaction(snapshot: Snapshot, compaction: Compaction) -> FileInfo | None:
+    """Write commits as one file, and read the file back.
 
     Returns:
-        The file; ``None`` if there is nothing to compact, or another writer wrote the file.
+        The file; ``None`` if another writer wrote it.
 
     Raises:
         VerificationError: the stored file has other actions; it is removed.
     """
-    span = compaction_range(snapshot)
-    if span is None:
-        return None
-    name = f"{LOG_DIR}/{compacted_name(*span)}"
-    store, tail = snapshot.store, snapshot.tail
+    name = f"{LOG_DIR}/{compacted_name(compaction.first, compaction.last)}"
+    store, tail = snapshot.store, compaction.tail
     keys = list(snapshot.metadata.partition_keys)
     content = "".join(f"{text}\n" for text in _compacted_lines(tail, keys))
     try:
@@ -59,7 +99,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     except ObjectExistsError:
         return None
     (info,) = store.stat_many([name])
-    if info is None or not _says_the_same(snapshot, info):
+    if info is None or not _says_the_same(snapshot, tail, info):
         store.delete_many([name])
         raise VerificationError(
             f"{name} does not contain the same actions as the commits that it compacts",
@@ -78,10 +118,10 @@ def _compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[st
     yield from file_lines("remove", tail.removes, partition_keys)
 
 
-def _says_the_same(snapshot: Snapshot, info: FileInfo) -> bool:
+def _says_the_same(snapshot: Snapshot, wanted: Tail, info: FileInfo) -> bool:
     """Return whether a replay of the file and a replay of its commits give the same state."""
     keys = list(snapshot.metadata.partition_keys)
-    stored, wanted = replay_tail(snapshot.reader, [info], keys), snapshot.tail
+    stored = replay_tail(snapshot.reader, [info], keys)
     return (
         _rows(stored.adds) == _rows(wanted.adds)
         and _rows(stored.removes) == _rows(wanted.removes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint.compat import Compat
@@ -13,6 +14,26 @@ from deltactl.option_names import option
 
 Kind: TypeAlias = Literal["auto", "classic", "v2"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
+
+
+LAST_COMMITS: Final = "auto"
+_RANGE: Final = re.compile(r"([0-9]{1,19})\.\.([0-9]{1,19})")
+
+
+def to_range(versions: bool | str) -> bool | tuple[int, int]:
+    """Return the versions of ``FROM..TO``; true for ``auto``.
+
+    Raises:
+        UsageError: it is neither, or does not have two versions.
+    """
+    if isinstance(versions, bool) or versions == LAST_COMMITS:
+        return bool(versions)
+    match = _RANGE.fullmatch(versions)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(
+            f"{versions!r} is not a range of at least two versions", hint='Write "3..7".'
+        )
+    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +79,13 @@ class CheckpointOptions:
         False, "Delete log files as --cleanup does, but write no checkpoint"
     )
     if_enabled: bool = False
-    compact_log: bool = execution_option(
+    compact_log: Annotated[bool | tuple[int, int], to_range] = execution_option(
         False,
-        "Also write one compacted log file. It has the commits after the previous checkpoint, up "
-        "to the version of the new one",
+        "Also write one compacted log file, of the commits FROM to TO. Without a range: of the "
+        "commits after the previous checkpoint, up to the version of the new one",
+        metavar="[FROM..TO]",
+        default="",
+        bare=LAST_COMMITS,
     )
     need: Annotated[Need, need_of("commits")] | None = selection_option(
         None,

@@ -20,7 +20,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
-from deltactl.log.upkeep.compaction import compaction_range, write_compaction
+from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
@@ -91,8 +91,8 @@ def checkpoint_table(
         report = job.announce(report, report.written)
     if context.is_cancelled:
         return replace(report, cleanup=None, compaction_range=None, interrupted=True)
-    if options.compact_log:
-        report = replace(report, compaction=write_compaction(job.snapshot))
+    if job.compaction is not None:
+        report = replace(report, compaction=write_compaction(job.snapshot, job.compaction))
     if report.cleanup is not None and not report.cleanup.is_empty:
         report = job.clean(report)
     return report
@@ -121,7 +121,7 @@ def _begin(
         job.table_id,
         dry_run=dry_run,
         cleanup=cleanup,
-        compaction_range=compaction_range(job.snapshot) if options.compact_log else None,
+        compaction_range=job.plan_compaction(),
     )
     if not dry_run and not plan.is_empty:
         report = replace(report, written=job.write(plan))
@@ -154,6 +154,7 @@ class _Job:
         elif self.cleans:
             log.ensure_allowed(Permission.CLEAN_LOG)
         self._is_confirmed = False
+        self.compaction: Compaction | None = None
 
     @property
     def table_id(self) -> str:
@@ -174,6 +175,15 @@ class _Job:
             return plan_checkpoint(self._log, snapshot, self._options)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
         return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
+
+    def plan_compaction(self) -> tuple[int, int] | None:
+        """Choose the commits to compact; return the first and the last, if there are any."""
+        wanted = self._options.compact_log
+        if wanted is False:
+            return None
+        versions = None if wanted is True else wanted
+        found = self.compaction = plan_compaction(self._log, self.snapshot, versions)
+        return None if found is None else (found.first, found.last)
 
     def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
         """Write the checkpoint; do not change ``_last_checkpoint``."""

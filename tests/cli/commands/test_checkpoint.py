@@ -264,3 +264,20 @@ def test_a_refused_checkpoint_changes_nothing(
     assert said in ran.err
     assert "Traceback" not in ran.err
     assert names(table) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("events", "--compact-log"), "Would compact the commits 0 to 2 into one file"),
+        (("--compact-log", "events"), "Would compact the commits 0 to 2 into one file"),
+        (("--compact-log", "1..2", "events"), "Would compact the commits 1 to 2 into one file"),
+        (("events", "--compact-log=0..1"), "Would compact the commits 0 to 1 into one file"),
+    ],
+)
+def test_the_range_of_a_compaction_may_be_left_out(
+    cli: RunCli, table: TableBuilder, words: tuple[str, ...], told: str
+) -> None:
+    ran = cli("checkpoint", *words, "--dry-run")
+    assert (ran.code, told in ran.out) == (0, True), ran.out
+    assert "is not a range of at least two versions" in cli("checkpoint", "--compact-log=2..1").err

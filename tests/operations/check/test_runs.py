@@ -19,7 +19,7 @@ from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignor
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files
-from deltactl.log.upkeep.compaction import write_compaction
+from deltactl.log.upkeep.compaction import plan_compaction, write_compaction
 from deltactl.operations.check import content as check_content
 from deltactl.operations.check import files as check_files
 from deltactl.operations.check.options import CheckOptions, Depth
@@ -271,8 +271,11 @@ def test_what_other_commands_write_is_valid(features: str) -> None:
     """Statistics, row ids, checkpoints, checksums and compacted files of ours."""
     store = MemoryStore(f"memory://check/written-{features}")
     build_sample(store, features=features, layout="partitioned")
-    snapshot = DeltaLog(store, fail).snapshot()
-    assert write_compaction(snapshot) is not None
+    log = DeltaLog(store, fail)
+    snapshot = log.snapshot()
+    compaction = plan_compaction(log, snapshot, None)
+    assert compaction is not None
+    assert write_compaction(snapshot, compaction) is not None
     assert write_checksum(store, snapshot, snapshot.num_files, snapshot.size_bytes) is not None
     with opened_as(store):
         optimized = optimize_table(

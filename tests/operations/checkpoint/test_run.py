@@ -646,6 +646,25 @@ def test_commits_that_change_nothing_are_not_compacted() -> None:
     assert DeltaLog(builder.store, print).snapshot().version == builder.version
 
 
+def test_a_chosen_range_is_compacted() -> None:
+    builder = table()
+    for number in range(10, 14):
+        builder.append([{"p": "a", "id": number}])
+    last = builder.version
+    report = checkpoint(builder.store, compact_log=(2, last - 1))
+    assert report.compaction is not None
+    assert report.compaction.name == f"{LOG}/{2:020d}.{last - 1:020d}.compacted.json"
+    assert checkpoint(builder.store, compact_log=(2, last - 1)).is_empty
+    builder.store.delete_many([f"{LOG}/{last:020d}.checkpoint.parquet"])
+    snapshot = DeltaLog(builder.store, print).snapshot()
+    assert report.compaction.name in [info.name for info in snapshot.segment.tail]
+    assert set(snapshot.files["encoded_path"].to_pylist()) == {p for p, _ in builder.state.files}
+    with pytest.raises(VersionNotFoundError):
+        checkpoint(builder.store, compact_log=(2, last + 1))
+    with pytest.raises(UsageError, match=f"the checkpoint is of version {last - 1}"):
+        checkpoint(builder.store, version=last - 1, compact_log=(2, last))
+
+
 def test_nothing_is_compacted_twice() -> None:
     builder = table()
     assert checkpoint(builder.store, compact_log=True).compaction is not None
