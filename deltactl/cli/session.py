@@ -1,4 +1,4 @@
-"""Hold the session of a command: output, storage options, progress, signals."""
+"""Hold the session of a command: output, progress, signals, engines."""
 
 from __future__ import annotations
 
@@ -8,29 +8,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.engines import ChosenEngine, SharedSpark, open_engine, shared_spark
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.options.common import (
-    GlobalOptions,
-    TimeLimit,
-    exposed_secrets,
-    resolve_references,
-)
-from deltactl.cli.options.declared import (
-    error_at,
-    find_typed,
-    is_typed,
-    spell_flag,
-    spell_given,
-    take_options,
-)
+from deltactl.cli.options.common import GlobalOptions, TimeLimit
+from deltactl.cli.options.declared import error_at, find_typed, is_typed, spell_flag, spell_given
 from deltactl.cli.options.engine import EngineOptions
-from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
 from deltactl.cli.output.output import Output, OutputFormat, guess_format, guess_log_format
@@ -38,48 +24,37 @@ from deltactl.cli.output.progress import progress
 from deltactl.cli.output.rows import Rows
 from deltactl.cli.output.sections import Section, Sections, Tone
 from deltactl.cli.parsing.argv import mask_address, real_command
-from deltactl.cli.settings.file import Settings
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
+from deltactl.cli.table_access import TableAccess
 from deltactl.clock import SystemClock
-from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.engine.base import Engine, OnProgress
 from deltactl.errors import DeltactlError, UsageError
 from deltactl.option_names import NAME_ONLY, options_spelled
 from deltactl.storage.network.counts import requests_sent
-from deltactl.storage.network.pacing import RATE_OPTION
 
 if TYPE_CHECKING:
-    from deltactl.catalog.open import Located
     from deltactl.cli.output.outcome import TableOutcome
-    from deltactl.log.delta_log import DeltaLog
     from deltactl.operations.run_context import RunContext
-    from deltactl.storage.store import Store
 
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
-
-class Session:
+class Session(TableAccess):
     """One run of the program. Commands get it with ``Session.of(ctx)``."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
-        self.argv, self.environ = tuple(argv), environ
-        self.settings = Settings(environ, [*(spec.name for spec in COMMANDS), SECTION])
-        self.command: str | None = None
-        self.table: str | None = None
-        self.ctx: Any = None  # the parsed command line
-        # For errors of the parser; `begin` replaces it after a successful parse.
+        # For errors of the parser; `begin` replaces both after a successful parse.
         form = guess_format(argv) or OutputFormat.TABLE
-        self.options = GlobalOptions(output=form, debug="--debug" in argv)
         self.run_id = SystemClock().new_id()
-        self.output = Output(
+        output = Output(
             form,
             environ=environ,
             log_format=guess_log_format(argv, environ),
             log_fields={"run_id": self.run_id},
         )
+        super().__init__(environ, GlobalOptions(output=form, debug="--debug" in argv), output)
+        self.argv = tuple(argv)
         self._chosen: Engine | None = None  # the engine for tasks that read little
         self._is_refused = False
         self._sent_before = requests_sent()
@@ -92,16 +67,10 @@ class Session:
         self.outcomes: list[TableOutcome] = []
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
-        self.begin_changes: Callable[[], None] | None = None  # is called before each change
         self.shared: Any = None  # set by ``plan_ahead`` of a command, for all its tables
         self.sum_up: Callable[[], Any] | None = None  # totals over all tables, at the end
-        self._located: dict[tuple[str, bool], Located] = {}  # tables that have names
-        self._noted: set[str] = set()
-        self._opened: list[DeltaLog] = []
-        self._named_options: Mapping[str, str] | None = None  # of the storage of this table
         self.wrong_settings: UsageError | None = None  # a file of settings is wrong, and ignored
         self.unlisted: dict[str, DeltactlError] = {}  # for words that name no table
-        self.names_at: dict[str, list[str]] = {}  # by location, of the tables of patterns
         self._stack = ExitStack()
 
     @staticmethod
@@ -110,14 +79,6 @@ class Session:
         session = ctx.obj
         assert isinstance(session, Session)
         return session
-
-    def take(self, kind: type[T]) -> T:
-        """Return the options of a class, for this table.
-
-        Raises:
-            UsageError: a value is invalid.
-        """
-        return take_options(self.ctx, kind, self.settings.sources_for(self.command, self.table))
 
     def ensure_typed(self) -> None:
         """Refuse invalid options, and those without an effect, perhaps with one for another task.
@@ -208,160 +169,6 @@ class Session:
     def label(self, text: str) -> str:
         """Return a text, prefixed with the table if there are several."""
         return f"{self.table}: {text}" if self._is_of_several else text
-
-    @property
-    def storage_options(self) -> Mapping[str, str]:
-        """Return the storage options, with the limit of requests per second.
-
-        Once a table that has a name was opened, they contain credentials from its catalog.
-
-        Raises:
-            UsageError: a variable that an option refers to is not set.
-        """
-        if self._named_options is not None:
-            return self._named_options
-        return self._resolve_pairs(self.options.storage_option)
-
-    @property
-    def catalog_options(self) -> dict[str, str]:
-        """Return the storage options and the settings of catalogs in files.
-
-        Raises:
-            UsageError: a variable that an option refers to is not set.
-        """
-        settings = {key: value for key, (_, value) in self.settings.catalogs.items()}
-        return {**settings, **self._resolve_pairs(self.options.storage_option)}
-
-    def resolve_options(self, pairs: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the storage options of another table; without ``pairs``, those of this one.
-
-        Raises:
-            UsageError: a variable is not set.
-        """
-        if not pairs:
-            return self.storage_options
-        self._warn_of_secrets("--source-storage-option", pairs)
-        return self._resolve_pairs(pairs)
-
-    def _resolve_pairs(self, pairs: Mapping[str, str]) -> dict[str, str]:
-        options = resolve_references(pairs, self.environ)
-        rate = self.options.max_requests_per_second
-        return options if rate is None else {**options, RATE_OPTION: str(rate)}
-
-    def _warn_of_secrets(self, option: str, pairs: Mapping[str, str]) -> None:
-        for key in exposed_secrets(pairs):
-            self.output.warn(
-                f"other users can see the value of {option} {key} in the process list: set an "
-                f"environment variable, and write {key}=env:VARIABLE"
-            )
-
-    def open_store(
-        self, address: str, *, read_only: bool = False, options: Mapping[str, str] | None = None
-    ) -> Store:
-        """Open a table's store with the storage options; a read-only one refuses every change.
-
-        Raises:
-            UsageError: the address is invalid.
-            StorageError: the storage cannot be reached.
-        """
-        from deltactl.storage.open import open_store
-        from deltactl.storage.write_guard import refuse_changes
-
-        located = self._locate(address, options, read_only=read_only)
-        if isinstance(located, str):
-            store = open_store(located, self.storage_options if options is None else options)
-        else:
-            store = open_store(located.uri, located.options)
-        return refuse_changes(store) if read_only else store
-
-    def _locate(
-        self,
-        address: str,
-        options: Mapping[str, str] | None = None,
-        *,
-        read_only: bool,
-    ) -> str | Located:
-        """Return where a table is that has a name; any other address unchanged."""
-        from deltactl.storage.names import is_table_name
-
-        if not is_table_name(address):
-            return address
-        key = address, read_only
-        if key not in self._located:
-            from deltactl.catalog.open import locate
-
-            base = {**self.catalog_options, **(options or {})}
-            found = self._with_other_names(locate(address, base, read_only=read_only))
-            self._located[key] = found
-            note = found.own_credentials
-            if note is not None and note not in self._noted:
-                self._noted.add(note)
-                self.output.note(note)
-        if address == self.table:
-            self._named_options = self._located[key].options
-        return self._located[key]
-
-    def _with_other_names(self, found: Located) -> Located:
-        """Return the same with the other names of the location, if a pattern found any."""
-        entry = found.entry
-        names = () if entry is None else self.names_at.get(entry.location.rstrip("/"), ())
-        if entry is None or len(names) < 2:
-            return found
-        others = tuple(name for name in names if name != entry.name)
-        return replace(found, entry=replace(entry, other_names=others))
-
-    def open_log(
-        self,
-        address: str,
-        *,
-        read_only: bool = True,
-        options: Mapping[str, str] | None = None,
-        published_only: bool = False,
-    ) -> DeltaLog:
-        """Open the log of a table that the command does not commit to; see ``open_store``.
-
-        ``published_only``: also if only a catalog knows the newest commits; then warn.
-        """
-        from deltactl.log.delta_log import DeltaLog
-
-        log = DeltaLog.open(
-            self._locate(address, options, read_only=read_only),
-            self.storage_options if options is None else options,
-            warn=self.output.warn,
-            read_only=read_only,
-            published_only=published_only,
-        )
-        self._opened.append(log)
-        return log
-
-    def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
-        """Open the log of a table that the command may commit to; see ``DeltaLog.open``.
-
-        Raises:
-            UsageError: the address or an option of the log store is invalid.
-            StorageError: the storage cannot be reached.
-        """
-        from deltactl.log.delta_log import DeltaLog
-
-        log_store = self.take(LogStoreOptions).resolve()
-        log = DeltaLog.open(
-            self._locate(address, read_only=read_only),
-            self.storage_options,
-            log_store,
-            warn=self.output.warn,
-            read_only=read_only,
-            guard=self._announcing,
-        )
-        log.commit_options = self.take(CommitOptions)
-        self._opened.append(log)
-        return log
-
-    def _announcing(self, store: Store) -> Store:
-        """Return a store that calls ``begin_changes`` before each change."""
-        from deltactl.storage.write_guard import guarded
-
-        begin = self.begin_changes
-        return store if begin is None else guarded(store, lambda _: begin())
 
     def envelope(self, **parts: Any) -> Envelope:
         """Return the envelope of this command and table; ``parts`` are its other fields."""

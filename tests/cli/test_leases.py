@@ -113,8 +113,8 @@ PARTITIONED = ('["p"]', '["P"]')
 UNKNOWN_TYPE = ('\\"long\\"', '\\"interval\\"')
 REFUSED = [
     (6, PARTITIONED, ["optimize"]),
-    (7, UNKNOWN_TYPE, ["optimize"]),
-    (7, UNKNOWN_TYPE, ["optimize", "--purge"]),
+    (6, UNKNOWN_TYPE, ["optimize"]),
+    (6, UNKNOWN_TYPE, ["optimize", "--purge"]),
     (6, PARTITIONED, ["generate-manifest"]),
     (6, None, ["vacuum", "--retain", "0h"]),
     (2, None, ["vacuum", "--undo", "no-such-run"]),

@@ -9,12 +9,15 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from deltactl.cli.output.output import LogFormat, Output
 from deltactl.cli.output.terminal import has_color
 from deltactl.engine.base import OnProgress, Progress
 from deltactl.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 SECONDS_BETWEEN_LINES: Final = 10.0
 _TIME_WIDTH: Final = 7
@@ -149,27 +152,9 @@ def _show_nothing(_state: Progress) -> None:
 
 @contextmanager
 def _bar(output: Output, label: str) -> Iterator[OnProgress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
-    from rich.table import Column
-
-    console = Console(
-        file=output.stderr,
-        force_terminal=True,
-        no_color=not has_color(output.stderr, output.environ),
-        color_system="standard",
-    )
-    # The text is a field, not the description: rich would interpret markup in the latter. On a
-    # narrow terminal the last columns are cut first: the bar, then the end of the text.
-    columns = (
-        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_TIME_WIDTH)),
-        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=None, table_column=Column(max_width=_BAR_WIDTH)),
-    )
-    with RichProgress(*columns, console=console, transient=True) as bar:
+    pace = Pace()
+    with _open_bar(output) as bar:
         task = bar.add_task("", total=None, text=label)
-        pace = Pace()
 
         def update(state: Progress) -> None:
             by_bytes = state.bytes_total > 0
@@ -191,3 +176,25 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
             yield update
         finally:
             output.clearing = nullcontext
+
+
+def _open_bar(output: Output) -> RichProgress:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+    from rich.table import Column
+
+    console = Console(
+        file=output.stderr,
+        force_terminal=True,
+        no_color=not has_color(output.stderr, output.environ),
+        color_system="standard",
+    )
+    # The text is a field, not the description: rich would interpret markup in the latter. On a
+    # narrow terminal the last columns are cut first: the bar, then the end of the text.
+    columns = (
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_TIME_WIDTH)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(max_width=_BAR_WIDTH)),
+    )
+    return RichProgress(*columns, console=console, transient=True)
