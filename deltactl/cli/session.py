@@ -18,7 +18,6 @@ from deltactl.cli.options.common import GlobalOptions, TimeLimit
 from deltactl.cli.options.declared import error_at, find_typed, is_typed, spell_flag, spell_given
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.output.log_handler import log_to
 from deltactl.cli.output.output import Output, OutputFormat, guess_format, guess_log_format
 from deltactl.cli.output.progress import progress
 from deltactl.cli.output.rows import Rows
@@ -107,6 +106,8 @@ class Session(TableAccess):
         Raises:
             UsageError: a variable or a file of settings is invalid.
         """
+        from deltactl.cli.output.log_handler import log_to  # which help does not need
+
         self._stack.enter_context(options_spelled(self.spell_option))
         self.ctx, self.command = ctx, ctx.command.name
         table = ctx.params.get("table")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.options.common import GlobalOptions, exposed_secrets, resolve_references
 from deltactl.cli.options.declared import take_options
+from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.output import Output
 from deltactl.cli.settings.file import Settings
 from deltactl.commit_options import SECTION, CommitOptions
@@ -178,7 +179,6 @@ class TableAccess:
             UsageError: the address or an option of the log store is invalid.
             StorageError: the storage cannot be reached.
         """
-        from deltactl.cli.options.log_store import LogStoreOptions
         from deltactl.log.delta_log import DeltaLog
 
         log_store = self.take(LogStoreOptions).resolve()
