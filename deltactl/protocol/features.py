@@ -9,7 +9,7 @@ does not contain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -22,6 +22,7 @@ from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     describe_mapping_mode,
     schema_problems,
+    void_problems,
 )
 
 MAX_READER_VERSION = 3
@@ -310,13 +311,8 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     problem = describe_mapping_mode(metadata)
     if problem is not None and operation in _READING:
         blockers.append(problem)
-    if operation is Operation.REWRITE and stores_partitions(protocol, metadata):
-        blockers += iceberg_problems(metadata)
-        blockers += [
-            f"partition columns in data files with the type of column {column.name!r}"
-            for column in metadata.known_partition_fields
-            if not is_decoded(column.type)
-        ]
+    if operation is Operation.REWRITE:
+        blockers += _rewrite_blockers(protocol, metadata)
     if blockers:
         raise UnsupportedFeatureError(
             f"cannot {operation.value} this table: unsupported table feature"
@@ -335,6 +331,17 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
             hint="Let the writer of the table commit a valid metaData action, or restore a version "
             "before the problem. `deltactl check TABLE` lists all problems.",
         )
+
+
+def _rewrite_blockers(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
+    """Yield why no file of the table can be written."""
+    yield from void_problems(metadata.data_schema)
+    if not stores_partitions(protocol, metadata):
+        return
+    yield from iceberg_problems(metadata)
+    for column in metadata.known_partition_fields:
+        if not is_decoded(column.type):
+            yield f"partition columns in data files with the type of column {column.name!r}"
 
 
 def _reader_names() -> frozenset[str]:

@@ -15,11 +15,14 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import (
     PHYSICAL_NAME_KEY,
+    ArrayType,
     Field,
+    MapType,
     PrimitiveType,
     StructType,
     find_lacking_metadata,
     is_supported,
+    is_void,
     leaf_types,
     render_type,
     walk_fields,
@@ -75,6 +78,24 @@ def describe_mapping_mode(metadata: Metadata) -> str | None:
         return None
     text = metadata.configuration["delta.columnMapping.mode"]
     return f"delta.columnMapping.mode is {text!r}, which deltactl does not know"
+
+
+def void_problems(schema: StructType) -> Iterator[str]:
+    """Yield why no file can be written: Parquet has no void in lists and maps, and no empty struct.
+
+    ``schema`` has the columns that files store. Other void columns are left out of files.
+    """
+    if schema.fields and all(is_void(field.type) for field in schema.fields):
+        yield "void columns alone"
+    for field in schema.fields:
+        for kind in walk_types(field.type):
+            match kind:
+                case ArrayType(element) if is_void(element):
+                    yield f"void in an array of column {field.name!r}"
+                case MapType(key, value) if is_void(key) or is_void(value):
+                    yield f"void in a map of column {field.name!r}"
+                case StructType(fields) if fields and all(is_void(f.type) for f in fields):
+                    yield f"a struct of void fields alone in column {field.name!r}"
 
 
 def explain_missing_columns(metadata: Metadata) -> str | None:
