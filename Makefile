@@ -90,7 +90,7 @@ histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl
 world: $(STAMP) ## random worlds: producers, backups, wrong clocks, kills, commands that meet; an hour
 	$(BIN)/python -m tests.world $(WORLD)
 
-races: $(STAMP) ## optimize while Delta on Spark (local, MinIO) and delta-rs (MinIO) change rows, 30 rounds each
+races: $(STAMP) ## optimize while Delta on Spark (local, MinIO, Unity Catalog) and delta-rs (MinIO) change rows, 30 rounds each
 	$(BIN)/python -m tests.interop.race_rounds --rounds 30
 
 # FLEET holds options, such as --seeds 4 5.

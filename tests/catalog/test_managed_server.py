@@ -85,11 +85,7 @@ def test_what_the_catalog_does_not_allow_is_refused_by_name(
     removed = next(iter(scene.builder.data))
     staged = min(path.name for path in (scene.managed.folder / STAGED).iterdir())
     scene.builder.remove(removed)
-    scene.table().checkpoint(version=3)
-    for seconds, path in enumerate(sorted(scene.managed.folder.rglob("*.*"))):
-        os.utime(path, (START_MS / 1000 + seconds,) * 2)
-    scene.builder._now_ms = int(time.time() * 1000) - 60_000
-    scene.builder.append([{"id": 100}])
+    _let_grow_old(scene, 3)
     proxy.add(permitting(*granted))
     commands: dict[str, Callable[[bool], object]] = {
         "DATA_REORGANIZATION": lambda dry_run: scene.table().optimize(dry_run=dry_run),
@@ -113,6 +109,28 @@ def test_what_the_catalog_does_not_allow_is_refused_by_name(
         path = scene.managed.folder / name
         assert path.exists() is ("METADATA_CLEANUP" not in granted), name
     scene.ensure_read()
+
+
+def _let_grow_old(scene: ServerScene, version: int) -> None:
+    """Write a checkpoint of a version; let years go by, and a version follow."""
+    scene.table().checkpoint(version=version)
+    for seconds, path in enumerate(sorted(scene.managed.folder.rglob("*.*"))):
+        os.utime(path, (START_MS / 1000 + seconds,) * 2)
+    scene.builder._now_ms = int(time.time() * 1000) - 60_000
+    scene.builder.append([{"id": 100}])
+
+
+def test_log_cleanup_keeps_staged_files_that_the_catalog_names(
+    unity: UnityServer, proxy: FaultProxy
+) -> None:
+    scene = ServerScene(unity, proxy)
+    proxy.add(Rule(Cut(after=False), "POST", LOAD, REPORT, times=None), permitting(*PERMISSIONS))
+    _let_grow_old(scene, 5)
+    assert list(scene.managed.ratified()) == [5, 6]
+    scene.table().checkpoint(cleanup_only=True)
+    named = {scene.managed.folder / STAGED / name for name in scene.managed.ratified().values()}
+    assert named <= set((scene.managed.folder / STAGED).iterdir())
+    assert sorted(scene.table().scan().read_all()["id"].to_pylist()) == scene.ids()
 
 
 _FAULTS: dict[str, Fault] = {

@@ -405,6 +405,7 @@ def _beside_spark_on_unity(scratch: Path, rounds: range) -> None:
         side = ManagedSide(spark, server, proxy)
         race_often(side, rounds)
         print(f"{side.lost} commits came too late for their version", file=sys.stderr)
+        assert side.lost >= len(rounds) // 6, "too few races for a version"
 
 
 def _beside_delta_rs(scratch: Path, rounds: range) -> None:
