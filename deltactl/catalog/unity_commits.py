@@ -25,12 +25,12 @@ from deltactl.errors import (
     TransientStorageError,
 )
 from deltactl.protocol.actions import DomainMetadata
+from deltactl.protocol.properties import TableProperties
 
 EnsureOk = Callable[[Answer, str, str], None]
 
 _DOMAINS: Final = ("delta.clustering", "delta.rowTracking")
 """The domains of which the catalog has a copy."""
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
 
 
 class UnityCommits:
@@ -128,7 +128,7 @@ def _read_state(body: Mapping[str, Any]) -> ManagedState:
         latest,
         tuple(commits),
         frozenset(map(str, body.get("allowed-maintenance-operations") or ())),
-        bool((metadata.get("properties") or {}).get(_UNIFORM)),
+        bool(TableProperties(metadata.get("properties") or {}).uniform_formats),
     )
 
 

@@ -40,6 +40,7 @@ from deltactl.protocol.names import (
     checksum_name,
     commit_name,
 )
+from deltactl.protocol.properties import TableProperties
 from deltactl.storage.names import is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
@@ -342,14 +343,16 @@ class DeltaLog:
             raise SafetyError(f"{self.uri} was opened for reading: nothing can be committed")
         return self._committer
 
-    def ensure_decides(self, protocol: Protocol) -> None:
-        """Raise an error if something else decides commits to a table with this protocol.
+    def ensure_decides(self, protocol: Protocol, metadata: Metadata) -> None:
+        """Raise an error if something else decides commits to a table in this state.
 
         Raises:
-            UnsupportedFeatureError: a catalog decides them, or does not.
+            UnsupportedFeatureError: a catalog decides them, or does not, or wants more than them.
         """
         if self._is_decided_by_catalog(protocol) != (self.managed is not None):
             raise self._wrong_way()
+        if self.managed is not None and TableProperties(metadata.configuration).uniform_formats:
+            raise self.managed.uniform_error()
 
     def _is_decided_by_catalog(self, protocol: Protocol) -> bool:
         is_said = self.entry is not None and self.entry.is_catalog_managed

@@ -92,7 +92,11 @@ class _Listing:
 
     def __init__(self, session: Session, group: LazyGroup, table: str | None) -> None:
         self._session, self._group, self._table = session, group, table
-        found = {} if table is None else session.open_log(table).snapshot().metadata.configuration
+        found = (
+            {}
+            if table is None
+            else session.open_log(table, published_only=True).snapshot().metadata.configuration
+        )
         self._properties = TableProperties(found)
 
     def of_command(self, name: str) -> list[Row]:

@@ -103,11 +103,15 @@ class CatalogManaged:
             StorageError: the catalog cannot be reached, or refuses.
         """
         if (self._known or self.load()).is_uniform:
-            raise UnsupportedFeatureError(
-                f"cannot commit to {self._store.uri}: delta.universalFormat.enabledFormats is set, "
-                "so each commit must be converted to that format too",
-                hint="Use an engine that converts, or unset the property. Nothing was changed.",
-            )
+            raise self.uniform_error()
+
+    def uniform_error(self) -> UnsupportedFeatureError:
+        """Return the error for a table of which each commit must be converted."""
+        return UnsupportedFeatureError(
+            f"cannot commit to {self._store.uri}: delta.universalFormat.enabledFormats is set, so "
+            "each commit must be converted to that format too",
+            hint="Use an engine that converts, or unset the property. Nothing was committed.",
+        )
 
     def ensure_allowed(self, permission: Permission | None) -> None:
         """Raise an error if the catalog does not allow a kind of maintenance.

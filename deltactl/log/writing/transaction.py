@@ -147,7 +147,7 @@ class Transaction:
         """Let the committer decide; return whether the version is the commit of this run."""
         commit, version = attempt.commit, attempt.commit.after.version
         committer = self._log.ensure_committer()
-        self._log.ensure_decides(commit.after.protocol)
+        self._log.ensure_decides(commit.after.protocol, commit.after.metadata)
         keys = commit.after.metadata.partition_keys
         self._files.ensure_present(self._log.commit_file(version), commit.content, keys)
         name = settle_commit(

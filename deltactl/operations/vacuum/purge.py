@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import EventCollector
+from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names
 from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
@@ -99,6 +100,7 @@ def purge_quarantine(
         UnsupportedFeatureError: a table feature forbids a vacuum.
         StorageError: the store cannot be listed.
     """
+    log.ensure_allowed(Permission.CLEAN_DATA)
     store = log.store
     clock_ms = now_ms = context.clock.now_ms()
     if not force_retention:
