@@ -565,7 +565,6 @@ class DeltaLog:
         selection: Selection | None = None,
         *visitors: Visitor,
         partition_keys: Collection[str] = (),
-        keep: bool = True,
     ) -> History:
         """Read commits, newest first; see ``read_history``."""
         history = read_history(
@@ -574,7 +573,6 @@ class DeltaLog:
             selection,
             *visitors,
             partition_keys=partition_keys,
-            keep=keep,
         )
         is_said = self.entry is not None and self.entry.is_catalog_managed
         if self.managed is None and (is_said or history.uses_in_commit_timestamps):

@@ -90,10 +90,8 @@ class CommitReader:
         self._kept_bytes = 0
         self._lock = threading.Lock()
 
-    def read(self, files: Sequence[FileInfo], *, keep: bool = True) -> Iterator[CommitBytes]:
+    def read(self, files: Sequence[FileInfo]) -> Iterator[CommitBytes]:
         """Yield the files with their content, in the given order.
-
-        ``keep`` says whether they may be read again in this run.
 
         Raises:
             ObjectNotFoundError: a file does not exist any more.
@@ -102,7 +100,7 @@ class CommitReader:
         contents = self.store.read_many([file.name for file, data in found if data is None])
         for file, kept in found:
             data = next(contents) if kept is None else kept
-            if kept is None and keep:
+            if kept is None:
                 self._keep(file, data)
             yield CommitBytes(file.name, data, is_compacted(file.name))
 

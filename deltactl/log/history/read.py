@@ -135,14 +135,13 @@ def read_history(
     selection: Selection | None = None,
     *visitors: Visitor,
     partition_keys: Collection[str] = (),
-    keep: bool = True,
 ) -> History:
     """Read the commits in a listing of the whole log, newest first.
 
     Only commits that are shown or filtered are read. Files that are deleted during the run are
     omitted. The ``visitors`` get the selected commits. If a commit that one of them needs cannot be
     parsed, this is its ``problem``. ``partition_keys`` are physical names of partition columns
-    whose values a visitor needs. ``keep``: whether commits may be read again in this run.
+    whose values a visitor needs.
 
     Raises:
         NotATableError: the log is empty.
@@ -151,7 +150,7 @@ def read_history(
     selection = selection or Selection()
     if listing.latest_version is None:
         raise no_table_error(reader.store)
-    reading = _Reading(reader, listing, selection, Visits(visitors), partition_keys, keep)
+    reading = _Reading(reader, listing, selection, Visits(visitors), partition_keys)
     reading.run()
     reading.parse_needed()
     return History(
@@ -208,7 +207,6 @@ class _Reading:
     selection: Selection
     visits: Visits
     partition_keys: Collection[str]
-    keep: bool
     times: CommitTimes = field(init=False)
     kept: list[CommitRecord] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)
@@ -241,14 +239,12 @@ class _Reading:
     def _look_at(self, version: int) -> None:
         """Find from the latest commit whether in-commit timestamps apply."""
         record = CommitRecord(version, self.listing.commits[version])
-        for _, commit in _read_each(self.reader, [record], keep=True):
+        for _, commit in _read_each(self.reader, [record]):
             if commit is not None:
                 self._examine(record, commit)
 
     def _keep(self, records: Sequence[CommitRecord], timed: bool) -> None:
-        for position, (record, commit) in enumerate(
-            _read_each(self.reader, records, keep=self.keep), 1
-        ):
+        for position, (record, commit) in enumerate(_read_each(self.reader, records), 1):
             if commit is not None:
                 self._examine(record, commit)
             if timed and self._is_before(record):
@@ -355,7 +351,7 @@ def _refuse_truncated(name: str, data: bytes) -> None:
 
 
 def _read_each(
-    reader: CommitReader, records: Sequence[CommitRecord], *, keep: bool
+    reader: CommitReader, records: Sequence[CommitRecord]
 ) -> Iterator[tuple[CommitRecord, CommitBytes | None]]:
     """Yield each record with its content. A gap has no content, and deleted files are omitted."""
     contents: Iterator[CommitBytes] | None = None
@@ -366,7 +362,7 @@ def _read_each(
             continue
         if contents is None:
             rest = [r.file for r in records[position:] if r.file is not None]
-            contents = reader.read(rest, keep=keep)
+            contents = reader.read(rest)
         try:
             commit = next(contents)
         except ObjectNotFoundError:

@@ -73,7 +73,7 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
         log.ensure_has(options.first_version)
     counter = ChangeCounter()
     visitors = [counter] if options.changes else []
-    history = log.history(options, *visitors, keep=options.restorable)
+    history = log.history(options, *visitors)
     _check_checkpoint(log)
     restorable = None
     if options.restorable:
