@@ -111,6 +111,11 @@ def _make_plan(
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
+    if formats := snapshot.properties.uniform_formats:
+        context.warn(
+            f"the metadata of {formats} may refer to files of older versions until the next "
+            "conversion: such files are kept for the retention, and not longer"
+        )
     clones = read_notes(log.store)
     now_ms = context.clock.now_ms()
     retention = _find_retention(log, snapshot, options, context, now_ms)

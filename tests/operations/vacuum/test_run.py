@@ -20,6 +20,7 @@ from deltactl.errors import (
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
+from deltactl.table import Table
 from tests.support.damage import edit_parquet
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
@@ -171,6 +172,18 @@ def test_iceberg_metadata_of_uniform_tables_is_hidden() -> None:
     scene.append(30)
     scene.plant(20, "metadata/v1.metadata.json", "metadata/snap.parquet", "x.parquet")
     assert set(scene.plan()) == {"x.parquet"}
+
+
+def test_metadata_of_uniform_tables_that_may_be_older_are_named() -> None:
+    properties = {"delta.universalFormat.enabledFormats": "iceberg"}
+    scene = Scene(properties=properties)
+    scene.append(1, "a", "a")
+    said: list[str] = []
+    table = Table(scene.store.uri, store=scene.store, warn=said.append)
+    table.vacuum(dry_run=True)
+    assert table.optimize().versions
+    assert len(said) == 2
+    assert all("iceberg" in text and "until the next conversion" in text for text in said)
 
 
 @pytest.mark.parametrize("name", ["a b", "a%2Fb", "é", "x+y", "100%25", "p=a%253Ab"])
