@@ -314,10 +314,12 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     if operation is Operation.REWRITE:
         blockers += _rewrite_blockers(protocol, metadata)
     if blockers:
+        is_managed = any(row.name in blockers for row in CATALOG_MANAGED)  # it cannot be dropped
+        drop = "" if is_managed else ", or drop the feature from the table"
         raise UnsupportedFeatureError(
             f"cannot {operation.value} this table: unsupported table feature"
             f"{'s' if len(blockers) > 1 else ''}: {', '.join(blockers)}",
-            hint="Use a tool that supports the feature, or drop the feature from the table. "
+            hint=f"Use a tool that supports the feature{drop}. "
             "`deltactl describe-detail TABLE` still shows the table.",
         )
     problems = []

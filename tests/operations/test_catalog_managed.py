@@ -87,8 +87,9 @@ def test_what_a_catalog_does_not_allow_is_refused_but_not_as_a_dry_run() -> None
     scene.catalog.allowed = frozenset({"DATA_REORGANIZATION", "DATA_CLEANUP", "METADATA_CLEANUP"})
     with pytest.raises(UnsupportedFeatureError, match="catalogManaged"):
         generate_manifests(scene.log(), ManifestOptions(), CONTEXT)
-    with pytest.raises(UnsupportedFeatureError, match="catalogManaged"):
+    with pytest.raises(UnsupportedFeatureError, match="catalogManaged") as refused:
         restore_table(scene.log(), RestoreOptions(0), CONTEXT)
+    assert "drop" not in (refused.value.hint or "")
     assert scene.catalog.latest == latest
     checkpoint_table(scene.log(), CheckpointOptions(compact_log=True), CONTEXT)
 
