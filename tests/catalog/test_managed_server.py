@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deltactl import Table
-from deltactl.errors import DeltactlError, UnsupportedFeatureError
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, UnsupportedFeatureError
 from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR
 from tests.catalog.server_scene import PERMISSIONS, ServerScene
 from tests.support.catalog_servers import UnityServer, unity_server
@@ -33,6 +33,7 @@ from tests.support.object_servers import ServerMissingError
 from tests.support.table_builder import START_MS, commit_path
 
 BUSY = json.dumps({"error": {"message": "busy", "type": "ResourceExhaustedException", "code": 429}})
+GONE = b'{"error": {"message": "none", "type": "NotFoundException", "code": 404}}'
 STAGED = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
 _REQUESTS = {"load": ("GET", b""), "commit": ("POST", ADD_COMMIT), "report": ("POST", REPORT)}
 
@@ -158,6 +159,22 @@ def test_one_wrong_answer(
         scene.ensure_whole()
     scene.finish()
     assert scene.latest() == 6, "committed once"
+
+
+@pytest.mark.parametrize(("loads", "is_lost"), [(4, False), (4, True), (5, False)])
+def test_a_table_that_seems_gone_once_it_has_the_commit(
+    unity: UnityServer, proxy: FaultProxy, loads: int, is_lost: bool
+) -> None:
+    """Four loads come before the commit. The new files stay, whatever the catalog says then."""
+    scene = ServerScene(unity, proxy)
+    proxy.add(Rule(Answer(404, after=False, body=GONE), "GET", LOAD, skip=loads, times=None))
+    proxy.add(permitting(*PERMISSIONS))
+    if is_lost:
+        proxy.add(Rule(Cut(after=True), "POST", LOAD, ADD_COMMIT))
+    with pytest.raises(CommitOutcomeUnknownError):
+        scene.table().optimize()
+    assert proxy.find("POST", LOAD, ADD_COMMIT)[0].status == 200
+    scene.ensure_whole()
 
 
 def test_a_full_backlog_is_published(unity: UnityServer, proxy: FaultProxy) -> None:

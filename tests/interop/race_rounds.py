@@ -397,7 +397,7 @@ def _beside_spark_on_minio(scratch: Path, rounds: range) -> None:
 def _beside_spark_on_unity(scratch: Path, rounds: range) -> None:
     jars = find_unity_jars(find_jars())
     with (
-        unity_server(scratch) as server,
+        unity_server(scratch, is_kept=True) as server,
         fault_proxy(server.address) as proxy,
         delta_session(scratch, jars) as spark,
     ):

@@ -100,7 +100,8 @@ class UnityServer:
 def unity_server(folder: Path, *, is_kept: bool = False) -> Iterator[UnityServer]:
     """Start the server with an empty catalog in memory.
 
-    With ``is_kept`` the catalog is in the folder, for the next server there.
+    With ``is_kept`` the catalog is in the folder, for the next server there. One in memory is empty
+    again after half an hour.
 
     Raises:
         ServerMissingError: it was not built.

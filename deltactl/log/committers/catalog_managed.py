@@ -28,6 +28,7 @@ from deltactl.catalog.managed import (
 )
 from deltactl.errors import (
     CorruptLogError,
+    NotATableError,
     ObjectExistsError,
     ObjectNotFoundError,
     SafetyError,
@@ -59,15 +60,17 @@ class CatalogManaged:
         """Ask the catalog for the table that it had first.
 
         Raises:
-            SafetyError: the name belongs to another table now.
-            StorageError: the catalog cannot be reached, or refuses.
+            NotATableError: the catalog does not have the table.
+            StorageError: the catalog cannot be reached, or refuses, or no longer has the table.
         """
-        state = self._table.load()
+        try:
+            state = self._table.load()
+        except NotATableError as error:
+            if self._known is None:
+                raise
+            raise self._no_longer() from error
         if self._known is not None and self._known.table_uuid != state.table_uuid:
-            raise SafetyError(
-                f"{self._store.uri} is no longer the table of this name in {self._table.catalog}",
-                hint="Rerun: the table was dropped and created again during this run.",
-            )
+            raise self._no_longer()
         for commit in state.commits:  # the name becomes part of an address
             if commit_version(_file_of(commit).name) != commit.version:
                 raise StorageError(
@@ -76,6 +79,13 @@ class CatalogManaged:
                 )
         self._known = state
         return state
+
+    def _no_longer(self) -> StorageError:
+        # The table can come back, with a commit of this run: the outcome of that is unknown.
+        return StorageError(
+            f"{self._store.uri} is no longer the table of this name in {self._table.catalog}",
+            hint="Rerun: the table was dropped during this run.",
+        )
 
     def tail(self, *, may_write: bool) -> CommitTail:
         """Return the commits that the catalog names; publish them if this may write."""

@@ -14,6 +14,7 @@ from deltactl.errors import (
     CommitDamagedError,
     CommitOutcomeUnknownError,
     ObjectNotFoundError,
+    SafetyError,
     StorageError,
 )
 from deltactl.log.committers.committer import CommitFacts, Committer
@@ -56,13 +57,12 @@ def settle_commit(
     error: StorageError | None = None
     is_committed, denied_only = False, True
     for _ in _attempts(sleep):
-        try:
-            if not is_committed:
-                committer.commit(version, content, facts)
-                is_committed = True
-        except StorageError as failed:
-            error = failed
-            denied_only = denied_only and isinstance(failed, AccessDeniedError)
+        if not is_committed:
+            failed = _commit_once(store, committer, version, content, facts, earlier=error)
+            is_committed = failed is None
+            if failed is not None:
+                error = failed
+                denied_only = denied_only and isinstance(failed, AccessDeniedError)
         try:
             # If the put failed, its sync may have failed.
             name, is_ours = _read_back(store, committer, version, content, syncs=not is_committed)
@@ -72,8 +72,8 @@ def settle_commit(
             if committer.fails_for_good:
                 raise error from None  # type: ignore[misc]  # it was not committed, and will not be
             continue  # the first attempt may still succeed: only another attempt can decide
-        except StorageError as failed:
-            error, denied_only = error or failed, False
+        except StorageError as unread:
+            error, denied_only = error or unread, False
             continue
         if is_committed and not is_ours:
             raise _explain_damage(version, store, "overwritten")
@@ -82,6 +82,27 @@ def settle_commit(
     if denied_only:
         raise error
     raise _explain_doubt(version, store, error) from error
+
+
+def _commit_once(
+    store: Store,
+    committer: Committer,
+    version: int,
+    content: bytes,
+    facts: CommitFacts,
+    *,
+    earlier: StorageError | None,
+) -> StorageError | None:
+    """Let the committer try; return the error. ``earlier`` is that of the last attempt."""
+    try:
+        committer.commit(version, content, facts)
+    except StorageError as error:
+        return error
+    except SafetyError as refused:
+        if earlier is None:
+            raise
+        raise _explain_doubt(version, store, earlier) from refused  # that one may have succeeded
+    return None
 
 
 def _attempts(sleep: Sleep) -> Iterator[int]:

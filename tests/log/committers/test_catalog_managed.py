@@ -168,7 +168,7 @@ def test_another_table_of_the_same_name_is_refused() -> None:
     log.snapshot()
     scene.catalog.table_uuid = "other"
     log.update()
-    with pytest.raises(SafetyError, match="no longer the table"):
+    with pytest.raises(StorageError, match="no longer the table"):
         log.snapshot()
 
 
