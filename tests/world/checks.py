@@ -57,17 +57,30 @@ class Checks:
         for version in sorted({*table.promised, table.latest}, reverse=True):
             which = "latest version" if version == table.latest else "retained version"
             self._check_rows(which, place, states[version], table.versions[version])
+            self._check_tombstones(
+                place, states[version], states[table.latest], table.versions[version]
+            )
         if states[table.latest].txns != (known := self._txns(table)):
             there = states[table.latest].txns
             wrong = {a for a in known if there.get(a) != known[a]}
             if wrong:
                 world.fail("transaction forgotten", f"{sorted(wrong)[0]} of {place}")
 
+    def _check_tombstones(self, place: str, state: State, latest: State, facts: Version) -> None:
+        """Others who vacuum know by tombstones which files earlier versions need."""
+        world, table = self._world, self._model.tables[place]
+        since_ms = world.now_ms - table.file_retention_ms + self._model.log_slack_ms
+        if facts.replaced_ms is None or facts.replaced_ms < since_ms:
+            return
+        unknown = world.reader.paths(place, state) - world.reader.named(place, latest)
+        if unknown:
+            world.fail("tombstone forgotten", f"{min(unknown)}, version {state.version}")
+
     def _txns(self, table: Table) -> dict[str, int]:
         """The transactions that no retention allows to forget."""
         name = "delta.setTransactionRetentionDuration"
         kept_ms = interval_ms(table.properties, name, 10_000 * DAY_MS)
-        since_ms = self._world.now_ms - kept_ms + self._model.slack_ms
+        since_ms = self._world.now_ms - kept_ms + self._model.log_slack_ms
         return {app: v for app, (v, ms) in table.txns.items() if ms >= since_ms}
 
     def _check_rows(self, which: str, place: str, state: State, facts: Version) -> None:

@@ -87,9 +87,12 @@ def _maintain(world: World, chance: random.Random) -> None:
 
 def _checkpoint(world: World, chance: random.Random) -> None:
     words = chance.choice(([], ["--cleanup"], ["--cleanup"], ["--cleanup-only"], ["--repair"]))
-    if words and words != ["--repair"]:
+    is_cleanup = bool(words) and words != ["--repair"]
+    if is_cleanup:
         world.model.allow_cleanup()
     _on_table(world, chance, "checkpoint", words)
+    if is_cleanup:  # others may have changed the properties meanwhile
+        world.model.allow_cleanup()
 
 
 def _restore(world: World, chance: random.Random) -> None:
@@ -131,14 +134,16 @@ def _check(world: World, chance: random.Random) -> None:
 
 
 def begin_with_commands(world: World, chance: random.Random) -> None:
-    """Most often, the directory is a table; some tables have a clone, or two addresses."""
+    """Mostly, the directory is a table; many have two addresses, a clone, or a checkpoint."""
     if not world.model.tables and chance.random() < 0.9:
         _run_convert(world, chance, Run("t", world.now_ms))
-    if chance.random() < 0.35:
+    if chance.random() < 0.7:
         world.say(add_address(world, chance))
-    if world.model.tables and chance.random() < 0.35:
+    if world.model.tables and chance.random() < 0.5:
         run = Run("t", world.now_ms, source="t")
-        _run_clone(world, chance, run, [chance.choice(("--deep", "--shallow"))])
+        _run_clone(world, chance, run, [chance.choice(("--deep", *["--shallow"] * 3))])
+    if world.model.tables and chance.random() < 0.5:
+        run_command(world, chance, "checkpoint", "t", [], Run("t", world.now_ms))
 
 
 def _convert(world: World, chance: random.Random) -> None:
@@ -259,8 +264,8 @@ COMMANDS: Final[Mapping[str, tuple[int, Take]]] = {
     "undo": (1, _undo),
     "purge quarantine": (2, _purge_quarantine),
     "maintain": (5, _maintain),
-    "checkpoint": (8, _checkpoint),
-    "restore": (7, _restore),
+    "checkpoint": (5, _checkpoint),
+    "restore": (10, _restore),
     "generate-manifest": (2, _manifest),
     "check": (1, _check),
     "convert": (2, _convert),

@@ -12,12 +12,13 @@ Times are true times: no clock of an actor counts. What a table promises:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tests.world.reader import Action, Row, State
+from tests.world.reader import Action, Row, State, UnreadableError
 from tests.world.writer import DAY_MS, TIMES
 
 if TYPE_CHECKING:
@@ -102,7 +103,12 @@ class Model:
         self.is_over = False
         self._announced: dict[tuple[str, int], Iterable[Row]] = {}
         self._before: dict[str, Table] = {}
-        self._gone: dict[tuple[str, str], dict[int, tuple[Row, ...]]] = {}
+        self._gone: dict[tuple[str, str], dict[int, Counter[Row]]] = {}
+
+    @property
+    def log_slack_ms(self) -> int:
+        """How early a checkpoint may forget: on all file systems, it compares times of commits."""
+        return DAY_MS if self._world.kind == "shared" else self.slack_ms
 
     def announce(self, place: str, version: int, rows: Iterable[Row]) -> None:
         """A writer of the world committed a version."""
@@ -194,11 +200,18 @@ class Model:
     def _promise_again(self, place: str, table: Table, kept_ms: int) -> None:
         """The properties changed: what is there by now stays as long as the new ones say.
 
-        A file whose tombstone expired by the old ones, after ``kept_ms``, stays unpromised.
+        A file whose tombstone expired by the old ones, after ``kept_ms``, stays unpromised; so does
+        one whose tombstone is forgotten.
         """
-        states = self._world.reader.states(place)
+        reader = self._world.reader
+        states = reader.states(place)
         table.recorded |= set(states) & set(table.versions) - {table.latest}
-        whole = {v for v in table.recorded if v in states and not self.missing(place, states[v])}
+        named = reader.named(place, states[max(states)])
+        whole = {
+            v for v in table.recorded
+            if v in states and not self.missing(place, states[v])
+            and reader.paths(place, states[v]) <= named
+        }  # fmt: skip
         table.promised |= self._within(table, whole, kept_ms)
         self.expire()
 
@@ -243,7 +256,9 @@ class Model:
         state = world.reader.states(place)[version]
         gone = self.missing(place, state) | table.lost
         found = world.reader.rows(place, state, frozenset(gone))
-        return sorted({*before, *(row for row in found if row in run.lost_rows)}, key=repr)
+        more = Counter(found) - Counter(before)
+        read_before = (row for row in more.elements() if row in run.lost_rows)
+        return sorted([*before, *read_before], key=repr)
 
     def _convert(self, place: str, version: int) -> Iterable[Row]:
         world, run = self._world, self._world.run
@@ -270,10 +285,9 @@ class Model:
                 before = dict(self.tables[place].versions)
                 self._change_rows(place, name, {})
                 self.tables[place].lost.add(name)
+                after = self.tables[place].versions
                 self._gone[place, name] = {
-                    version: tuple(
-                        sorted({*facts.rows} - {*self.tables[place].versions[version].rows})
-                    )
+                    version: Counter(facts.rows) - Counter(after[version].rows)
                     for version, facts in before.items()
                 }
 
@@ -283,7 +297,7 @@ class Model:
             table.lost.remove(path)
             for version, rows in self._gone.pop((place, path), {}).items():
                 facts = table.versions[version]
-                both = tuple(sorted({*facts.rows, *rows}, key=repr))
+                both = tuple(sorted([*facts.rows, *rows.elements()], key=repr))
                 table.versions[version] = replace(facts, rows=both)
 
     def change_rows(self, path: str, changed: dict[int, int]) -> None:
@@ -308,15 +322,21 @@ class Model:
             for add in state.files.values():
                 if path not in reader.paths_of(place, add):
                     continue
-                file = reader.file_path(place, add["path"])
-                ids = reader.rows_of(file) if world.space.entry(file) else []
-                gone = set(ids) - set(changed)
-                rows = table.versions[version].rows
+                rows = Counter(table.versions[version].rows)
+                # A table that was made of the files of another may have a row in several files.
+                here = rows & Counter(self._rows_of(place, add))
+                rows -= here
                 for run in world.runs:
-                    run.lost_rows |= {row for row in rows if row[0] in gone}
-                kept = ((changed.get(n, n), p) for n, p in rows if n not in gone)
-                new = tuple(sorted(kept, key=repr))
+                    run.lost_rows |= {row for row in here if row[0] not in changed}
+                kept = [(changed[n], p) for n, p in here.elements() if n in changed]
+                new = tuple(sorted([*rows.elements(), *kept], key=repr))
                 table.versions[version] = replace(table.versions[version], rows=new)
+
+    def _rows_of(self, place: str, add: Action) -> list[Row]:
+        try:
+            return self._world.reader.rows_of_add(place, add)
+        except UnreadableError:  # others deleted it, or its deletion vector
+            return []
 
     def move(self, place: str, target: str) -> None:
         """A place has another address from now on."""

@@ -179,6 +179,11 @@ class Reader:
         """All files that a version needs."""
         return {path for add in state.files.values() for path in self.paths_of(place, add)}
 
+    def named(self, place: str, state: State) -> set[str]:
+        """All files that a version needs, and those of its tombstones."""
+        bodies = [*state.files.values(), *state.tombstones.values()]
+        return {path for body in bodies for path in self.paths_of(place, body)}
+
     def paths_of(self, place: str, add: Action) -> set[str]:
         """A data file, and that of its deletion vector."""
         vector = add.get("deletionVector")
@@ -214,10 +219,15 @@ class Reader:
             vector = add.get("deletionVector")
             if path in lost or (vector and self.vector_path(place, vector) in lost):
                 continue
-            gone = self._deleted(place, vector)
-            value = (add.get("partitionValues") or {}).get("p")
-            found += [(n, value) for at, n in enumerate(self.rows_of(path)) if at not in gone]
+            found += self.rows_of_add(place, add)
         return sorted(found, key=repr)
+
+    def rows_of_add(self, place: str, add: Action) -> list[Row]:
+        """The rows of a live file, without those that its deletion vector deletes."""
+        gone = self._deleted(place, add.get("deletionVector"))
+        value = (add.get("partitionValues") or {}).get("p")
+        ids = self.rows_of(self.file_path(place, add["path"]))
+        return [(n, value) for at, n in enumerate(ids) if at not in gone]
 
     def _deleted(self, place: str, vector: Action | None) -> BitMap64:
         if not vector:

@@ -41,6 +41,8 @@ _CHANGES: Final = (
     ("delta.deletedFileRetentionDuration", "interval 1 day"),
     ("delta.deletedFileRetentionDuration", "interval 40 days"),
     ("delta.checkpointInterval", "2"),
+    *(("delta.enableExpiredLogCleanup", value) for value in ("false", "true", "true")),
+    *[(WITH_MANIFESTS, "false")] * 4,
 )
 _PASSING: Final = (
     DAY_MS // 8,
@@ -77,7 +79,7 @@ def _random_traits(chance: random.Random) -> Traits:
     for name in ("deletedFileRetentionDuration", "logRetentionDuration"):
         kept = chance.choice(RETENTIONS)
         properties |= {f"delta.{name}": kept} if kept else {}
-    if chance.random() < 0.25:
+    if chance.random() < 0.5:
         properties["delta.enableExpiredLogCleanup"] = "false"
     if chance.random() < 0.5:
         properties["delta.setTransactionRetentionDuration"] = "interval 3 days"
@@ -85,7 +87,7 @@ def _random_traits(chance: random.Random) -> Traits:
         properties["delta.enableChangeDataFeed"] = "true"
     if chance.random() < 0.15:
         properties[TIMES] = "true"
-    vectors = chance.random() < 0.3
+    vectors = chance.random() < 0.31
     if not vectors and chance.random() < 0.8:
         properties[WITH_MANIFESTS] = "true"
     return Traits(chance.random() < 0.6, vectors, properties)
@@ -150,11 +152,13 @@ def _write(world: World, chance: random.Random) -> str:
     place = random_table(world, chance)
     writer, rows = Writer(world, place), list(world.model.rows(place))
     kind = chance.choice(
-        ("append", "append", "delete", "delete", "overwrite", "overwrite", "adopt")
+        ("append", "append", "delete", "delete", "overwrite", "overwrite", "adopt", "alter")
     )
     live = list(writer.state.files.values())
     if kind == "adopt":
         return _adopt(world, writer, place, rows, chance)
+    if kind == "alter":
+        return _alter(world, chance)
     if kind == "append" or not rows or any(_is_lost(world, place, add) for add in live):
         return _append(world, place, chance)
     if kind == "overwrite":
@@ -320,7 +324,7 @@ def _pass(world: World, chance: random.Random) -> str:
     return f"{ms / DAY_MS:.3g} days passed"
 
 
-def _copy(world: World, chance: random.Random) -> str:
+def _copy(world: World, chance: random.Random) -> None:
     place = _place_of_run(world, chance) or chance.choice(_self_contained(world))
     target, how = (
         world.new_name("copy"),
@@ -335,7 +339,9 @@ def _copy(world: World, chance: random.Random) -> str:
     world.places.append(target)
     world.copies.add(target)
     world.model.copy(place, target, with_log=how != "data alone")
-    return f"{place} is copied to {target}: {how}"
+    world.say(f"{place} is copied to {target}: {how}")
+    if how == "data alone" and not world.runs and chance.random() < 0.5:
+        world.take("convert", chance.getrandbits(32))  # who has no log may want one
 
 
 def _move(world: World, chance: random.Random) -> str:
