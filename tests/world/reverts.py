@@ -224,7 +224,7 @@ REVERTS = (
     Revert("5: the clock decides what vacuum deletes", _trust_the_clock),
     Revert("5: the clock decides which log files expire", _trust_the_clock_in_cleanups, 77),
     Revert("5: the clock decides what checkpoints forget", _trust_the_clock_in_checkpoints, 77),
-    Revert("6: the table before a commit decides", _decide_by_the_table_before, 19),
+    Revert("6: the table before a commit decides", _decide_by_the_table_before, 35),
     Revert("7: a clone knows its source by one address", _know_one_address, 26),
     Revert("7: clone --sync does not see files that were replaced", _see_no_replacements, 157),
     Revert(
