@@ -114,9 +114,9 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
         yield misread_names(rules.snapshot.store, names), "possible"
     others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
     for names in others.names_for(rules.options.also_keep_for):
-        yield names, "possible"
+        yield names, "retained"
     for names in others.names_for_clones(rules.clones):
-        yield names, "possible"
+        yield names, "retained"
 
 
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from deltactl.errors import SafetyError
+from deltactl.operations.clone_notes import drop_note, read_notes
 from deltactl.operations.vacuum.options import Orphans
 from tests.support.folding_store import FoldingStore, rename
 from tests.support.stores import CountingStore
@@ -77,6 +78,20 @@ def test_a_file_of_the_retention_that_is_listed_under_another_name_stops_it(
     with pytest.raises(SafetyError, match=f"'p=DE/.*'p=de/.*{SAME}"):
         scene.vacuum(store)
     assert scene.store.contents() == before
+
+
+def test_a_file_of_a_clone_that_is_listed_under_another_name_stops_it() -> None:
+    scene, [live, used], gone = scene_with("a", "de")
+    clone = scene.clone(50, used)
+    scene.remove(40, used)
+    rename(scene.store, used, used.replace("de", "DE"))
+    [note] = read_notes(scene.store)
+    for also in ((), (clone.store.uri,)):  # a noted clone, then one that is given
+        before = scene.store.contents()
+        with pytest.raises(SafetyError, match=f"'p=DE/.*'p=de/.*{SAME}"):
+            scene.vacuum(FoldingStore(scene.dated()), also_keep_for=also)
+        assert scene.store.contents() == before
+        drop_note(scene.store, note)
 
 
 def test_one_file_that_is_live_and_removed_stops_a_lite_vacuum() -> None:
