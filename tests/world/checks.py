@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.histories.readers import _read_delta_rs, _read_duckdb
-from tests.world.model import Landed, Model, Table, Version, interval_ms
+from tests.world.model import Landed, Model, Table, Version, interval_ms, original
 from tests.world.reader import State, UnreadableError
 from tests.world.spaces import Disk
 from tests.world.writer import DAY_MS
@@ -121,8 +121,7 @@ class Checks:
         for path, until_ms in list(self._model.quarantined.items()):
             if world.space.entry(path) is None:
                 del self._model.quarantined[path]
-                original = path.split("/_deltactl/quarantine/")[0] + "/" + path.split("/", 4)[4]
-                if world.now_ms < until_ms and world.space.entry(original) is None:
+                if world.now_ms < until_ms and world.space.entry(original(path)) is None:
                     world.fail("quarantined file gone", path)
 
     def _may_go(self, place: str, facts: Landed) -> bool:

@@ -280,6 +280,8 @@ class Model:
 
     def lose(self, path: str, spared: str | None = None) -> None:
         """Others delete a file: its rows are gone from all tables, but the one that is spared."""
+        # It may have come back from a quarantine.
+        self.quarantined = {q: ms for q, ms in self.quarantined.items() if original(q) != path}
         for place in set(self.tables) - {spared}:
             for name in self._names_of(place, path):
                 before = dict(self.tables[place].versions)
@@ -391,6 +393,15 @@ class Model:
         since_ms = self._world.now_ms - kept_ms + self.slack_ms
         chosen = {version: table.versions[version].replaced_ms for version in versions}
         return {version for version, ms in chosen.items() if ms is None or ms >= since_ms}
+
+
+def original(quarantined: str) -> str:
+    """Where a file in quarantine was before."""
+    return (
+        quarantined.split("/_deltactl/quarantine/", maxsplit=1)[0]
+        + "/"
+        + quarantined.split("/", 4)[4]
+    )
 
 
 def _info(actions: list[Action]) -> Action:
