@@ -166,7 +166,7 @@ def test_no_setting_of_a_catalog_is_shown(
     file = tmp_path / "p.toml"
     file.write_text("\n".join([f"[catalog.{scheme}]", *lines]))
     words = ("maintain", name, "--policy", str(file), "--report", str(tmp_path / "r.html"))
-    for form in ([], ["-o", "json"], ["--log-format", "json"]):
+    for form in ([], ["-o", "json", "--log-format", "json"]):
         ran = cli(*words, "-vvv", "--debug", *form)
         assert ran.code != 0
         assert _MARK not in ran.out + ran.err

@@ -52,8 +52,17 @@ def _stored(path: Path) -> dict[str, tuple[Any, ...]]:
     return {c.name: (c.shape, c.ids) for c in read_columns(read_footer(path))}
 
 
-@pytest.mark.parametrize("rewrite", ["encode", "copy"])
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("version", "rewrite"),
+    [
+        (1, "encode"),
+        (3, "copy"),
+        pytest.param(1, "copy", marks=pytest.mark.slow),
+        pytest.param(2, "encode", marks=pytest.mark.slow),
+        pytest.param(2, "copy", marks=pytest.mark.slow),
+        pytest.param(3, "encode", marks=pytest.mark.slow),
+    ],
+)
 def test_new_files_have_partition_columns_and_all_field_ids(
     delta_spark: SparkSession, tmp_path: Path, version: int, rewrite: Rewrite
 ) -> None:

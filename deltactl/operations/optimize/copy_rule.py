@@ -116,6 +116,8 @@ def separate_undecoded(
     all candidates. Files without shredded variants are decoded, and files of other writers that
     alone in their partition are shredded in their way.
     """
+    if not candidates.mask.any():
+        return
     rule = build_copy_rule(snapshot, options)
     if rule is None or not (rule.undecoded.fields or rule.undecoded.variants):
         return
