@@ -9,19 +9,14 @@ import pytest
 
 from tests.catalog.server_scene import ServerScene
 from tests.support.catalog_servers import UnityServer
+from tests.support.delta_spark import SHARED_SESSION
 from tests.support.fault_proxy import FaultProxy
 from tests.support.unity_spark import with_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
-    # Py4J leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = SHARED_SESSION
 
 
 # Spark reads no version whose files a vacuum may have removed.

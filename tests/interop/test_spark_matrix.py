@@ -23,6 +23,7 @@ from tests.conftest import REPOSITORY
 from tests.interop.canonical import arrow_rows, comparable, json_rows, spark_type
 from tests.interop.differential import compare_commits, latest_version
 from tests.interop.judges import READERS, try_count
+from tests.support.delta_spark import SHARED_SESSION
 from tests.support.spark_matrix import (
     Matrix,
     MatrixTable,
@@ -37,14 +38,7 @@ from tests.support.spark_matrix import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    # One session, and one set of tables, for all of them.
-    pytest.mark.xdist_group("spark"),
-    # Py4J leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = SHARED_SESSION
 
 SLICE = ["mapping_name-cleaned"]
 NAMES = all_names() if os.environ.get("DELTACTL_FULL_MATRIX") else SLICE

@@ -9,19 +9,14 @@ import pytest
 
 from tests.interop.race_rounds import ManagedSide, SparkSide, race_often
 from tests.support.catalog_servers import unity_server
+from tests.support.delta_spark import SHARED_SESSION
 from tests.support.fault_proxy import fault_proxy
 from tests.support.object_servers import ServerMissingError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
-    # Py4J leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = SHARED_SESSION
 
 
 def test_rows_that_spark_changes_beside_an_optimize(

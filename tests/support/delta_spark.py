@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 DELTA_VERSION: Final = "4.4.0"
 NO_SETTINGS: Final[Mapping[str, str]] = {}
+SHARED_SESSION: Final = [
+    pytest.mark.spark,
+    # One session, and one set of tables, for all of them.
+    pytest.mark.xdist_group("spark"),
+    # Py4J leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+"""Marks of tests that use ``delta_spark``."""
 UNREACHABLE: Final = "Delta on Spark is not reachable: no Java or no Maven artifacts"
 
 _ARTIFACTS: Final = tuple(

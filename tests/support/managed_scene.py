@@ -61,7 +61,7 @@ class Scene:
         )
 
     def stage(self, txn_id: str, version: int) -> RatifiedCommit:
-        """Write a file as another writer does; nobody asks the catalog."""
+        """Write a staged file as another writer does, without a request to the catalog."""
         name = f"{version:020d}.{txn_id}.json"
         self.store.put(f"{STAGED}/{name}", content(txn_id))
         return RatifiedCommit(version, name, len(content(txn_id)), 0, 5)

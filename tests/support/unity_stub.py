@@ -1,6 +1,7 @@
 """A small Unity Catalog for what no server here does: refusals, busy answers, credentials for S3.
 
-The answers have the shapes of ``unitycatalog-client``: tests compare them with its models.
+The answers have the keys of the models of ``unitycatalog-client`` 0.7.0. 64-bit numbers may be
+strings, as servers write them; these models refuse that.
 """
 
 from __future__ import annotations

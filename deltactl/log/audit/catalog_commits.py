@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from deltactl.catalog.managed import ManagedState
-from deltactl.log.committers.catalog_managed import CatalogManaged
+from deltactl.log.committers.catalog_managed import STAGED, CatalogManaged, staged_file
 from deltactl.log.listing import list_log
-from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_version
+from deltactl.protocol.names import commit_version
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_count, format_size, format_timestamp
 
@@ -69,7 +69,7 @@ def _find_wrong(
             yield CatalogProblem(text, version, published[version].name)
     for commit in state.commits:
         info = published.get(commit.version)
-        if info is not None and store.read(info.name) != store.read(_staged_name(commit.file_name)):
+        if info is not None and store.read(info.name) != store.read(staged_file(commit).name):
             text = f"it differs from {commit.file_name}, which the catalog ratified"
             yield CatalogProblem(text, commit.version, info.name)
 
@@ -82,7 +82,7 @@ def _describe_waiting(
         return []
     text = f"{len(waiting)} ratified commits are not published"
     first = waiting[0]
-    return [CatalogProblem(text, first.version, _staged_name(first.file_name))]
+    return [CatalogProblem(text, first.version, staged_file(first).name)]
 
 
 def _sum_up(lost: Sequence[FileInfo]) -> list[CatalogProblem]:
@@ -98,9 +98,9 @@ def _find_lost(
     store: Store, state: ManagedState, published: Mapping[int, FileInfo]
 ) -> Iterator[FileInfo]:
     """Yield staged files that are not the commit of their version, as far as this is known."""
-    ratified = {commit.version: _staged_name(commit.file_name) for commit in state.commits}
+    ratified = {commit.version: staged_file(commit).name for commit in state.commits}
     staged: dict[int, list[FileInfo]] = defaultdict(list)
-    for info in store.list_from(f"{LOG_DIR}/{STAGED_COMMITS_DIR}"):
+    for info in store.list_from(STAGED):
         if commit_version(info.name) is not None:
             staged[_version(info)].append(info)
     for version, files in staged.items():
@@ -119,10 +119,6 @@ def _differing(store: Store, files: Sequence[FileInfo], kept: FileInfo) -> Itera
         content = store.read(kept.name)
         equal = [info for info in equal if store.read(info.name) == content]
     yield from (info for info in files if info not in equal)
-
-
-def _staged_name(file_name: str) -> str:
-    return f"{LOG_DIR}/{STAGED_COMMITS_DIR}/{file_name}"
 
 
 def _version(info: FileInfo) -> int:

@@ -40,7 +40,7 @@ from deltactl.log.committers.committer import CommitFacts, CommitTail, Permissio
 from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_name, commit_version
 from deltactl.storage.store import FileInfo, Store
 
-_STAGED: Final = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
+STAGED: Final = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
 
 
 class CatalogManaged:
@@ -72,7 +72,7 @@ class CatalogManaged:
         if self._known is not None and self._known.table_uuid != state.table_uuid:
             raise self._no_longer()
         for commit in state.commits:  # the name becomes part of an address
-            if commit_version(_file_of(commit).name) != commit.version:
+            if commit_version(staged_file(commit).name) != commit.version:
                 raise StorageError(
                     f"{self._table.catalog} names {commit.file_name!r} as the commit of version "
                     f"{commit.version} of {self._store.uri}, which is no name of a staged commit"
@@ -93,7 +93,7 @@ class CatalogManaged:
         through = state.commits[0].version - 1 if state.commits else None
         if may_write and state.commits and self._publish(state):
             through = None
-        commits = {commit.version: _file_of(commit) for commit in state.commits}
+        commits = {commit.version: staged_file(commit) for commit in state.commits}
         return CommitTail(commits, through, state.latest_version)
 
     @property
@@ -154,7 +154,7 @@ class CatalogManaged:
                 "tables with catalogManaged must have",
                 hint="Let the catalog repair the table. Nothing was committed.",
             )
-        name = f"{_STAGED}/{commit_name(version).removesuffix('.json')}.{facts.txn_id}.json"
+        name = f"{STAGED}/{commit_name(version).removesuffix('.json')}.{facts.txn_id}.json"
         self._store.put(name, content)
         [info] = self._store.stat_many([name])
         if info is None:
@@ -184,7 +184,7 @@ class CatalogManaged:
         """Return the name that the catalog gives; that of the published file if it gives none."""
         for commit in self.load().commits:
             if commit.version == version:
-                return _file_of(commit).name
+                return staged_file(commit).name
         return f"{LOG_DIR}/{commit_name(version)}"
 
     def _ask(self, wanted: RatifiedCommit, facts: CommitFacts) -> None:
@@ -238,7 +238,7 @@ class CatalogManaged:
         for commit, target, found in zip(
             commits, targets, self._store.stat_many(targets), strict=True
         ):
-            content = self._store.read(_file_of(commit).name)
+            content = self._store.read(staged_file(commit).name)
             if found is None:
                 with suppress(ObjectExistsError):
                     create_file(self._store, target, content)
@@ -246,10 +246,11 @@ class CatalogManaged:
             if self._store.read(target) != content:
                 raise CorruptLogError(
                     f"{target} differs from {commit.file_name}, which the catalog ratified",
-                    hint="Run `deltactl check`.",
+                    hint="Run `deltactl check TABLE`.",
                 )
         self._store.sync_directories(targets)
 
 
-def _file_of(commit: RatifiedCommit) -> FileInfo:
-    return FileInfo(f"{_STAGED}/{commit.file_name}", commit.size_bytes, commit.modified_ms)
+def staged_file(commit: RatifiedCommit) -> FileInfo:
+    """Return the staged file of a commit."""
+    return FileInfo(f"{STAGED}/{commit.file_name}", commit.size_bytes, commit.modified_ms)

@@ -116,13 +116,14 @@ def separate_undecoded(
     all candidates. Files without shredded variants are decoded, and files of other writers that
     alone in their partition are shredded in their way.
     """
-    if not candidates.mask.any():
+    undecoded = UndecodedColumns.of(snapshot.metadata)
+    if not (candidates.mask.any() and (undecoded.fields or undecoded.variants)):
         return
     rule = build_copy_rule(snapshot, options)
-    if rule is None or not (rule.undecoded.fields or rule.undecoded.variants):
+    if rule is None:
         return
     suspect = suspect_mask(candidates.files["deletion_vector"])
-    if rule.undecoded.fields:
+    if undecoded.fields:
         candidates.leave(suspect, "deletion vector not valid")
     rows = np.flatnonzero(candidates.mask & ~suspect)  # their bins fail, with the reason
     files = iter_data_files(candidates.files.take(pa.array(rows)))
@@ -131,13 +132,13 @@ def separate_undecoded(
     for row, (shape, num_groups) in zip(rows, each_in_parallel(judge, files), strict=True):
         candidates.shapes[row] = shapes.setdefault(shape, len(shapes) + 1)
         candidates.row_groups[row] = num_groups
-    if not rule.undecoded.fields:
+    if not undecoded.fields:
         _decode_others(candidates, shapes)
         return
     for shape, number in shapes.items():
         if isinstance(shape, CopyRefusal):
             mask = candidates.mask & (candidates.shapes == number)
-            candidates.leave(mask, f"cannot be copied: {shape} ({rule.undecoded.explain()})")
+            candidates.leave(mask, f"cannot be copied: {shape} ({undecoded.explain()})")
 
 
 def _decode_others(candidates: Candidates, shapes: Mapping[bytes | CopyRefusal, int]) -> None:

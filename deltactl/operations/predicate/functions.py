@@ -93,12 +93,16 @@ def _find_cast(of: pa.DataType, to: pa.DataType) -> Callable[[pa.Array], pa.Arra
     if pt.is_string(to) and (pt.is_date(of) or pt.is_integer(of) or pt.is_boolean(of)):
         return lambda values: values.cast(pa.string())
     if pt.is_date(to) and is_moment:
-        return lambda values: pc.floor_temporal(values.cast(_LOCAL), unit="day").cast(_DATE)
+        return _to_date
     if pt.is_timestamp(to) and is_moment:
         return lambda values: values.cast(_LOCAL).cast(to)
     if pt.is_integer(of) and pt.is_integer(to) and to.bit_width > of.bit_width:
         return lambda values: values.cast(to)
     return None
+
+
+def _to_date(moments: pa.Array) -> pa.Array:
+    return pc.floor_temporal(moments.cast(_LOCAL), unit="day").cast(_DATE)
 
 
 def _parse_texts(texts: pa.Array, to: pa.DataType) -> pa.Array:
@@ -241,8 +245,4 @@ def _add_months(moments: pa.Array, months: int) -> pa.Array:
     moved = (new.astype("M8[D]") + day).astype("M8[us]") + (micros - days.astype("M8[us]"))
     mask = moments.is_null().to_numpy(zero_copy_only=False)
     result = pa.array(moved.astype(np.int64), mask=mask).cast(_LOCAL)
-    return (
-        pc.floor_temporal(result, unit="day").cast(_DATE)
-        if pt.is_date(moments.type)
-        else (result.cast(moments.type))
-    )
+    return _to_date(result) if pt.is_date(moments.type) else result.cast(moments.type)
