@@ -12,10 +12,9 @@ from pathlib import Path
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.install import COMPLETION_FILES
 from deltactl.cli.reference.program import describe_program
-from dev import feature_table, finding_table, keyword_types, settings_schema
+from dev import feature_table, keyword_types, settings_schema
 from dev.completions import render_completion
 from dev.feature_table import render_feature_table
-from dev.finding_table import render_finding_table
 from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
 from dev.package_map import PAGE, render_package_map
@@ -36,7 +35,6 @@ def render_files() -> dict[str, str]:
 def main(directory: str = ".") -> None:
     """Write the files below a directory, by default the working directory."""
     files = {**render_files(), **render_hosted(read_repository()), PAGE: render_package_map()}
-    files[finding_table.PAGE] = render_finding_table()
     files[feature_table.PAGE] = render_feature_table()
     for name, text in files.items():
         path = Path(directory, name)
